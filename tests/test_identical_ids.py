@@ -14,7 +14,7 @@ from foils.cli.app import run as program
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.data.collection import IDENTICAL
 from foils.data.run import without_identical
-from foils.data.sources import read_source
+from foils.data.sources import as_source
 from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs, rankings_of, rerank_run
 from foils.evaluation.measuring import measure_encoder
@@ -184,7 +184,7 @@ def test_sources_made_elsewhere(arguments, tmp_path):
     mined.write(tmp_path / "mined.parquet")
     for file in ("run.trec", "t.jsonl", "mined.parquet"):
         for collection in (arguments, kept(arguments)):
-            found: Negatives = read_source(str(tmp_path / file), collection).negatives
+            found: Negatives = as_source(str(tmp_path / file), collection).negatives
             for row, keep in zip(found.table.to_pylist(), found.keep, strict=True):
                 own = row["query_id"] == row["doc_id"] and not collection.keep_identical_ids
                 assert row.get("reason") == (IDENTICAL if own else None), file

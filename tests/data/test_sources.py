@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives, Run
 from foils.data.negatives import EQUAL, POSITIVE, negatives_table
-from foils.data.sources import as_source, read_source, read_sources, split_name
+from foils.data.sources import as_source, as_sources, split_name
 from foils.runtime.errors import FoilsError, FormatError, InputError
 from foils.runtime.files import file_digest
 
@@ -48,7 +48,7 @@ def rows(negatives: Negatives) -> list[tuple[object, ...]]:
 
 def refused(path: Path, collection: Collection) -> str:
     with pytest.raises(FormatError) as caught:
-        read_source(str(path), collection)
+        as_source(str(path), collection)
     return str(caught.value)
 
 
@@ -73,12 +73,12 @@ def test_names(spec: str, name: str, path: str) -> None:
 def test_several_sources(small: Collection, write: Write) -> None:
     one = write({"query": "how does a boat tack", "negative": D2}, name="one.jsonl")
     two = write("q1 Q0 d2 1 1.0 x", name="two.trec")
-    sources = read_sources([str(one), f"second={two}"], small)
+    sources = as_sources([str(one), f"second={two}"], small)
     assert [source.name for source in sources] == ["one", "second"]
     assert [source.digest for source in sources] == [file_digest(one), file_digest(two)]
     assert [source.negatives.table["source"].to_pylist() for source in sources] == [["one"], ["second"]]
     with pytest.raises(InputError, match=r"several sources are called one; name them apart, as in NAME=PATH"):
-        read_sources([str(one), f"one={two}"], small)
+        as_sources([str(one), f"one={two}"], small)
 
 
 # Tevatron's JSONL
@@ -102,7 +102,7 @@ def test_tevatron(small: Collection, write: Write) -> None:
         {"query_id": "q3", "negative_passages": [{"docid": "d6", "title": "", "text": D6}]},
         {"query_id": "q1", "negative_passages": [{"docid": "d5"}, {"docid": "d6"}]},
     )
-    read = read_source(str(path), small)
+    read = as_source(str(path), small)
     assert rows(read.negatives) == [
         ("q1", "d2", 0, None),
         ("q1", "d6", 1, None),
@@ -118,18 +118,18 @@ def test_tevatron(small: Collection, write: Write) -> None:
 
 def test_tevatron_scores(small: Collection, write: Write) -> None:
     passages = [{"docid": "d2", "score": 2}, {"docid": "d5", "score": float("nan")}, {"docid": "d6"}]
-    table = read_source(str(write({"query_id": "q1", "negative_passages": passages})), small).negatives.table
+    table = as_source(str(write({"query_id": "q1", "negative_passages": passages})), small).negatives.table
     np.testing.assert_array_equal(table["score"].to_numpy(), [2.0, np.nan, np.nan])
 
 
 def test_without_own_texts_there_is_no_text_column(small: Collection, write: Write) -> None:
     path = write({"query_id": "q1", "negative_passages": [{"docid": "d2"}]})
-    assert "text" not in read_source(str(path), small).negatives.table.column_names
+    assert "text" not in as_source(str(path), small).negatives.table.column_names
 
 
 def test_tevatron_that_begins_with_a_long_query(small: Collection, write: Write) -> None:
     path = write({"query_id": "q1", "query": "x" * 10_000, "negative_passages": [{"docid": "d2"}]})
-    assert rows(read_source(str(path), small).negatives) == [("q1", "d2", 0)]
+    assert rows(as_source(str(path), small).negatives) == [("q1", "d2", 0)]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_tuples(small: Collection, write: Write, ending: str) -> None:
         {"anchor": "how does a boat tack", "positive": "...", "negative": [D5, "Kites have no keel.", D2]},
         name=f"x.{ending}",
     )
-    found = rows(read_source(str(path), small).negatives)
+    found = rows(as_source(str(path), small).negatives)
     own = found[4][1]
     assert found == [
         ("q1", "d2", 0, None),  # known by its text alone
@@ -198,7 +198,7 @@ def test_tuples(small: Collection, write: Write, ending: str) -> None:
 
 def test_numbered_negatives_come_in_the_order_of_numbers(small: Collection, write: Write) -> None:
     record = {f"negative_{n}": f"text {n}" for n in (10, 2, 1)}
-    read = read_source(str(write({"query": "eggs of a queen bee", "positive": "", **record})), small)
+    read = as_source(str(write({"query": "eggs of a queen bee", "positive": "", **record})), small)
     assert [row[3] for row in rows(read.negatives)] == ["text 1", "text 2", "text 10"]
 
 
@@ -207,7 +207,7 @@ def test_own_texts_have_one_id_each(small: Collection, write: Write) -> None:
         {"query": "how does a boat tack", "negative_1": "new", "negative_2": "newer", "negative_3": "new"},
         {"query": "eggs of a queen bee", "negative_1": "new"},
     )
-    ids = [row[1] for row in rows(read_source(str(path), small).negatives)]
+    ids = [row[1] for row in rows(as_source(str(path), small).negatives)]
     assert len(ids) == 3
     assert ids[0] == ids[2] != ids[1]
 
@@ -255,7 +255,7 @@ def test_run(small: Collection, write: Write) -> None:
         "q4 Q0 d1 2 4 x",
         name="run.trec",
     )
-    table = read_source(f"mine={path}", small).negatives.table
+    table = as_source(f"mine={path}", small).negatives.table
     assert table.select(["query_id", "doc_id", "source", "rank", "score"]).to_pylist() == [
         {"query_id": query, "doc_id": document, "source": "mine", "rank": rank, "score": score}
         for query, document, rank, score in [
@@ -266,15 +266,12 @@ def test_run(small: Collection, write: Write) -> None:
 
 def test_a_run_of_labelled_positives_alone_has_no_negatives(small: Collection, tmp_path: Path) -> None:
     Run.from_dict({"q1": {"d1": 1.0, "d3": 2.0}}).write(tmp_path / "run.trec")
-    assert len(read_source(str(tmp_path / "run.trec"), small).negatives) == 0
+    assert len(as_source(str(tmp_path / "run.trec"), small).negatives) == 0
 
 
 def test_unknown_ids_in_a_run(small: Collection, write: Write) -> None:
     path = write("q1 Q0 d2 1 9 x", "q9 Q0 d2 1 8 x", "", "q1 Q0 d99 2 7 x", name="run.trec")
-    assert refused(path, small).splitlines() == [
-        f"{path}:2: unknown query_id 'q9': not in the collection small",
-        f"{path}:4: unknown doc_id 'd99': not in the collection small",
-    ]
+    assert refused(path, small).startswith(f"{path}: 1 query_ids are not in the collection small (first: 'q9')")
 
 
 # Parquet
@@ -283,7 +280,7 @@ def test_unknown_ids_in_a_run(small: Collection, write: Write) -> None:
 def test_parquet(small: Collection, tmp_path: Path) -> None:
     table = negatives_table(pa.array(["q1"]), pa.array(["d2"]), "bm25", [0], [1.5])
     Negatives(table, {"stage": "mine"}).write(tmp_path / "a.parquet")
-    read = read_source(f"mine={tmp_path / 'a.parquet'}", small)
+    read = as_source(f"mine={tmp_path / 'a.parquet'}", small)
     assert (read.name, read.negatives.provenance) == ("mine", {"stage": "mine"})
     assert read.negatives.table.equals(table)
 
@@ -320,7 +317,7 @@ def test_what_is_no_source(small: Collection, tmp_path: Path, data: bytes, messa
 def test_no_file(small: Collection, tmp_path: Path) -> None:
     for name in ("none.parquet", "x=none.parquet", "."):
         with pytest.raises(InputError, match=r"no such file|is a folder"):
-            read_source(name, small)
+            as_source(name, small)
 
 
 values = st.recursive(
@@ -343,7 +340,7 @@ def test_a_source_is_read_or_refused(small: Collection, tmp_path_factory: pytest
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(data)
     try:
-        read = read_source(str(path), small)
+        read = as_source(str(path), small)
     except FoilsError as error:
         assert str(path) in str(error)  # noqa: PT017 (either is right)
         return
@@ -356,10 +353,10 @@ def test_a_source_is_read_or_refused(small: Collection, tmp_path_factory: pytest
 def test_what_is_left_out_is_counted(small: Collection, write: Write, tmp_path: Path) -> None:
     once = {"query_id": "q1", "negative_passages": [{"docid": "d2"}]}
     path = write({"query_id": "q1", "negative_passages": [{"docid": "d2"}, {"docid": "d2"}]}, once)
-    assert read_source(str(path), small).negatives.provenance["settings"]["repeated"] == 2
+    assert as_source(str(path), small).negatives.provenance["settings"]["repeated"] == 2
     run = tmp_path / "a.trec"
     run.write_text("q1 Q0 d1 1 3 x\nq1 Q0 d2 2 2 x\nq1 Q0 d3 3 1 x\n")
-    read = read_source(str(run), small).negatives
+    read = as_source(str(run), small).negatives
     assert (len(read), read.provenance["settings"]["positives"]) == (1, 2)
 
 
@@ -371,7 +368,7 @@ def test_one_id_with_two_texts(small: Collection, write: Write) -> None:
     )
     without = {"query_id": "q2", "negative_passages": [{"docid": "new"}]}
     again = write({"query_id": "q1", "negative_passages": [one]}, without)
-    assert read_source(str(again), small).negatives.table["text"].to_pylist() == ["one", "one"]
+    assert as_source(str(again), small).negatives.table["text"].to_pylist() == ["one", "one"]
 
 
 @pytest.mark.parametrize("title", [0, False, [], {}, 1.5, "\ud800"])
@@ -379,7 +376,7 @@ def test_a_title_that_is_no_text(small: Collection, write: Write, title: object)
     passage = {"docid": "new", "title": title, "text": "x"}
     path = write({"query_id": "q1", "negative_passages": [passage]})
     if title == 0 and title is not False:
-        assert len(read_source(str(path), small).negatives) == 1
+        assert len(as_source(str(path), small).negatives) == 1
     else:
         assert ":1: title or text of 'new' is not a text" in refused(path, small)
 
@@ -387,7 +384,7 @@ def test_a_title_that_is_no_text(small: Collection, write: Write, title: object)
 def test_many_blank_lines_come_first(small: Collection, tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("\n" * 10_000 + "q1 Q0 d2 1 3 x\n")
-    assert len(read_source(str(path), small).negatives) == 1
+    assert len(as_source(str(path), small).negatives) == 1
 
 
 def test_a_file_whose_name_is_not_unicode(small: Collection, tmp_path: Path) -> None:
@@ -397,8 +394,8 @@ def test_a_file_whose_name_is_not_unicode(small: Collection, tmp_path: Path) -> 
     except OSError:
         pytest.skip("this file system has no such names")
     with pytest.raises(InputError, match=r"the name 'a\\udcff' is not valid Unicode; name the source"):
-        read_source(str(path), small)
-    negatives = read_source(f"mine={path}", small).negatives
+        as_source(str(path), small)
+    negatives = as_source(f"mine={path}", small).negatives
     assert negatives.provenance["settings"]["file"] == "a\ufffd.trec"
     negatives.write(tmp_path / "a.parquet")
 
@@ -429,7 +426,7 @@ def test_a_positive_among_the_negatives_is_rejected(
 ) -> None:
     harmless = {"query_id": "q2", "negative_passages": [{"docid": "d6"}]}
     path = write(harmless if "Tevatron" in form else {"query": QUERY, "negative": D5}, MISTAKEN[form])
-    read = read_source(str(path), small).negatives
+    read = as_source(str(path), small).negatives
     assert read.keep.tolist() == [True] * (len(read) - 1) + [False]
     assert read.rejected() == {EQUAL if "own" in form else POSITIVE: 1}
     assert caplog.messages == [f"{path}: 1 negative is a positive of the same query (line 2); rejected"]
@@ -439,7 +436,7 @@ def test_a_copy_of_a_positive_is_no_negative(write: Write, caplog: pytest.LogCap
     texts = {"copy": "Paris", "own": "Paris", "other": "Rome"}
     collection = Collection.from_dicts("copies", texts, {"q": "capital"}, {"train": {"q": {"own": 1}}})
     path = write(*[{"query": "capital", "negative": text} for text in ("Rome", " Paris\n", "Paris", "PARIS!")])
-    read = read_source(str(path), collection).negatives
+    read = as_source(str(path), collection).negatives
     assert read.table["doc_id"].to_pylist()[:2] == ["other", "copy"]
     assert (read.keep.tolist(), read.rejected()) == ([True, False, False], {EQUAL: 2})
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foils.data import Collection, Labels, Negatives, Run, load_collection
-from foils.data.sources import read_source
+from foils.data.sources import as_source
 from foils.runtime.errors import FoilsError, FormatError, InputError
 
 LONGEST_MESSAGE = 20_000
@@ -178,7 +178,7 @@ def _judged(data: bytes) -> int:
 
 
 def _source(path: Path) -> Negatives:
-    negatives = read_source(str(path), collection()).negatives
+    negatives = as_source(str(path), collection()).negatives
     if not len(negatives):
         return negatives
     negatives.rows_in(collection())

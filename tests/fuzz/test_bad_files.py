@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foils.data import Collection, Run, load_collection
-from foils.data.sources import read_source
+from foils.data.sources import as_source
 from foils.runtime.errors import FormatError
 
 Write = Callable[..., Path]
@@ -122,7 +122,7 @@ def test_a_small_file_that_unpacks_to_gigabytes(small: Collection, tmp_path: Pat
     bomb.write_bytes(gzip.compress(bytes(1 << 24)) * 512)  # 8 GiB in one line
     tracemalloc.start()
     try:
-        for read in (lambda: read_source(str(bomb), small), lambda: Run.read(bomb)):
+        for read in (lambda: as_source(str(bomb), small), lambda: Run.read(bomb)):
             with pytest.raises(FormatError, match=r"bomb\.jsonl:1: a line of more than 64 MiB"):
                 read()
         assert tracemalloc.get_traced_memory()[1] < 1 << 28
@@ -151,7 +151,7 @@ def test_numbers_without_end(folder: Write, small: Collection, tmp_path: Path) -
         passage = b'{"docid": "d2", "score": ' + score + b"}"
         source.write_bytes(b'{"query_id": "q1", "negative_passages": [' + passage + b"]}")
         with pytest.raises(FormatError, match=r"a\.jsonl:1: the score .* of 'd2' is not a finite number"):
-            read_source(str(source), small)
+            as_source(str(source), small)
 
 
 # Files that are none

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foils.data.formats import FORMS, Exported, TrainingData, export
+from foils.data.formats import FORMS, Exported, export
 from foils.data.negatives import Negatives, negatives_table
-from foils.data.sources import read_source
+from foils.data.sources import as_source
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError, UnknownNameError
@@ -31,7 +31,7 @@ def table(small) -> Negatives:
 
 
 def as_dataset(table, small, *, form, split):
-    return Exported(TrainingData(small, table, split), form).dataset()
+    return Exported(small, table, form, split).dataset()
 
 
 def text(small, identifier: str) -> str:
@@ -111,7 +111,7 @@ def test_sentence_transformers_trains_an_encoder_on_a_dataset(small, with_cosine
 
     model = SentenceTransformer(str(tiny_encoder(tmp_path, small.document_texts(range(10)))), device="cpu")
     before = model[0].embedding.weight.detach().clone()
-    dataset = Exported(TrainingData(small, with_cosines, "train", scores), form).dataset()
+    dataset = Exported(small, with_cosines, form, "train", scores).dataset()
     settings = SentenceTransformerTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
     objective = getattr(losses, loss)(model)
     done = SentenceTransformerTrainer(model, settings, train_dataset=dataset, loss=objective).train()
@@ -130,7 +130,7 @@ def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, with_cosin
 
     model = load_cross_encoder(tiny_cross_encoder(tmp_path, small.document_texts(range(10))), device="cpu")
     before = cross_encoder_digest(model)
-    dataset = Exported(TrainingData(small, with_cosines, "train", scores), "labelled-lists").dataset()
+    dataset = Exported(small, with_cosines, "labelled-lists", "train", scores).dataset()
     settings = CrossEncoderTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
     done = CrossEncoderTrainer(model, settings, train_dataset=dataset, loss=ListNetLoss(model)).train()
     assert done.training_loss > 0
@@ -146,10 +146,10 @@ TWO_STEPS = {
 def test_short_tuples_are_left_out(small, table, tmp_path):
     shorter = table.reject(np.arange(6) == 3, "no")
     assert export(shorter, small, tmp_path / "a", form="tuples", split="train") == 2
-    assert export(shorter, small, tmp_path / "a", form="tuples", split="train", number=1) == 3
+    assert Exported(small, shorter, "tuples", "train", number=1).write(tmp_path / "a") == 3
     assert list(lines(tmp_path / "a")[0]) == ["anchor", "positive", "negative_1"]
     with pytest.raises(InputError, match="at least 1"):
-        export(shorter, small, tmp_path / "a", form="tuples", split="train", number=0)
+        Exported(small, shorter, "tuples", "train", number=0)
 
 
 def test_rows_stand_beside_the_positives_that_they_name(small, table, tmp_path):
@@ -168,7 +168,7 @@ def rows(negatives: Negatives, *columns: str) -> list[tuple]:
 def test_tevatron_comes_back(small, table, tmp_path):
     path = tmp_path / "t.jsonl"
     assert export(table, small, path, form="tevatron", split="train") == 2
-    back = read_source(str(path), small).negatives
+    back = as_source(str(path), small).negatives
     columns = ("query_id", "doc_id", "rank", "text")
     assert rows(back, *columns) == [row for row in rows(table, *columns) if row[0] != "q4"]
     assert np.array_equal(back.table["score"].to_numpy(), [3.5, 1.25, np.nan, 0.1], equal_nan=True)
@@ -180,7 +180,7 @@ def test_tevatron_comes_back(small, table, tmp_path):
 def test_texts_come_back(small, table, tmp_path, form):
     path = tmp_path / "t.jsonl"
     export(table, small, path, form=form, split="train")
-    back = read_source(str(path), small).negatives
+    back = as_source(str(path), small).negatives
     found = [(q, d if d.startswith("d") else None, t) for q, d, t in rows(back, "query_id", "doc_id", "text")]
     assert found == [("q1", "d2", None), ("q1", "d10", None), ("q2", "d5", None), ("q2", None, "Bread is bought.")]
     assert back.table["rank"].to_pylist() == [0, 1, 0, 1]
@@ -206,11 +206,11 @@ def test_runs_come_back(small, table, tmp_path):
     mined = mine_negatives(small, BM25Retriever(small), split="train", top=3)
     shown = mined.reject(np.asarray(mined.table["rank"].to_numpy()) == 1, "no")
     export(shown, small, tmp_path / "r.trec", form="trec", split="train")
-    back = read_source(str(tmp_path / "r.trec"), small).negatives
+    back = as_source(str(tmp_path / "r.trec"), small).negatives
     assert rows(back, "query_id", "doc_id", "score") == rows(shown, "query_id", "doc_id", "score")
     without = mine_negatives(small, RandomRetriever(small), split="train", top=3)
     export(without, small, tmp_path / "s.trec", form="trec", split="train")
-    back = read_source(str(tmp_path / "s.trec"), small).negatives
+    back = as_source(str(tmp_path / "s.trec"), small).negatives
     assert rows(back, "query_id", "doc_id", "rank") == rows(without, "query_id", "doc_id", "rank")
     assert back.table["score"].to_pylist()[:3] == [-1.0, -2.0, -3.0]
 
@@ -222,13 +222,13 @@ def test_a_run_of_a_fused_source_keeps_its_order(small, tmp_path):
     }
     fused = fuse_sources(sources, method="interleave")
     export(fused, small, tmp_path / "r.trec", form="trec", split="train")
-    back = read_source(str(tmp_path / "r.trec"), small).negatives
+    back = as_source(str(tmp_path / "r.trec"), small).negatives
     assert rows(back, "query_id", "doc_id", "rank") == rows(fused, "query_id", "doc_id", "rank")
 
 
 def test_parquet_comes_back_with_all_rows(small, table, tmp_path):
     assert export(table, small, tmp_path / "p.parquet", form="parquet", split="train") == 6
-    back = read_source(str(tmp_path / "p.parquet"), small).negatives
+    back = as_source(str(tmp_path / "p.parquet"), small).negatives
     assert back.table.drop_columns("score").equals(table.table.drop_columns("score"))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
 from foils.data.description import Description, describe_collection
-from foils.data.formats import FORMS, Exported, TrainingData
+from foils.data.formats import FORMS, Exported
 from foils.data.negatives import Negatives
 from foils.data.push import Pushed, push_to_hub
 from foils.data.read import CollectionLike, CollectionSettings
@@ -72,8 +72,7 @@ def export(
     if form != "tuples":
         refuse({"number": number}, f"with {spelled('form')} {form}; it goes with {spelled('form')} tuples")
     loaded = reading.open(collection)
-    negatives = as_source(source, loaded).negatives
-    return Exported(TrainingData(loaded, negatives, split, scores or ""), form, number)
+    return Exported(loaded, as_source(source, loaded).negatives, form, split, scores or "", number)
 
 
 @door

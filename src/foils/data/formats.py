@@ -27,30 +27,53 @@ from foils.runtime.files import fill_folder, write_whole
 from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table
 
-
-@dataclass(frozen=True)
-class Given:
-    """A document as a record gives it: text and id None where they are none, score None where there is none."""
-
-    text: str | None
-    doc_id: str | None = None
-    score: float | None = None
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a record says.
+class Passage:
+    """A document of an example.
 
     Attributes:
-        query: its text; None: no text.
-        positives, negatives: documents.
-        unlabelled: documents of which it has scores, and not which they are; the collection knows the positives.
+        text: with its title before it; None: it has none. In place of the text the number by which `TextTransform`
+            knows it.
+        doc_id: its id in the table or in the collection; None: not known.
+        score: None where there is none.
+        title: that its text begins with, as the collection has it.
+        beside: ids of the positives that it may stand beside; None: all.
     """
 
-    query: str | None
-    positives: Sequence[Given] = ()
-    negatives: Sequence[Given] = ()
-    unlabelled: Sequence[Given] = ()
+    text: Any
+    doc_id: Any = None
+    score: float | None = None
+    title: str = ""
+    beside: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query with documents, as every form of training data has it.
+
+    Attributes:
+        query: its text, or its row in the collection. None: it is known by its id, as its documents are.
+        positives, negatives: documents, by rank.
+        unlabelled: documents of which there are scores, and not which they are; the collection knows the positives.
+        query_id: None: not known.
+        scored: whether every document has a score that is meant for training.
+    """
+
+    query: Any
+    positives: Sequence[Passage] = ()
+    negatives: Sequence[Passage] = ()
+    unlabelled: Sequence[Passage] = ()
+    query_id: str | None = None
+    scored: bool = False
+
+    @property
+    def documents(self) -> tuple[Passage, ...]:
+        """The positives, then the negatives."""
+        return (*self.positives, *self.negatives)
 
 
 def holds_training(columns: Iterable[str]) -> bool:
@@ -61,28 +84,62 @@ def holds_training(columns: Iterable[str]) -> bool:
     )
 
 
-def read_record(record: Mapping[str, Any]) -> Said | str:
-    """Return what a record says, or, as a text, what is wrong with it."""
+def read_example(record: Mapping[str, Any]) -> Example | str:
+    """Return what a record of any form says, or, as a text, what is wrong with it."""
+    if {"positive_passages", "negative_passages"} & record.keys():
+        return _of_passages(record)
+    query = next((text_field(value) for key, value in record.items() if plain(key) in ROLES["query"]), None)
     if "positive_messages" in record:
-        said = _of_messages(record)
+        query, example = _content(record.get("messages")), _of_messages(record)
     elif {"pos_doc", "neg_doc"} & record.keys():
-        said = _of_documents(record)
+        example = Example(None, _documents(record.get("pos_doc")), _documents(record.get("neg_doc")))
     elif {"label", "labels", "score"} & record.keys() or "documents" in record:
-        said = _of_labels(record)
+        several = {"labels", "scores", "documents"} & record.keys()
+        scored = not {"label", "labels"} & record.keys()
+        name = "score" if scored else "label"
+        documents, values = (record.get(f"{key}s") if several else [record.get(key)] for key in ("document", name))
+        example = _of_labels(documents, values, scored=scored)
     else:
-        said = _of_columns(record)
-    if said is None or said.query is None:
+        example = _of_columns(record)
+    if example is None or query is None:
         return (
             "expected query (or anchor, question), positive, and negative or negative_1, negative_2, …; or query, "
             "documents and as many labels, numbers of which 0 is a negative's, or scores. Say other names of columns: "
             f"{OF_SOURCE}"
         )
-    if any(each.score is not None and each.score != each.score for each in (*said.positives, *said.negatives)):
+    if any(each.score is not None and each.score != each.score for each in example.documents):
         return "expected as many scores, finite numbers, as documents: the positive's, then the negatives'"
-    return said
+    return replace(example, query=query)
 
 
-def _of_columns(record: Mapping[str, Any]) -> Said | None:
+def _of_passages(record: Mapping[str, Any]) -> Example | str:
+    """Tevatron: query_id, positive_passages, negative_passages, each with docid, title, text and perhaps a score."""
+    query_id, listed = text_field(record.get("query_id")), record.get("negative_passages")
+    if query_id is None or not isinstance(listed, list):
+        return "expected query_id and a list negative_passages"
+    negatives = [_passage(each) for each in listed]
+    if wrong := next((each for each in negatives if isinstance(each, str)), None):
+        return wrong
+    answers = record.get("positive_passages")
+    positives = map(_passage, answers) if isinstance(answers, list) else ()
+    passages = ([each for each in side if isinstance(each, Passage)] for side in (positives, negatives))
+    return Example(None, next(passages), next(passages), query_id=query_id)
+
+
+def _passage(given: Any) -> Passage | str:
+    given = given if isinstance(given, dict) else {}
+    identifier, score = text_field(given.get("docid")), number(given.get("score"))
+    parts = ["" if given.get(key) is None else text_field(given[key]) for key in ("title", "text")]
+    if given.get("score") is not None and score is None:
+        return f"the score {given['score']!r:.40} of {identifier!r} is not a finite number"
+    if not identifier:
+        return "a negative passage has no docid; expected {docid, title, text}"
+    if None in parts:
+        return f"title or text of {identifier!r} is not a text in valid Unicode"
+    return Passage(" ".join(map(str, parts)).strip(), identifier, score)
+
+
+def _of_columns(record: Mapping[str, Any]) -> Example | None:
     """Triplets, n-tuples, FlagEmbedding: the texts of negative, negative_1, … or neg, in order."""
     columns = sorted(
         (key for key in record if plain(key) in ROLES["negative"] or NEGATIVE.fullmatch(plain(key))),
@@ -90,96 +147,74 @@ def _of_columns(record: Mapping[str, Any]) -> Said | None:
     )
     if not columns:
         return None
-    positives, negatives = _texts(record, ["positive", "pos"]), _texts(record, columns)
+    positives, negatives = (
+        [each for name in names if name in record for each in _listed(record[name])]
+        for names in (("positive", "pos"), columns)
+    )
     scores = record.get("scores")
     if scores is None:
-        of_positives, of_negatives = record.get("pos_scores"), record.get("neg_scores")
+        of = record.get("pos_scores"), record.get("neg_scores")
     else:
-        listed = scores if isinstance(scores, list) else []
-        of_positives, of_negatives = listed[: len(positives)], listed[len(positives) :]
-    return Said(_query(record), _with_scores(positives, of_positives), _with_scores(negatives, of_negatives))
+        scores = scores if isinstance(scores, list) else []
+        of = scores[: len(positives)], scores[len(positives) :]
+    return Example(None, _with_scores(positives, of[0]), _with_scores(negatives, of[1]))
 
 
-def _of_labels(record: Mapping[str, Any]) -> Said | None:
+def _of_labels(documents: Any, values: Any, *, scored: bool) -> Example | None:
     """Labelled pairs and lists: the documents whose label is 0; with scores in place of labels, all of them."""
-    query = _query(record)
-    several = {"labels", "scores", "documents"} & record.keys()
-    documents = record.get("documents") if several else [record.get("document")]
-    scored = not {"label", "labels"} & record.keys()
-    names = ("scores", "score") if scored else ("labels", "label")
-    values = record.get(names[0]) if several else [record.get(names[1])]
     if not isinstance(documents, list) or not isinstance(values, list) or len(documents) != len(values):
         return None
     numbers = [number(value) for value in values]
-    texts = [text_field(text) for text in documents]
     if None in numbers:
         return None
+    pairs = list(zip(map(text_field, documents), numbers, strict=True))
     if scored:
-        return Said(query, unlabelled=[Given(text, None, of) for text, of in zip(texts, numbers, strict=True)])
-    return Said(query, negatives=[Given(text) for text, of in zip(texts, numbers, strict=True) if of == 0])
+        return Example(None, unlabelled=[Passage(text, None, of) for text, of in pairs])
+    return Example(None, negatives=[Passage(text) for text, of in pairs if of == 0])
 
 
-def _of_documents(record: Mapping[str, Any]) -> Said | None:
-    """NeMo AutoModel: pos_doc and neg_doc, each a text, or a dictionary with a text, or a list of them."""
-
-    def given(value: Any) -> list[Given]:
-        listed = value if isinstance(value, list) else [] if value is None else [value]
-        parts = [each if isinstance(each, dict) else {"text": each} for each in listed]
-        return [
-            Given(text_field(each.get("text")), text_field(each.get("id")) or None, _score(each.get("score")))
-            for each in parts
-        ]
-
-    return Said(_query(record), given(record.get("pos_doc")), given(record.get("neg_doc")))
+def _documents(value: Any) -> list[Passage]:
+    """NeMo AutoModel: each a text, or a dictionary with a text, or a list of them."""
+    parts = [each if isinstance(each, dict) else {"text": each} for each in _listed(value) if each is not None]
+    return [
+        Passage(text_field(each.get("text")), text_field(each.get("id")) or None, number(each.get("score")))
+        for each in parts
+    ]
 
 
-def _of_messages(record: Mapping[str, Any]) -> Said | None:
+def _content(messages: Any) -> str | None:
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    return text_field(last.get("content")) if isinstance(last, dict) else None
+
+
+def _of_messages(record: Mapping[str, Any]) -> Example | None:
     """ms-swift: messages, positive_messages, negative_messages; or one document with a label.
 
     A whole number is 0 for a negative, anything else a score: 1.0 is one.
     """
-
-    def content(messages: Any) -> str | None:
-        last = messages[-1] if isinstance(messages, list) and messages else None
-        return text_field(last.get("content")) if isinstance(last, dict) else None
-
-    query = content(record.get("messages"))
     positives, negatives = record["positive_messages"], record.get("negative_messages") or []
     if not isinstance(positives, list) or not isinstance(negatives, list):
         return None
-    documents = [Given(content(each)) for each in positives]
-    if "label" not in record:
-        return Said(query, documents, [Given(content(each)) for each in negatives])
-    label = number(record["label"])
-    if label is None or len(documents) != 1:
-        return None
-    if isinstance(record["label"], int):
-        return Said(query, negatives=documents if label == 0 else ())
-    return Said(query, unlabelled=[Given(documents[0].text, None, label)])
+    if "label" in record:
+        label = record["label"]
+        return _of_labels([_content(each) for each in positives], [label], scored=not isinstance(label, int))
+    return Example(
+        None, [Passage(_content(each)) for each in positives], [Passage(_content(each)) for each in negatives]
+    )
 
 
-def _query(record: Mapping[str, Any]) -> str | None:
-    """The text under the first key by which queries are known."""
-    return next((text_field(value) for key, value in record.items() if plain(key) in ROLES["query"]), None)
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
-def _texts(record: Mapping[str, Any], names: Sequence[str]) -> list[str | None]:
-    values = [record[name] for name in names if name in record]
-    return [text_field(each) for value in values for each in (value if isinstance(value, list) else [value])]
-
-
-def _with_scores(texts: Sequence[str | None], scores: Any) -> list[Given]:
+def _with_scores(texts: Sequence[Any], scores: Any) -> list[Passage]:
     """Texts with their scores; NaN for each where there are not as many numbers."""
     if scores is None:
-        return [Given(text) for text in texts]
+        return [Passage(text_field(text)) for text in texts]
     if not isinstance(scores, list) or len(scores) != len(texts):
-        return [Given(text, None, float("nan")) for text in texts]
-    return [Given(text, None, _score(score, float("nan"))) for text, score in zip(texts, scores, strict=True)]
-
-
-def _score(value: Any, otherwise: float | None = None) -> float | None:
-    found = number(value)
-    return otherwise if found is None else found
+        scores = [None] * len(texts)
+    numbers = (float("nan") if (known := number(score)) is None else known for score in scores)
+    return [Passage(text_field(text), None, of) for text, of in zip(texts, numbers, strict=True)]
 
 
 def number(value: object) -> float | None:
@@ -193,237 +228,22 @@ def number(value: object) -> float | None:
     return None if np.isinf(known) else known
 
 
-AT_ONCE = 512
-"""Queries whose texts are read together."""
-
-
-NOT_SCORES = ("weight", "elo_se", "gap", "gap_se", "offset")
-"""Columns of numbers that are no scores of a document."""
+AT_ONCE = 512  # queries whose texts are read together
+NOT_SCORES = ("weight", "elo_se", "gap", "gap_se", "offset")  # columns of numbers that are no scores of a document
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Passage:
-    """A document of a group.
-
-    Attributes:
-        doc_id: its id in the table or in the collection.
-        title, text: as the collection has them; a text of the table's own has no title.
-        whole: title and text, joined by a blank; or in their place the number by which `TextTransform` knows them.
-        score: NaN where there is none.
-    """
-
-    doc_id: str
-    title: str
-    text: str
-    whole: Any
-    score: float
-
-
-@dataclass(frozen=True)
-class Group:
-    """A query with its positives and its negatives, by rank.
-
-    Attributes:
-        query_id: of the query.
-        query: its text, or its row in the collection.
-        positives, negatives: documents.
-        scored: whether every document has a score that is meant for training.
-    """
-
-    query_id: str
-    query: Any
-    positives: tuple[Passage, ...]
-    negatives: tuple[Passage, ...]
-    scored: bool
-
-    @property
-    def scores(self) -> list[float]:
-        """Of the positives, then of the negatives."""
-        return [each.score for each in (*self.positives, *self.negatives)]
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """A split's positives and the kept rows of a table.
-
-    A text is referred to by a number, as the rows of `DocumentTexts`: a document's row; below 0 a text of the table.
-
-    Attributes:
-        collection: documents, queries, judgements.
-        table: negatives, and rejected rows of labelled positives, whose scores may be asked for.
-        split: whose positives. Rows of other queries are left out.
-        scores: the column of scores that go along; empty: none.
-
-    Raises:
-        InputError: ids that the collection does not know, no row for any query of the split, or a document without a
-            score where scores go along.
-        UnknownNameError: no such column.
-    """
-
-    collection: Collection
-    table: Negatives
-    split: str
-    scores: str = ""
-
-    def __post_init__(self) -> None:
-        if not len(self._rows[0]):
-            raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
-        if self.scores:
-            self._check_scores()
-
-    @cached_property
-    def negatives(self) -> Negatives:
-        """The kept rows of the table."""
-        return self.table.without_rejected()
-
-    @property
-    def left_out(self) -> int:
-        """How many kept rows are of queries without a positive in the split."""
-        return len(self.negatives) - len(self._rows[0])
-
-    @property
-    def transform(self) -> TextTransform:
-        """What puts texts in the place of references."""
-        return TextTransform(self.collection, self._documents.own)
-
-    @property
-    def longest(self) -> int:
-        """Negatives of the positive that has most."""
-        return max(len(group.negatives) for group in self.by_positive(self.references()))
-
-    def references(self) -> Iterator[Group]:
-        """Yield each query that has negatives, in the order of the judgements, its texts as references."""
-        positives = self.collection.positives(self.split)
-        place = {int(row): index for index, row in enumerate(positives.query_rows)}
-        order, queries = self._rows
-        ids = self.negatives.table["doc_id"].take(pa.array(order)).to_pylist()
-        scores, references = self._numbers[order].tolist(), self._documents.rows[order].tolist()
-        starts = np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]])
-        spans = {int(queries[a]): (a, b) for a, b in zip(starts, np.r_[starts[1:], len(order)], strict=True)}
-        for row in sorted(spans, key=place.__getitem__):
-            documents = positives.of(place[row])
-            known = self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist()
-            yield Group(
-                self.collection.queries["query_id"][row].as_py(),
-                row,
-                tuple(
-                    Passage(key, "", "", at, self._of_positives.get((row, at), float("nan")))
-                    for key, at in zip(known, documents.tolist(), strict=True)
-                ),
-                tuple(Passage(ids[at], "", "", references[at], scores[at]) for at in range(*spans[row])),
-                bool(self.scores),
-            )
-
-    def groups(self) -> Iterator[Group]:
-        """Yield each query that has negatives, with its texts; they are read for many queries together."""
-        references = self.references()
-        while block := list(islice(references, AT_ONCE)):
-            queries = self.collection.query_texts([group.query for group in block])
-            passages = iter(self._read([each for group in block for each in (*group.positives, *group.negatives)]))
-            for group, query in zip(block, queries, strict=True):
-                positives, negatives = (
-                    tuple(next(passages) for _ in listed) for listed in (group.positives, group.negatives)
-                )
-                yield replace(group, query=query, positives=positives, negatives=negatives)
-
-    def by_positive(self, groups: Iterator[Group]) -> Iterator[Group]:
-        """Yield a group for each labelled pair, with the negatives that may stand beside it.
-
-        Where the table says in `positives` which positives a row may stand beside, it stands beside those alone.
-        """
-        for group in groups:
-            for positive in group.positives:
-                negatives = group.negatives
-                if self._beside is not None:
-                    negatives = tuple(
-                        each for each in negatives if positive.doc_id in self._beside[group.query_id, each.doc_id]
-                    )
-                yield replace(group, positives=(positive,), negatives=negatives)
-
-    def _read(self, passages: Sequence[Passage]) -> list[Passage]:
-        inside = [each.whole for each in passages if each.whole >= 0]
-        documents = self.collection.documents
-        columns = (take(documents[name], np.asarray(inside, np.int64)).to_pylist() for name in ("title", "text"))
-        stored = zip(*columns, strict=True)
-        own = [each.whole for each in passages if each.whole < 0]
-        texts = iter(DocumentTexts(self.collection, np.asarray(own, np.int64), self._documents.own)[:])
-        read = []
-        for each in passages:
-            title, text = ("", next(texts)) if each.whole < 0 else next(stored)
-            read.append(replace(each, title=title, text=text, whole=f"{title} {text}".strip()))
-        return read
-
-    @cached_property
-    def _numbers(self) -> Rows:
-        """(n,) the score of each kept row; without a column, the source's own."""
-        return np.asarray(self.negatives.table[self.scores or "score"].to_numpy(), np.float64)
-
-    @cached_property
-    def _of_positives(self) -> dict[tuple[int, int], float]:
-        """(query row, document row) of positives -> their scores, which rejected rows of the table have."""
-        if not self.scores:
-            return {}
-        rejected = self.table.table.filter(pa.array(~self.table.keep))
-        queries = self.collection.query_rows(rejected["query_id"])
-        documents = self.collection.document_rows(rejected["doc_id"])
-        scores = np.asarray(rejected[self.scores].to_numpy(), np.float64)
-        known = np.flatnonzero((queries >= 0) & (documents >= 0) & np.isfinite(scores))
-        rows = (values[known].tolist() for values in (queries, documents, scores))
-        return {(query, document): score for query, document, score in zip(*rows, strict=True)}
-
-    def _check_scores(self) -> None:
-        kinds = {field.name: field.type for field in self.table.table.schema}
-        columns = [name for name, kind in kinds.items() if kind == pa.float64() and name not in NOT_SCORES]
-        if self.scores not in columns:
-            raise UnknownNameError("column of scores", self.scores, columns)
-        order = self._rows[0]
-        missing = int((~np.isfinite(self._numbers[order])).sum())
-        positives = [(group.query, each.whole) for group in self.references() for each in group.positives]
-        unscored = sum(pair not in self._of_positives for pair in positives)
-        if missing or unscored:
-            raise InputError(
-                f"{unscored:,} of {len(positives):,} positives and {missing:,} of {len(order):,} negatives have no "
-                f"{self.scores}; score both: score_pairs, or rate with "
-                f"positives={max(len(group.positives) for group in self.references())}"
-            )
-
-    @cached_property
-    def _beside(self) -> dict[tuple[str, str], set[str]] | None:
-        table = self.negatives.table
-        if "positives" not in table.column_names:
-            return None
-        columns = (table[name].to_pylist() for name in ("query_id", "doc_id", "positives"))
-        return {(query, document): set(listed or []) for query, document, listed in zip(*columns, strict=True)}
-
-    @cached_property
-    def _known(self) -> tuple[Rows, DocumentTexts]:
-        return texts_of(self.negatives, self.collection)
-
-    @property
-    def _documents(self) -> Any:
-        return self._known[1]
-
-    @cached_property
-    def _rows(self) -> tuple[Rows, Rows]:
-        """Rows of the split's queries, by query and rank; and their queries."""
-        queries, _ = self._known
-        wanted = np.isin(queries, self.collection.positives(self.split).query_rows)
-        ranks = np.asarray(self.negatives.table["rank"].to_numpy())
-        order = np.lexsort((ranks, queries))
-        order = order[wanted[order]]
-        return order, queries[order]
-
-
 class TextTransform:
     """Puts texts in the place of references: a batched transform, and a picklable one.
 
-    Args:
+    Attributes:
         collection: whose rows the references are.
         own: texts that references below 0 count, from −1; None: there are none.
     """
 
-    def __init__(self, collection: Collection, own: pa.Array | pa.ChunkedArray | None) -> None:
-        self._collection, self._own = collection, own
+    collection: Collection
+    own: pa.Array | pa.ChunkedArray | None
 
     def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         """Return the batch with texts; labels and scores stay."""
@@ -433,17 +253,15 @@ class TextTransform:
         if name.endswith(("label", "labels", "score", "scores")):
             return list(values)
         if name in ("anchor", "query"):
-            return self._collection.query_texts(values)
+            return self.collection.query_texts(values)
         if not values or not isinstance(values[0], list):
-            return self._documents(values)
-        flat = iter(self._documents([reference for listed in values for reference in listed]))
+            return self.documents(values)
+        flat = iter(self.documents([reference for listed in values for reference in listed]))
         return [[next(flat) for _ in listed] for listed in values]
 
-    def _documents(self, references: list[int]) -> list[str]:
-        return DocumentTexts(self._collection, np.asarray(references, np.int64), self._own)[:]
-
-
-Record = dict[str, Any]
+    def documents(self, references: Sequence[int]) -> list[str]:
+        """Return the texts of documents."""
+        return DocumentTexts(self.collection, np.asarray(references, np.int64), self.own)[:]
 
 
 @dataclass(frozen=True)
@@ -452,109 +270,119 @@ class Form:
 
     Attributes:
         tool: what reads it.
-        records: yields the records of a group; the number is of negatives in an n-tuple.
-        by_positive: whether a group is a labelled pair with its negatives, or a query with all its positives.
+        records: yields the records of an example; the number is of negatives in an n-tuple.
+        by_positive: whether an example is a labelled pair with its negatives, or a query with all its positives.
         flat: whether texts stand in columns of their own, so that a data set can hold references in their place.
         scores: what it does with scores: they "may" go along, "must", or "cannot".
     """
 
     tool: str
-    records: Callable[[Group, int], Iterator[Record]]
+    records: Callable[[Example, int], Iterator[Record]]
     by_positive: bool = False
     flat: bool = True
     scores: str = "may"
 
 
-def triplets(group: Group, _: int) -> Iterator[Record]:
+def _scores(example: Example, passages: Iterable[Passage], name: str = "scores") -> Record:
+    return {name: [each.score for each in passages]} if example.scored else {}
+
+
+def triplets(example: Example, _: int) -> Iterator[Record]:
     """Yield anchor, positive, negative: one for each negative; with scores, the positive's and its own."""
-    (positive,) = group.positives
-    for each in group.negatives:
-        record = {"anchor": group.query, "positive": positive.whole, "negative": each.whole}
-        yield {**record, **_scores(group, [positive.score, each.score])}
+    (positive,) = example.positives
+    for each in example.negatives:
+        record = {"anchor": example.query, "positive": positive.text, "negative": each.text}
+        yield {**record, **_scores(example, (positive, each))}
 
 
-def tuples(group: Group, number: int) -> Iterator[Record]:
+def tuples(example: Example, number: int) -> Iterator[Record]:
     """Yield anchor, positive, negative_1 … negative_n, where there are n; with scores, theirs, the positive's first."""
-    if len(group.negatives) >= number:
-        chosen = group.negatives[:number]
-        named = {f"negative_{at}": each.whole for at, each in enumerate(chosen, 1)}
-        record = {"anchor": group.query, "positive": group.positives[0].whole, **named}
-        yield {**record, **_scores(group, [each.score for each in (*group.positives, *chosen)])}
+    if len(example.negatives) >= number:
+        positive, *chosen = example.documents[: number + 1]
+        named = {f"negative_{at}": each.text for at, each in enumerate(chosen, 1)}
+        record = {"anchor": example.query, "positive": positive.text, **named}
+        yield {**record, **_scores(example, (positive, *chosen))}
 
 
-def labelled_pairs(group: Group, _: int) -> Iterator[Record]:
+def labelled_pairs(example: Example, _: int) -> Iterator[Record]:
     """Yield anchor, document, label: each positive with 1, then each negative with 0; or its score."""
-    for label, documents in ((1, group.positives), (0, group.negatives)):
-        for each in documents:
-            record = {"anchor": group.query, "document": each.whole}
-            yield {**record, **({"score": each.score} if group.scored else {"label": label})}
+    for at, each in enumerate(example.documents):
+        of = {"score": each.score} if example.scored else {"label": int(at < len(example.positives))}
+        yield {"anchor": example.query, "document": each.text, **of}
 
 
-def labelled_lists(group: Group, _: int) -> Iterator[Record]:
+def labelled_lists(example: Example, _: int) -> Iterator[Record]:
     """Yield anchor, documents, labels: positives (1) before negatives (0); or their scores."""
-    documents = [each.whole for each in (*group.positives, *group.negatives)]
-    labels = {"labels": [1] * len(group.positives) + [0] * len(group.negatives)}
-    yield {"anchor": group.query, "documents": documents, **(_scores(group, group.scores) or labels)}
+    labels = {"labels": [1] * len(example.positives) + [0] * len(example.negatives)}
+    record = {"anchor": example.query, "documents": [each.text for each in example.documents]}
+    yield {**record, **(_scores(example, example.documents) or labels)}
 
 
-def flagembedding(group: Group, _: int) -> Iterator[Record]:
+def flagembedding(example: Example, _: int) -> Iterator[Record]:
     """Yield query, pos, neg; with scores, pos_scores and neg_scores."""
-    record = {"query": group.query, "pos": _texts_of_forms(group.positives), "neg": _texts_of_forms(group.negatives)}
-    if group.scored:
-        record["pos_scores"] = [each.score for each in group.positives]
-        record["neg_scores"] = [each.score for each in group.negatives]
-    yield record
+    sides = {"pos": example.positives, "neg": example.negatives}
+    yield {
+        "query": example.query,
+        **{name: [each.text for each in passages] for name, passages in sides.items()},
+        **_scores(example, example.positives, "pos_scores"),
+        **_scores(example, example.negatives, "neg_scores"),
+    }
 
 
-def tevatron(group: Group, _: int) -> Iterator[Record]:
+def tevatron(example: Example, _: int) -> Iterator[Record]:
     """Yield query_id, query, positive_passages, negative_passages: docid, title, text, and a score if there is one."""
 
     def passage(each: Passage) -> Record:
-        score = {"score": each.score} if np.isfinite(each.score) else {}
-        return {"docid": each.doc_id, "title": each.title, "text": each.text, **score}
+        text = str(each.text).removeprefix(each.title).lstrip()
+        score = {} if each.score is None or np.isnan(each.score) else {"score": each.score}
+        return {"docid": each.doc_id, "title": each.title, "text": text, **score}
 
     yield {
-        "query_id": group.query_id,
-        "query": group.query,
-        "positive_passages": [passage(each) for each in group.positives],
-        "negative_passages": [passage(each) for each in group.negatives],
+        "query_id": example.query_id,
+        "query": example.query,
+        "positive_passages": [passage(each) for each in example.positives],
+        "negative_passages": [passage(each) for each in example.negatives],
     }
 
 
-def nemo(group: Group, _: int) -> Iterator[Record]:
+def nemo(example: Example, _: int) -> Iterator[Record]:
     """Yield question_id, query, pos_doc, neg_doc, each document with id and text, and with scores, its score."""
 
     def document(each: Passage) -> Record:
-        return {"id": each.doc_id, "text": each.whole, **({"score": each.score} if group.scored else {})}
+        return {"id": each.doc_id, "text": each.text, **({"score": each.score} if example.scored else {})}
 
     yield {
-        "question_id": group.query_id,
-        "query": group.query,
-        "pos_doc": [document(each) for each in group.positives],
-        "neg_doc": [document(each) for each in group.negatives],
+        "question_id": example.query_id,
+        "query": example.query,
+        "pos_doc": [document(each) for each in example.positives],
+        "neg_doc": [document(each) for each in example.negatives],
     }
 
 
-def ms_swift(group: Group, _: int) -> Iterator[Record]:
+def _message(text: str) -> list[Record]:
+    return [{"role": "user", "content": text}]
+
+
+def ms_swift(example: Example, _: int) -> Iterator[Record]:
     """Yield messages, positive_messages, negative_messages, for InfoNCE, which learns from no scores."""
     yield {
-        "messages": _message(group.query),
-        "positive_messages": [_message(each.whole) for each in group.positives],
-        "negative_messages": [_message(each.whole) for each in group.negatives],
+        "messages": _message(example.query),
+        "positive_messages": [_message(each.text) for each in example.positives],
+        "negative_messages": [_message(each.text) for each in example.negatives],
     }
 
 
-def ms_swift_pairs(group: Group, number: int) -> Iterator[Record]:
+def ms_swift_pairs(example: Example, number: int) -> Iterator[Record]:
     """Yield messages, positive_messages, label: each document in positive_messages, with 1 or 0, or its score."""
-    for pair in labelled_pairs(group, number):
+    for pair in labelled_pairs(example, number):
         texts = {"messages": _message(pair["anchor"]), "positive_messages": [_message(pair["document"])]}
         yield {**texts, "label": pair.get("label", pair.get("score"))}
 
 
-def pylate(group: Group, _: int) -> Iterator[Record]:
+def pylate(example: Example, _: int) -> Iterator[Record]:
     """Yield query_id, document_ids, scores: positives before negatives; the texts stand in tables of their own."""
-    ids = [each.doc_id for each in (*group.positives, *group.negatives)]
-    yield {"query_id": group.query_id, "document_ids": ids, "scores": group.scores}
+    record = {"query_id": example.query_id, "document_ids": [each.doc_id for each in example.documents]}
+    yield {**record, **_scores(example, example.documents)}
 
 
 FORMS: dict[str, Form] = {
@@ -570,28 +398,8 @@ FORMS: dict[str, Form] = {
     "ms-swift-pairs": Form("ms-swift", ms_swift_pairs, flat=False),
 }
 """By name; `export` writes them, and of `pylate` the tables of texts, too."""
-
-
-def _texts_of_forms(passages: tuple[Passage, ...]) -> list[Any]:
-    return [each.whole for each in passages]
-
-
-def _message(text: str) -> list[Record]:
-    return [{"role": "user", "content": text}]
-
-
-def _scores(group: Group, scores: list[float]) -> Record:
-    return {"scores": scores} if group.scored else {}
-
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-
 FILES = (*FORMS, "trec", "parquet")
 """Names of the forms that files have: those of JSON lines, a TREC run, and our own table, with all rows and columns."""
-
-
 TABLES = ("train", "queries", "documents")
 """The files of a folder of `pylate`, each `.parquet`."""
 
@@ -601,33 +409,142 @@ class Exported(Result):
     """A split's positives and the kept rows of a table, in a form that a training tool reads.
 
     Attributes:
-        data: what the form is made of.
+        collection: documents, queries, judgements.
+        table: negatives, and rejected rows of labelled positives, whose scores may be asked for.
         form: its name in FORMS.
+        split: whose positives. Rows of other queries are left out.
+        scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
         number: negatives in an n-tuple; None: as many as the positive with most has.
 
     Raises:
-        UnknownNameError: no such form.
-        InputError: scores that the form has no place for, or none where it needs them; tuples of no negative.
+        UnknownNameError: no such form, or no such column.
+        InputError: ids that the collection does not know, no row for any query of the split, a document without a score
+            where scores go along, scores that the form has no place for, or none where it needs them; tuples of no
+            negative.
     """
 
-    data: TrainingData
+    collection: Collection
+    table: Negatives
     form: str
+    split: str
+    scores: str = ""
     number: int | None = None
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
             raise UnknownNameError("form", self.form, FORMS)
-        _check_scores(self.form, self._form.scores, self.data.scores)
+        _check_scores(self.form, FORMS[self.form].scores, self.scores)
         if self.number is not None and self.number < 1:
             raise InputError(f"tuples with {self.number} negatives; expected at least 1")
+        if not len(self._order[0]):
+            raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
+        if self.scores:
+            self._check_column()
+
+    def _check_column(self) -> None:
+        kinds = {field.name: field.type for field in self.table.table.schema}
+        columns = [name for name, kind in kinds.items() if kind == pa.float64() and name not in NOT_SCORES]
+        if self.scores not in columns:
+            raise UnknownNameError("column of scores", self.scores, columns)
+        examples = list(self._examples())
+        positives = np.array([each.score for example in examples for each in example.positives], np.float64)
+        negatives = np.array([each.score for example in examples for each in example.negatives], np.float64)
+        unscored, missing = (int((~np.isfinite(of)).sum()) for of in (positives, negatives))
+        if missing or unscored:
+            raise InputError(
+                f"{unscored:,} of {len(positives):,} positives and {missing:,} of {len(negatives):,} negatives have no "
+                f"{self.scores}; score both: score_pairs, or rate with "
+                f"positives={max(len(example.positives) for example in examples)}"
+            )
+
+    @cached_property
+    def _kept(self) -> Negatives:
+        return self.table.without_rejected()
+
+    @cached_property
+    def _known(self) -> tuple[Rows, DocumentTexts]:
+        return texts_of(self._kept, self.collection)
+
+    @cached_property
+    def _order(self) -> tuple[Rows, Rows]:
+        """Kept rows of the split's queries, by judgement and rank; and the places of their queries."""
+        places = self.collection.positives(self.split).places(self._known[0])
+        order = np.lexsort((np.asarray(self._kept.table["rank"].to_numpy()), places))
+        order = order[places[order] >= 0]
+        return order, places[order]
+
+    @cached_property
+    def _of_positives(self) -> dict[tuple[int, int], float]:
+        """(query row, document row) of positives -> their scores, which rejected rows of the table have."""
+        if not self.scores:
+            return {}
+        rejected = self.table.table.filter(pa.array(~self.table.keep))
+        queries = self.collection.query_rows(rejected["query_id"]).tolist()
+        documents = self.collection.document_rows(rejected["doc_id"]).tolist()
+        return dict(zip(zip(queries, documents, strict=True), rejected[self.scores].to_pylist(), strict=True))
 
     @property
-    def _form(self) -> Form:
-        return FORMS[self.form]
+    def _transform(self) -> TextTransform:
+        return TextTransform(self.collection, self._known[1].own)
+
+    def _examples(self) -> Iterator[Example]:
+        """Yield each query that has negatives, in the order of the judgements, its texts as references."""
+        positives, (order, places) = self.collection.positives(self.split), self._order
+        table = self._kept.table.take(pa.array(order))
+        references = np.asarray(self._known[1].rows)[order]
+        starts = np.flatnonzero(np.r_[True, places[1:] != places[:-1]])
+        for begin, end in zip(starts, [*starts[1:], len(places)], strict=True):
+            row, documents = int(positives.query_rows[places[begin]]), positives.of(places[begin])
+            part = table.slice(begin, end - begin)
+            beside = part["positives"].to_pylist() if "positives" in table.column_names else [None] * len(part)
+            columns = (part[name].to_pylist() for name in ("doc_id", self.scores or "score"))
+            ids = self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist()
+            yield Example(
+                row,
+                [
+                    Passage(at, key, self._of_positives.get((row, at), float("nan")))
+                    for key, at in zip(ids, documents.tolist(), strict=True)
+                ],
+                [
+                    Passage(at, key, score, beside=of)
+                    for at, key, score, of in zip(references[begin:end].tolist(), *columns, beside, strict=True)
+                ],
+                query_id=self.collection.queries["query_id"][row].as_py(),
+                scored=bool(self.scores),
+            )
+
+    def _with_texts(self, examples: Iterator[Example]) -> Iterator[Example]:
+        """Yield examples with their texts, which are read for many together."""
+        while block := list(islice(examples, AT_ONCE)):
+            references = [each.text for example in block for each in example.documents]
+            rows = np.asarray(references, np.int64)
+            titles = np.full(len(rows), "", object)
+            titles[rows >= 0] = take(self.collection.documents["title"], rows[rows >= 0]).to_pylist()
+            read = iter(zip(self._transform.documents(references), titles, strict=True))
+            queries = self.collection.query_texts([example.query for example in block])
+            for example, query in zip(block, queries, strict=True):
+                pairs = zip(example.documents, islice(read, len(example.documents)), strict=True)
+                documents = [replace(each, text=text, title=title) for each, (text, title) in pairs]
+                positives, negatives = documents[: len(example.positives)], documents[len(example.positives) :]
+                yield replace(example, query=query, positives=positives, negatives=negatives)
+
+    def _by_positive(self, examples: Iterable[Example]) -> Iterator[Example]:
+        """Yield an example for each labelled pair, with the negatives that may stand beside it."""
+        for example in examples:
+            for positive in example.positives:
+                beside = [each for each in example.negatives if each.beside is None or positive.doc_id in each.beside]
+                yield replace(example, positives=[positive], negatives=beside)
+
+    def _records(self, examples: Iterable[Example]) -> Iterator[Record]:
+        form, number = FORMS[self.form], self.number or 0
+        if self.form == "tuples" and not number:
+            number = max(len(example.negatives) for example in self._by_positive(self._examples()))
+        for example in self._by_positive(examples) if form.by_positive else examples:
+            yield from form.records(example, number)
 
     def records(self) -> Iterator[Record]:
         """Yield the records, with their texts, which are read as they are needed."""
-        yield from self._records(self.data.groups())
+        yield from self._records(self._with_texts(self._examples()))
 
     def dataset(self) -> Dataset:
         """Return the records as a `datasets.Dataset`.
@@ -639,13 +556,9 @@ class Exported(Result):
             MissingExtraError: without the package datasets.
         """
         datasets = require("datasets", "hub")
-        if not self._form.flat:
+        if not FORMS[self.form].flat:
             return datasets.Dataset.from_list(list(self.records()))
-        columns: dict[str, list[Any]] = {}
-        for record in self._records(self.data.references()):
-            for name, value in record.items():
-                columns.setdefault(name, []).append(value)
-        return datasets.Dataset.from_dict(columns).with_transform(self.data.transform)
+        return datasets.Dataset.from_list(list(self._records(self._examples()))).with_transform(self._transform)
 
     def to_arrow(self) -> pa.Table:
         """Return the records, with their texts, as an Arrow table."""
@@ -674,71 +587,53 @@ class Exported(Result):
         count = 0
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for record in self.records():
-                out.write(json.dumps(record, ensure_ascii=False) + "\n")
                 count += 1
+                out.write(json.dumps(record, ensure_ascii=False) + "\n")
         return count
-
-    def tables(self) -> list[Table]:
-        """Return how many queries, positives and negatives go along, and how many rows do not."""
-        rows = [(name.replace("_", " "), f"{count:,}") for name, count in self._counts().items()]
-        scores = f", with {self.data.scores} as scores" if self.data.scores else ""
-        return [Table(f"{self.form} for {self._form.tool}{scores}", ("", "count"), rows)]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form, its tool, the scores, and the counts."""
-        facts = {"form": self.form, "tool": self._form.tool, "scores": self.data.scores or None}
-        return {**facts, "split": self.data.split, **self._counts()}
-
-    def _counts(self) -> dict[str, int]:
-        groups = list(self.data.references())
-        return {
-            "queries": len(groups),
-            "positives": sum(len(each.positives) for each in groups),
-            "negatives": sum(len(each.negatives) for each in groups),
-            "records": sum(1 for _ in self._records(iter(groups))),
-            "rows_of_other_queries": self.data.left_out,
-        }
-
-    def _records(self, groups: Iterator[Group]) -> Iterator[Record]:
-        number = (self.number or self.data.longest) if self.form == "tuples" else 0
-        for group in self.data.by_positive(groups) if self._form.by_positive else groups:
-            yield from self._form.records(group, number)
 
     def _write_tables(self, folder: Path) -> int:
         """Write train (query_id, document_ids, scores), and the texts that it names: queries and documents."""
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file; pylate reads three tables, which are written to a folder")
-        groups = list(self.data.references())
-        texts: dict[str, int] = {}
-        for group in groups:
-            for each in (*group.positives, *group.negatives):
-                texts.setdefault(each.doc_id, each.whole)
-        schemas = (
-            {"query_id": pa.string(), "document_ids": pa.list_(pa.string()), "scores": pa.list_(pa.float64())},
-            {"query_id": pa.string(), "text": pa.large_string()},
-            {"document_id": pa.string(), "text": pa.large_string()},
-        )
-        columns: tuple[list[list[Any]], ...] = (
-            [list(column) for column in zip(*(each.values() for each in self._records(iter(groups))), strict=True)],
-            [[each.query_id for each in groups], self.data.collection.query_texts([each.query for each in groups])],
-            [list(texts), self.data.transform({"documents": list(texts.values())})["documents"]],
+        examples = list(self._examples())
+        documents = {each.doc_id: each.text for example in examples for each in reversed(example.documents)}
+        queries = self.collection.query_texts([each.query for each in examples])
+        names, texts = list(documents), self._transform.documents(list(documents.values()))
+        text = pa.large_string()
+        tables = (
+            pa.Table.from_pylist(list(self._records(examples))),
+            pa.table({"query_id": [each.query_id for each in examples], "text": pa.array(queries, text)}),
+            pa.table({"document_id": names, "text": pa.array(texts, text)}),
         )
         with fill_folder(folder) as aside:
-            for name, schema, values in zip(TABLES, schemas, columns, strict=True):
-                arrays = [pa.array(column, kind) for column, kind in zip(values, schema.values(), strict=True)]
-                pq.write_table(pa.table(arrays, names=list(schema)), aside / f"{name}.parquet", compression="zstd")
-        return len(groups)
+            for name, table in zip(TABLES, tables, strict=True):
+                pq.write_table(table, aside / f"{name}.parquet", compression="zstd")
+        return len(examples)
+
+    def tables(self) -> list[Table]:
+        """Return how many queries, positives and negatives go along, and how many rows do not."""
+        rows = [(name.replace("_", " "), f"{count:,}") for name, count in self._counts().items()]
+        scores = f", with {self.scores} as scores" if self.scores else ""
+        return [Table(f"{self.form} for {FORMS[self.form].tool}{scores}", ("", "count"), rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form, its tool, the scores, and the counts."""
+        facts = {"form": self.form, "tool": FORMS[self.form].tool, "scores": self.scores or None}
+        return {**facts, "split": self.split, **self._counts()}
+
+    def _counts(self) -> dict[str, int]:
+        examples = list(self._examples())
+        return {
+            "queries": len(examples),
+            "positives": sum(len(each.positives) for each in examples),
+            "negatives": len(self._order[0]),
+            "records": sum(1 for _ in self._records(examples)),
+            "rows_of_other_queries": len(self._kept) - len(self._order[0]),
+        }
 
 
 def export(
-    negatives: Negatives,
-    collection: Collection,
-    path: str | Path,
-    *,
-    form: str,
-    split: str,
-    number: int | None = None,
-    scores: str = "",
+    negatives: Negatives, collection: Collection, path: str | Path, *, form: str, split: str, scores: str = ""
 ) -> int:
     """Write a table in a form that training tools read, and return how many records or rows were written.
 
@@ -748,7 +643,6 @@ def export(
         path: of the file, written whole; of `pylate`, of a folder.
         form: a name in FILES: of FORMS, `trec`, a run, or `parquet`, our own, with all rows and columns.
         split: whose positives.
-        number: of negatives in a tuple; None: as many as the positive with most has.
         scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
 
     Raises:
@@ -756,15 +650,15 @@ def export(
         InputError: nothing to export, scores that are missing or have no place, or, of `trec`, documents with a text
             of their own.
     """
-    if form in ("parquet", "trec"):
-        _check_scores(form, "cannot", scores)
-        if form == "trec":
-            return _write_run(negatives, collection, path)
-        negatives.write(path)
-        return len(negatives)
-    if form not in FORMS:
+    if form not in FILES:
         raise UnknownNameError("form", form, FILES)
-    return Exported(TrainingData(collection, negatives, split, scores), form, number).write(path)
+    if form in FORMS:
+        return Exported(collection, negatives, form, split, scores).write(path)
+    _check_scores(form, "cannot", scores)
+    if form == "trec":
+        return _write_run(negatives, collection, path)
+    negatives.write(path)
+    return len(negatives)
 
 
 def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
