@@ -17,7 +17,7 @@ from foils.data import Collection, Negatives
 from foils.runtime.errors import InputError
 from foils.runtime.results import Table
 from foils.selection import select_negatives
-from foils.selection.page import Benefit, Gaps, gap_figure, gap_report, laffer_figure, single_gaps_figure
+from foils.selection.page import Benefit, Gaps, gap_figure, gap_report, laffer_figure
 from hostile import ATTACK, assert_harmless
 from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 
@@ -86,7 +86,6 @@ def test_the_tables_count_what_the_table_holds():
 def test_without_errors_of_gaps_the_ratings_own_are_shown_and_said():
     page = gap_report(collection(), rated(gap_errors=False), split="train")
     assert cells(page, "goldilocks")[4] == "70"
-    assert "standard error (the rating&#39;s)" in page
     assert "The rating<" not in page
 
 
@@ -137,7 +136,7 @@ def some_gaps(count: int = 600) -> Gaps:
     gap = rng.normal(300, 200, count)
     preference = np.where(rng.random(count) < 0.8, norm.cdf(gap / 100), np.nan)
     source = np.array(["s"] * count, object)
-    return Gaps(np.arange(count), gap, np.full(count, 50.0), True, np.full(count, 40.0), preference, source)
+    return Gaps(np.arange(count), gap, np.full(count, 50.0), True, preference, source)
 
 
 def test_what_the_judge_said_directly_is_beside_the_estimated_risk():
@@ -150,11 +149,8 @@ def test_what_the_judge_said_directly_is_beside_the_estimated_risk():
     assert len(laffer_figure(silent, Benefit()).data) == 3
 
 
-def test_single_gaps_have_their_errors_and_every_source_its_line():
+def test_every_source_has_its_line_and_every_threshold_its_name():
     gaps = some_gaps()
-    bars = single_gaps_figure(gaps)
-    assert sum(len(of["x"]) for of in bars.data) == 120
-    assert {value for of in bars.data for value in of["error_y"]["array"]} == {50.0}
     two = replace(gaps, source=np.where(np.arange(600) % 2, "odd", "even").astype(object))
     assert [of["name"] for of in gap_figure(two, {}, None).data] == ["even", "odd"]
     assert gap_figure(gaps, {"soft": 123.0}, None).layout["annotations"][-1]["text"] == "soft 123"
@@ -225,5 +221,5 @@ def test_no_script_of_a_collection_runs_in_a_browser(tmp_path):
     select_negatives(rated(ATTACK), by="mixture", collection=collection(ATTACK)).report(page)
     shown = in_chromium(page)
     assert "<title>How hard the negatives are</title>" in shown
-    assert shown.count('class="main-svg"') >= 5, "the figures were drawn"
+    assert shown.count('class="main-svg"') >= 2, "the figures were drawn"
     assert_fits_everyone(page)

@@ -49,7 +49,6 @@ ZONE_COLOURS = ("#d55e00", "#e69f00", "#009e73", "#56b4e9", "#8a8f94")
 
 GAP = "gap to the positive, Elo points"
 _BINS = 70
-_SHOWN = 120  # negatives in the plot of single gaps
 _FEWEST = 20  # direct answers in a bin before its share is drawn
 
 
@@ -62,7 +61,6 @@ class Gaps:
         gap: (n,) in Elo points.
         error: (n,) standard error of the gap, or of the rating alone where the table has no other.
         own_error: whether `error` is the gap's.
-        rating_error: (n,) standard error of the negative's rating.
         preference: (n,) P(positive ≻ d), asked directly; NaN where it was not.
         source: (n,) where each comes from.
     """
@@ -71,7 +69,6 @@ class Gaps:
     gap: Floats
     error: Floats
     own_error: bool
-    rating_error: Floats
     preference: Floats
     source: Words
 
@@ -132,42 +129,6 @@ def gap_figure(gaps: Gaps, thresholds: Mapping[str, float], mixture: GapMixture 
     return Figure(data, layout, caption, height=400)
 
 
-def error_figure(gaps: Gaps) -> Figure:
-    """Return the distributions of standard errors."""
-    kinds = {"of the negative's rating": gaps.rating_error} | ({"of the gap": gaps.error} if gaps.own_error else {})
-    known = np.concatenate([values[np.isfinite(values)] for values in kinds.values()])
-    edges = np.linspace(0.0, float(np.percentile(known, 99)) if len(known) else 1.0, 51)
-    data = [_line(name, edges, values, PALETTE[index]) for index, (name, values) in enumerate(kinds.items())]
-    zero = {"rangemode": "tozero"}
-    layout = axes("standard error, Elo points", "% of negatives", xaxis=zero, yaxis=zero, legend=LEGEND)
-    return Figure(data, layout, "How uncertain ratings and gaps are.", height=320)
-
-
-def single_gaps_figure(gaps: Gaps) -> Figure:
-    """Return some gaps, from the smallest to the largest, each with one standard error to both sides."""
-    order = np.argsort(gaps.gap, kind="stable")
-    place = np.unique(np.linspace(0, len(order) - 1, min(_SHOWN, len(order))).astype(np.int64))
-    chosen, percent = order[place], 100 * (place + 0.5) / len(order)
-    data = []
-    for zone, (name, colour) in enumerate(zip(TIERS, ZONE_COLOURS, strict=True)):
-        mine = gaps.zone[chosen] == zone
-        bar = {"type": "data", "array": _rounded(gaps.error[chosen][mine]), "thickness": 1, "width": 0}
-        if mine.any():
-            x, y = _rounded(percent[mine]), _rounded(gaps.gap[chosen][mine])
-            data.append(scatter(x, y, mode="markers", name=name, error_y=bar, marker={"size": 5, "color": colour}))
-    bounds = [
-        {"type": "line", "x0": 0, "x1": 100, "y0": bound, "y1": bound, "line": {"width": 1, "color": "#8a8f94"},
-         "layer": "below"}
-        for bound in BOUNDS
-    ]  # fmt: skip
-    ranges = {"xaxis": {"range": [0, 100]}, "yaxis": {"range": list(gaps.span)}}
-    layout = axes("% of negatives with a smaller gap", "gap ± standard error", shapes=bounds, legend=LEGEND, **ranges)
-    of = "the gap's" if gaps.own_error else "the rating's"
-    caption = f"{len(chosen)} negatives, evenly from all, with one standard error ({of}). Lines are the zones' bounds; "
-    caption += "the most extreme gaps are outside the picture."
-    return Figure(data, layout, caption, height=380)
-
-
 def laffer_figure(gaps: Gaps, benefit: Benefit) -> Figure:
     """Return training signal, risk of a false negative and what remains of the one less the other, by hardness."""
     low, high = gaps.span
@@ -193,17 +154,6 @@ def laffer_figure(gaps: Gaps, benefit: Benefit) -> Figure:
     layout = axes(GAP, "bits; probability", legend={**LEGEND, "y": 1.18}, **ranges)
     _mark(layout, best, f"optimum {best:,.0f}")
     return Figure(data, layout, caption, height=400)
-
-
-def kept_figure(rows: Mapping[str, tuple[int, int]]) -> Figure:
-    """Return how many rows of each tier were kept, and how many not; `rows` is tier → (kept, rejected)."""
-    tiers = [label(tier) for tier in rows]
-    data = [
-        {"type": "bar", "name": name, "x": tiers, "y": [of[at] for of in rows.values()], "marker": {"color": colour}}
-        for at, (name, colour) in enumerate((("kept", PALETTE[2]), ("rejected", "#b7bdc3")))
-    ]
-    layout = {"barmode": "stack", "yaxis": {"title": {"text": "negatives"}}, "legend": LEGEND}
-    return Figure(data, layout, "Negatives by tier.", height=300)
 
 
 def _zones(low: float, high: float) -> dict[str, Any]:
@@ -309,7 +259,6 @@ def gap_report(
             Section("Gaps", [gap_figure(gaps, thresholds, mixture), _zone_table(negatives, gaps)]),
             *([Section("By source", [_source_table(gaps)])] if len(set(gaps.source.tolist())) > 1 else []),
             *([_kept_section(negatives)] if "tier" in negatives.table.column_names else []),
-            Section("How sure the ratings are", [error_figure(gaps), single_gaps_figure(gaps)], _ERRORS),
             Section("Signal and risk", [laffer_figure(gaps, benefit)], _laffer_prose(benefit)),
             Section("To read", _examples(collection, negatives, gaps, split, seed)),
             *([Section("The rating", [rating], folded=True)] if rating else []),
@@ -319,15 +268,11 @@ def gap_report(
     )
 
 
-_ERRORS = (
-    "Standard errors are the inverse Fisher information of the comparisons, and count each judgement as one yes-or-no "
-    "answer: a judge whose fractions are steadier than a coin's has smaller ones. The error of a gap is that of the "
-    "difference of two ratings, the positive's and the negative's.",
-)
 _READING = (
     "Candidates of a query are compared in pairs; ratings are fitted to the judgements, in Elo points, 400 of them for "
     "odds of ten to one. The gap is the positive's rating less the negative's. A small one means that the judge hardly "
-    "tells them apart: a hard negative, or a positive that nobody labelled.",
+    "tells them apart: a hard negative, or a positive that nobody labelled. Standard errors count each judgement as "
+    "one yes-or-no answer; a gap's is that of the difference of two ratings.",
     "Zones are those of ANMI 2.0, Table 2: below 100 danger, weight 0; 100–200 soft 0.5; 200–400 goldilocks 1; 400–600 "
     "medium 0.7; above 600 easy 0.3.",
     "A gap is as good as the judge. One that is the mined similarity itself adds nothing to that similarity: read the "
@@ -355,26 +300,17 @@ def _gaps(negatives: Negatives) -> Gaps:
     own = "gap_se" in negatives.table.column_names
     source = np.asarray(negatives.table["source"].to_pylist(), object)[row]
     error = values["gap_se" if own else "elo_se"]
-    return Gaps(row, values["gap"][row], error[row], own, values["elo_se"][row], values["preference"][row], source)
+    return Gaps(row, values["gap"][row], error[row], own, values["preference"][row], source)
 
 
 def _subtitle(collection: Collection, negatives: Negatives, gaps: Gaps, split: str) -> str:
     queries = len(negatives.table["query_id"].take(pa.array(gaps.row)).unique())
     text = f"{collection.name}, split {split}: {len(gaps.row):,} rated negatives of {queries:,} queries"
-    provenance = negatives.provenance
+    settings = {stage.get("stage"): stage.get("settings") or {} for stage in reversed([*_chain(negatives.provenance)])}
     for stage, name, what in (("rate", "judge", "judge"), ("rate", "model", "model"), ("select", "by", "rule")):
-        if (value := _setting(provenance, stage, name)) is not None:
+        if (value := settings.get(stage, {}).get(name)) is not None:
             text += f" · {what} {value}"
     return text
-
-
-def _setting(provenance: Mapping[str, Any], stage: str, name: str) -> object | None:
-    """A setting of the latest run of a stage, in the chain of provenance."""
-    for one in _chain(provenance):
-        if one.get("stage") == stage:
-            value: object = one.get("settings", {}).get(name)
-            return value
-    return None
 
 
 def _chain(provenance: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -430,22 +366,20 @@ def _source_table(gaps: Gaps) -> Table:
 
 
 def _kept_section(negatives: Negatives) -> Section:
+    """What a rule kept, by tier, and why it did not."""
     tier = np.asarray([name or "not shown to the rule" for name in negatives.table["tier"].to_pylist()], object)
     weight = np.asarray(negatives.table["weight"].to_numpy(), np.float64)
-    order = {name: at for at, name in enumerate(TIERS)}
-    names = sorted(set(tier.tolist()), key=lambda name: (order.get(name, len(order)), name))
-    counts = {
-        name: (int(negatives.keep[tier == name].sum()), int((~negatives.keep)[tier == name].sum())) for name in names
-    }
-    rows = [
-        (name, f"{sum(counts[name]):,}", f"{counts[name][0]:,}", f"{weight[tier == name].sum():,.1f}",
-         _or_dash(weight[(tier == name) & negatives.keep], 2))
-        for name in names
-    ]  # fmt: skip
-    kept = Table("", ["tier", "rows", "kept", "sum of weights", "mean weight of the kept"], rows, "By tier.")
+    rows = []
+    for name in sorted(set(tier.tolist()), key=lambda name: ([*TIERS, name].index(name), name)):
+        mine = tier == name
+        kept = mine & negatives.keep
+        rows.append(
+            (name, f"{mine.sum():,}", f"{kept.sum():,}", f"{weight[mine].sum():,.1f}", _or_dash(weight[kept], 2))
+        )
+    columns = ["tier", "rows", "kept", "sum of weights", "mean weight of the kept"]
     why = [(reason, f"{count:,}") for reason, count in negatives.rejected().items()]
     rejected = Table("", ["why not", "rows"], why, "Rejected rows by reason, of this rule and of stages before it.")
-    return Section("What was selected", [kept_figure(counts), kept, *([rejected] if why else [])])
+    return Section("What was selected", [Table("", columns, rows, "By tier."), *([rejected] if why else [])])
 
 
 def _examples(collection: Collection, negatives: Negatives, gaps: Gaps, split: str, seed: int) -> list[Examples]:
@@ -454,35 +388,31 @@ def _examples(collection: Collection, negatives: Negatives, gaps: Gaps, split: s
     query, document = negatives.rows_in(collection)
     positives = collection.labels(split)
     first = dict(zip(positives.query_rows.tolist(), positives.first.tolist(), strict=True))
+
+    def example(at: int) -> Example:
+        row = negatives.table.slice(int(gaps.row[at]), 1).to_pylist()[0]
+        asked, shown = int(query[gaps.row[at]]), int(document[gaps.row[at]])
+        texts = {"query": collection.query_texts([asked])[0]}
+        if asked in first:
+            texts["positive"] = shortened(collection.document_texts([first[asked]])[0])
+        texts["negative"] = shortened(row["text"] if shown < 0 else collection.document_texts([shown])[0])
+        note = f"elo {row['elo']:,.0f} ± {row['elo_se']:,.0f}"
+        if isfinite(gaps.preference[at]):
+            note += f" · asked directly, P(positive ≻ negative) {gaps.preference[at]:.2f}"
+        if "tier" in row:
+            note += f" · kept with weight {row['weight']:.2f}" if row["keep"] else f" · rejected: {row['reason']}"
+        error = f" ± {gaps.error[at]:,.0f}" if gaps.own_error else ""
+        return Example(
+            f"gap {gaps.gap[at]:,.0f}{error} · {row['source']} · {row['query_id']} · {row['doc_id']}", texts, note
+        )
+
     for zone, name in enumerate(TIERS):
         mine = np.flatnonzero(gaps.zone == zone)
         chosen = rng.choice(mine, min(READ, len(mine)), replace=False)
-        chosen = chosen[np.argsort(gaps.gap[chosen], kind="stable")]
-        examples = [
-            _example(collection, negatives, gaps, int(at), int(query[gaps.row[at]]), int(document[gaps.row[at]]), first)
-            for at in chosen
-        ]
+        examples = [example(int(at)) for at in chosen[np.argsort(gaps.gap[chosen], kind="stable")]]
         heading = f"{name} (gap {_RANGES[zone]}): {len(mine):,} negatives, {len(examples)} to read"
         zones.append(Examples(heading, examples))
     return zones
-
-
-def _example(
-    collection: Collection, negatives: Negatives, gaps: Gaps, at: int, query: int, document: int, first: dict[int, int]
-) -> Example:
-    row = negatives.table.slice(int(gaps.row[at]), 1).to_pylist()[0]
-    texts = {"query": collection.query_texts([query])[0]}
-    if query in first:
-        texts["positive"] = shortened(collection.document_texts([first[query]])[0])
-    texts["negative"] = shortened(row["text"] if document < 0 else collection.document_texts([document])[0])
-    note = f"elo {row['elo']:,.0f} ± {row['elo_se']:,.0f}"
-    if isfinite(gaps.preference[at]):
-        note += f" · asked directly, P(positive ≻ negative) {gaps.preference[at]:.2f}"
-    if "tier" in row:
-        note += f" · kept with weight {row['weight']:.2f}" if row["keep"] else f" · rejected: {row['reason']}"
-    error = f" ± {gaps.error[at]:,.0f}" if gaps.own_error else ""
-    heading = f"gap {gaps.gap[at]:,.0f}{error} · {row['source']} · {row['query_id']} · {row['doc_id']}"
-    return Example(heading, texts, note)
 
 
 def _footer(negatives: Negatives) -> str:
