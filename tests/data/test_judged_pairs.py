@@ -16,16 +16,14 @@ from foils.runtime.errors import FormatError
 from pair_files import judged, write_csv, write_jsonl
 
 
-@given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), max_size=300), st.integers(1, 20))
-def test_ids_and_their_texts_are_those_of_a_dictionary(records: list[tuple[str, str]], recent: int) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pairs_module, "RECENT", recent)
-        known, texts, wrong = KnownTexts("query"), dict[str, str](), list[int]()
-        complaints = Complaints("file")
-        for line, (identifier, text) in enumerate(records, start=1):
-            assert known.new(identifier, text, complaints, line) == (identifier not in texts)
-            if texts.setdefault(identifier, text) != text:
-                wrong.append(line)
+@given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), max_size=300))
+def test_an_id_has_one_text(records: list[tuple[str, str]]) -> None:
+    known, texts, wrong = KnownTexts("query"), dict[str, str](), list[int]()
+    complaints = Complaints("file")
+    for line, (identifier, text) in enumerate(records, start=1):
+        assert known.new(identifier, text, complaints, line) == (identifier not in texts)
+        if texts.setdefault(identifier, text) != text:
+            wrong.append(line)
     if wrong:
         with pytest.raises(FormatError, match=f"file:{wrong[0]}: the query .* has another text before") as raised:
             complaints.settle()

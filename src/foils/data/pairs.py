@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -303,19 +303,13 @@ def plain(name: str) -> str:
     return re.sub(r"[\s-]+", "_", _seen(name).lower())
 
 
-RECENT = 1 << 16  # ids in a dictionary, before they are sorted into an array
-
-
-Hashes = npt.NDArray[np.uint64]
-
-
 def hash_of(text: str) -> int:
     """Return a 64-bit hash of a text (BLAKE2b)."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 class KnownTexts:
-    """The hash of each id's text, 16 bytes an id, so that an id has one text.
+    """The hash of each id's text, so that an id has one text.
 
     Args:
         what: has the ids, for complaints.
@@ -323,40 +317,14 @@ class KnownTexts:
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self._recent: dict[int, int] = {}
-        self._sorted: list[tuple[Hashes, Hashes, memoryview]] = []  # ids, hashes, ids as Python reads them
+        self._hashes: dict[int, int] = {}
 
     def new(self, identifier: str, text: str, complaints: Complaints, line: int) -> bool:
         """Tell whether an id is seen for the first time; one with another text is a complaint."""
-        key, own = hash_of(identifier), hash_of(text)
-        known = self._known(key)
-        if known is None:
-            self._recent[key] = own
-            if len(self._recent) == RECENT:
-                self._sort()
-        elif known != own:
+        own, count = hash_of(text), len(self._hashes)
+        if self._hashes.setdefault(hash_of(identifier), own) != own:
             complaints.add(f"the {self.what} {identifier!r} has another text before; an id has one text", line)
-        return known is None
-
-    def _known(self, key: int) -> int | None:
-        if key in self._recent:
-            return self._recent[key]
-        for _, hashes, ids in self._sorted:
-            at = bisect_left(ids, key)
-            if at < len(ids) and ids[at] == key:
-                return int(hashes[at])
-        return None
-
-    def _sort(self) -> None:
-        """Make an array of the dictionary, joined with those that are no more than twice as long."""
-        ids, hashes = (np.fromiter(each, np.uint64) for each in (self._recent.keys(), self._recent.values()))
-        self._recent = {}
-        while self._sorted and len(self._sorted[-1][0]) <= 2 * len(ids):
-            before = self._sorted.pop()
-            ids, hashes = np.concatenate([before[0], ids]), np.concatenate([before[1], hashes])
-        order = np.argsort(ids)
-        ids = ids[order]
-        self._sorted.append((ids, hashes[order], memoryview(ids)))  # type: ignore[arg-type]  # an array is a buffer
+        return len(self._hashes) > count
 
 
 @dataclass
