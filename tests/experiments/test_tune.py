@@ -104,6 +104,9 @@ def test_the_clock_follows_the_time_and_its_marks_make_the_same_steps_again(monk
     assert rates[0] == pytest.approx(0.25)  # half of the first twentieth, of a tenth in which it rises
     assert rates[-1] == pytest.approx((1 - 19.5 / 20) / 0.9)
     assert steps(clock(marks=live.marks)) == rates
+    late = clock(100.0)
+    now[0] += 80.0  # rows and batches are prepared
+    assert len(steps(late)) == 50, "what comes before the first step takes half of the time at most"
     short = clock(1e9)
     assert len(steps(short, most=40)) == 40  # all epochs are made before the time is spent
     assert short.whole

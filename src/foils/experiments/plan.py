@@ -206,14 +206,15 @@ def schedule(
         text = seconds_a_text(task, collection, seed)
         row = text * (15 if reranker else 9)  # five pairs or three texts, forward and twice as long backward
         fitting, texts = 0.45 * seconds / row, int(0.15 * seconds / text)
-        documents = documents or _fitting(task, whole, sizes, int(SLACK * fitting / rows_of_query), texts)
+        may_fit = int(SLACK * fitting / rows_of_query)
+        documents = documents or _fitting(task, whole, sizes, may_fit, texts)
         least = LEAST_RERANKED * task.depth if reranker else 100
         dev = min(dev, max(least, int(0.03 * seconds / text)))
         searched = 2 * int(documents["test_queries"]) * task.depth if reranker else 2 * int(documents["count"])
         keeps = keeps and KEPT_TEXTS * text <= 0.1 * seconds
         training = max(0.0, seconds - (searched + 3 * dev + KEPT_TEXTS * keeps) * text)
         way = {"epochs": [1, 2, 3], "share": 1.0, "final_epochs": 3, "ablation": True, "keeps": keeps}
-        way["seconds"] = round(training, 1)
+        way |= {"seconds": round(training, 1), "may_fit": may_fit}
         reason = f"{SEVERAL}, an eighth of the time each, then a training in the time that is left"
         if not reranker and fitting < ENOUGH_ROWS and fitting < 3 * sizes["train"] * rows_of_query:
             way = {**way, "epochs": [4], "final_epochs": 0, "ablation": False}
@@ -275,6 +276,8 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
 
         def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
             """Set the learning rate of this part: it rises over the first tenth, then falls linearly."""
+            if seconds is not None and not state.global_step:  # what came before takes half of the time at most
+                self.began = max(self.began, time.monotonic() - seconds / 2)
             share = (bisect_right(self.marks, state.global_step) + 0.5) / PARTS
             factor = share / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
             for group in optimizer.param_groups:

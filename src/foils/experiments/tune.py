@@ -24,7 +24,7 @@ from foils.evaluation import bm25_run, evaluate_runs
 from foils.evaluation.systems import Evaluation
 from foils.experiments.cache import TEMPORARY, StepCache
 from foils.experiments.parts import DEV_QUERIES, of_splits, with_hard_documents, with_queries
-from foils.experiments.plan import MAX_POSITIVES, Plan, Section, clock, schedule
+from foils.experiments.plan import LEAST_QUERIES, MAX_POSITIVES, Plan, Section, clock, schedule
 from foils.experiments.tasks import (
     BM25,
     FIRST_STAGE,
@@ -416,7 +416,8 @@ class Tuning:
         """The short runs by successive halving and, where they were too short, a last one."""
         total, alone = trials.get("seconds"), len(trials["learning_rates"]) == 1 and not trials["final_epochs"]
         share = 1.0 if alone else SHORT_RUN
-        seconds, queries = None if total is None else share * float(total), int(trials["queries"])
+        seconds = None if total is None else share * float(total)
+        queries = self._fitting(int(trials["queries"]), share)
         best = halving(
             lambda rate, epochs: self.train_once(rows, rate, epochs, queries, seconds=seconds),
             [float(each) for each in trials["learning_rates"]],
@@ -428,10 +429,16 @@ class Tuning:
         if not trials["final_epochs"] or (total is not None and best.whole):
             return best
         self.forget([best])
-        queries, left = int(self.plan["documents"]["train_queries"]), self.left()
-        half = 0.5 if trials.get("ablation", True) and rows["source"] else 1.0
+        left, half = self.left(), 0.5 if trials.get("ablation", True) and rows["source"] else 1.0
         seconds = None if left is None else half * left
+        share = 1.0 if seconds is None or total is None else seconds / float(total)
+        queries = self._fitting(int(self.plan["documents"]["train_queries"]), share)
         return self.train_once(rows, best.learning_rate, int(trials["final_epochs"]), queries, seconds=seconds)
+
+    def _fitting(self, queries: int, share: float) -> int:
+        """Return as many queries as may fit into a share of the time: the rows of more would be prepared in vain."""
+        may_fit = self.plan["trials"].get("may_fit")
+        return queries if may_fit is None else min(queries, max(LEAST_QUERIES, int(share * float(may_fit))))
 
     def _ablated(self, best: Trial, decided: Mapping[str, Any]) -> Trial:
         """Make the best run without mined negatives, or with others, too; take it where it is surely better on dev."""
