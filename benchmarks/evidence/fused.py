@@ -23,7 +23,7 @@ import numpy as np
 import foils
 from common import load, save
 from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
-from foils.evaluation import evaluate_runs
+from foils.experiments.tasks import measured as by_query
 from foils.experiments.tune import BM25, BOTH, MEASURE, TUNED, WEIGHTS
 from foils.statistics import bootstrap_interval, paired_test
 
@@ -39,12 +39,11 @@ def measured(given: str, name: str, minutes: float | None, seed: int, work: Path
     if BOTH not in runs:  # nothing was trained, and nothing chosen
         return {"collection": Path(given).name, "model": name, "seed": seed, "means": {}}
 
-    def values(*given: Any) -> list[Any]:
-        made = evaluate_runs(tuned.collection, given, rng=np.random.default_rng(seed), measures=[MEASURE], against=None)
-        return [each.per_query[MEASURE] for each in made.systems]
+    def values(run: Any) -> np.ndarray:
+        return np.asarray(by_query(run, tuned.collection, "test", (MEASURE,)).per_query[MEASURE])
 
-    of = dict(zip(runs, values(*runs.values()), strict=True))
-    ways = [float(values(fuse_runs([runs[BM25], runs[TUNED]], **Fusion(*way).how))[0].mean()) for way in WAYS]
+    of = {name: values(run) for name, run in runs.items()}
+    ways = [float(values(fuse_runs([runs[BM25], runs[TUNED]], **Fusion(*way).how)).mean()) for way in WAYS]
     chosen = tuned.plan["retriever"]
     better = max((TUNED, BM25), key=lambda system: float(of[system].mean()))
     gain, test = of[BOTH] - of[better], paired_test(of[BOTH], of[better])
