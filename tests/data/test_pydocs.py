@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from foils.data import load_collection
-from foils.data.pydocs import DEFAULT_PACKAGES, PydocsData, read_pydocs, split_of
+from foils.data.pydocs import DEFAULT_PACKAGES, Docstring, pydocs_versions, read_pydocs, split_of
 from foils.data.tokens import near_pairs
 from foils.runtime.errors import InputError
 
@@ -119,57 +117,25 @@ def write_package(folder: Path, name: str = "tapers") -> None:
 
 
 @pytest.fixture
-def tapers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PydocsData:
+def tapers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Docstring]:
     write_package(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return read_pydocs(["tapers"])
 
 
-def test_the_invented_package_gives_exactly_its_public_documentation(tapers: PydocsData) -> None:
+def test_the_invented_package_gives_exactly_its_public_documentation(tapers: list[Docstring]) -> None:
     hann = "tapers.windows._hann"
-    assert dict(zip(tapers.doc_ids, tapers.queries, strict=True)) == {
+    assert {each.name: each.summary for each in tapers} == {
         f"{hann}.Filter": "Filter a signal with coefficients of one's own.",
         f"{hann}.Filter.apply": "Pass each channel through every delay line.",
         f"{hann}.stream": "Yield filtered samples as soon as possible.",
         "tapers.again.cosine_window": "Make the taper which is named after Hann.",
         "tapers.again.raised": "Return a raised cosine window.",
     }
-    assert tapers.texts[tapers.doc_ids.index("tapers.again.cosine_window")] == (
-        f"It is Hann's. {REST} Parameters: size : int, the number of points in it."
-    )
-    assert tapers.query_ids == [f"q:{doc}" for doc in tapers.doc_ids]
-    assert tapers.versions == {"tapers": "unknown"}
-
-
-def test_everything_left_out_is_counted_by_reason(tapers: PydocsData) -> None:
-    assert tapers.left_out == {
-        "document nearly equal to an earlier one": 1,  # hann's, to cosine_window's
-        "document that repeats the summary": 1,
-        "fewer than 20 words after the summary": 1,
-        "file of a private subpackage": 1,
-        "file of tests, examples or vendored code": 3,
-        "file over 1 MB": 1,
-        "file that does not parse": 2,
-        "no summary sentence": 1,
-        "private name": 1,
-        "summary of fewer than 4 or more than 32 words": 1,
-    }
-
-
-def test_nothing_is_imported(tapers: PydocsData) -> None:
-    assert "tapers" not in sys.modules
-
-
-def test_options_change_the_result(tapers: PydocsData) -> None:
-    shorter = read_pydocs(["tapers"], max_words=26)
-    assert shorter.doc_ids == tapers.doc_ids
-    text = shorter.texts[tapers.doc_ids.index("tapers.again.cosine_window")]
-    assert text.endswith("never below zero. Parameters: size")
-    assert "tapers.again.short" in read_pydocs(["tapers"], min_words=2).doc_ids
-    everything = read_pydocs(["tapers"], threshold=1)
-    assert "tapers.windows._hann.hann" not in everything.doc_ids  # its summary equals another's
-    assert "summary nearly equal to an earlier one" in everything.left_out
-    assert "summary nearly equal to an earlier one" not in tapers.left_out
+    (text,) = (each.text for each in tapers if each.name == "tapers.again.cosine_window")
+    assert text == f"It is Hann's. {REST} Parameters: size : int, the number of points in it."
+    assert "tapers" not in sys.modules, "nothing is imported"
+    assert pydocs_versions(["tapers"]) == {"tapers": "unknown"}
 
 
 def test_a_summary_of_common_words_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,59 +145,38 @@ def test_a_summary_of_common_words_is_left_out(tmp_path: Path, monkeypatch: pyte
     functions = [f'def {name}():\n    """{summary}\n\n    {rest}"""' for name, (summary, rest) in texts.items()]
     (tmp_path / "commonplace.py").write_text("\n\n\n".join(functions))
     monkeypatch.syspath_prepend(str(tmp_path))
-    data = read_pydocs(["commonplace"])
-    assert data.left_out == {"summary of common words alone": 1}
-    assert len(data.doc_ids) == 60
-    assert "commonplace.get" not in data.doc_ids
+    assert [each.name for each in read_pydocs(["commonplace"])] == [f"commonplace.{word}" for word in words]
 
 
-def test_bad_input_is_named_all_at_once(tapers: PydocsData) -> None:
+def test_bad_input_is_named_all_at_once(tapers: list[Docstring]) -> None:
     with pytest.raises(InputError, match=r"'absent', 'numpy\.linalg', 'sys'.*top-level"):
         read_pydocs(["tapers", "sys", "absent", "numpy.linalg"])
-    with pytest.raises(InputError, match="min_words"):
-        read_pydocs(["tapers"], min_words=30, max_words=20)
-    with pytest.raises(InputError, match="threshold"):
-        read_pydocs(["tapers"], threshold=0)
-    with pytest.raises(InputError, match="no documentation"):
-        read_pydocs(["tapers"], min_words=1000, max_words=1000)
     with pytest.raises(InputError, match="no documentation"):
         read_pydocs([])
 
 
 @pytest.fixture(scope="module")
-def jinja2() -> PydocsData:
+def jinja2() -> list[Docstring]:
     return read_pydocs(["jinja2"])
 
 
-def check_sound(data: PydocsData) -> None:
-    assert data.doc_ids == sorted(set(data.doc_ids))
-    assert len(data.doc_ids) == len(data.texts) == len(data.query_ids) == len(data.queries)
-    judged = [row for rows in data.qrels.values() for row in rows]
-    assert sorted(judged) == [(f"q:{doc}", doc, 1) for doc in data.doc_ids]
-    assert all(20 <= len(re.findall(r"[^\W_]+", text)) <= 200 for text in data.texts)
-    for query, text in zip(data.queries, data.texts, strict=True):
-        assert query not in text
-        assert "\n" not in query
-    for texts in (data.queries, data.texts):
-        assert not near_pairs([text.casefold().split() for text in texts], threshold=0.95)
+def check_sound(found: list[Docstring]) -> None:
+    assert [each.name for each in found] == sorted({each.name for each in found})
+    assert all(20 <= len(re.findall(r"[^\W_]+", each.text)) <= 200 for each in found)
+    assert not any(each.summary in each.text or "\n" in each.summary for each in found)
+    for field in ("summary", "text"):
+        assert not near_pairs([getattr(each, field).casefold().split() for each in found], threshold=0.95)
 
 
-def test_a_real_package(jinja2: PydocsData) -> None:
+def test_a_real_package(jinja2: list[Docstring]) -> None:
     check_sound(jinja2)
-    assert jinja2.versions == {"jinja2": version("jinja2")}
-    assert len(jinja2.doc_ids) > 80
-    assert jinja2.queries[jinja2.doc_ids.index("jinja2.filters.sync_do_slice")] == (
+    assert pydocs_versions(["jinja2"]) == {"jinja2": version("jinja2")}
+    assert len(jinja2) > 80
+    assert {each.name: each.summary for each in jinja2}["jinja2.filters.sync_do_slice"] == (
         "Slice an iterator and return a list of lists containing those items."
     )
-
-
-def test_a_module_is_in_one_split(jinja2: PydocsData) -> None:
-    modules = {
-        split: {module for _, doc, _ in rows for module in [doc.split(".")[1]]} for split, rows in jinja2.qrels.items()
-    }
-    assert modules["train"]
-    assert not modules["train"] & (modules["dev"] | modules["test"])
-    assert not modules["dev"] & modules["test"]
+    splits = {(each.module, each.split) for each in jinja2}
+    assert len(splits) == len({module for module, _ in splits}), "a module is in one split"
 
 
 def test_splits_are_fixed_by_the_name_and_have_their_shares() -> None:
@@ -243,35 +188,34 @@ def test_splits_are_fixed_by_the_name_and_have_their_shares() -> None:
     assert splits.count("dev") == pytest.approx(2000, abs=150)
 
 
-def test_same_result_elsewhere_and_in_another_process(jinja2: PydocsData, tmp_path: Path) -> None:
+def test_same_result_elsewhere_and_in_another_process(jinja2: list[Docstring], tmp_path: Path) -> None:
     """Neither the order of sets, nor the folder of the package, nor the order of its files matters."""
     spec = find_spec("jinja2")
     assert spec is not None
     assert spec.origin is not None
     shutil.copytree(Path(spec.origin).parent, tmp_path / "jinja2")
-    code = "from foils.data.pydocs import read_pydocs; from dataclasses import asdict; import json\n"
-    code += "print(json.dumps(asdict(read_pydocs(['jinja2']))))"
-    for seed in ("1", "2"):
-        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{tmp_path}{os.pathsep}src"}
-        out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-        there, here = json.loads(out.stdout), json.loads(json.dumps(asdict(jinja2)))
-        assert {**there, "versions": None} == {**here, "versions": None}
+    code = "from foils.data.pydocs import read_pydocs; print(read_pydocs(['jinja2']))"
+    env = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}src"}
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == repr(jinja2)
 
 
 def test_packages_are_named_with_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
     both, one = load_collection("pydocs:jinja2, filelock"), load_collection("pydocs:filelock")
     assert {name.partition(".")[0] for name in both.documents["doc_id"].to_pylist()} == {"jinja2", "filelock"}
-    assert one.documents["doc_id"].to_pylist() == read_pydocs(["filelock"]).doc_ids
+    names = [each.name for each in read_pydocs(["filelock"])]
+    assert one.documents["doc_id"].to_pylist() == names
+    assert one.queries["query_id"].to_pylist() == [f"q:{name}" for name in names]
     with pytest.raises(InputError, match="not installed as Python source: 'nowhere'"):
         load_collection("pydocs:nowhere")
 
 
 @pytest.mark.slow
 def test_the_default_collection() -> None:
-    data = read_pydocs()
-    check_sound(data)
-    assert sorted(data.versions) == sorted(DEFAULT_PACKAGES)
-    assert len(data.doc_ids) > 5000
-    assert min(len(rows) for rows in data.qrels.values()) > 400
-    assert "numpy.linalg._linalg.norm" in data.doc_ids
+    found = read_pydocs()
+    check_sound(found)
+    assert {each.name.partition(".")[0] for each in found} == {*DEFAULT_PACKAGES}
+    assert len(found) > 5000
+    assert min(sum(each.split == split for each in found) for split in ("train", "dev", "test")) > 400
+    assert "numpy.linalg._linalg.norm" in {each.name for each in found}

@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -202,123 +202,77 @@ DEFAULT_PACKAGES = (
 )
 """Packages with much documentation that foils' own requirements bring along (`transformers` is left out: most of
 its docstrings repeat one template for each of hundreds of models)."""
-
-
+MIN_WORDS, MAX_WORDS = 20, 200  # of a document, which is cut after the last; a word is a run of letters and digits
+NEAR = 0.85  # Jaccard similarity of case-folded words from which two summaries or documents are nearly equal
 _MAX_BYTES = 1_000_000
-
-
 _SUMMARY_WORDS = (4, 32)
-
-
 _COMMON = 0.03  # a word in more than this share of the docstrings, and in more than _COMMON_LEAST of them, is common
-
-
 _COMMON_LEAST = 20
-
-
 _SKIPPED_FOLDERS = frozenset({"benchmarks", "examples", "externals", "test", "tests", "vendor", "vendored"})
-
-
 _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
-
-
 _WORD = re.compile(r"[^\W_]+")
-
-
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
-class PydocsData:
-    """Documents, queries and judgements as plain lists, in the order of the documents' ids.
+class Docstring:
+    """A query and its document.
 
     Attributes:
-        doc_ids: dotted names, such as `numpy.linalg._linalg.norm`.
-        texts: the documents, parallel to `doc_ids`. They have no title: the name would give the answer away.
-        query_ids: `q:` and the document's id, parallel to `queries`; never equal to a document's id, because tools
-            in the manner of BEIR leave out a document that has its query's id.
-        queries: the summaries.
-        qrels: for each of train, dev and test, (query id, document id, 1), one for each query of the split.
-        left_out: how many files and docstrings are not in the collection, by reason.
-        versions: the version of each package that was read.
+        name: dotted, such as `numpy.linalg._linalg.norm`: the document's id. `q:` and the name is the query's, never
+            equal to a document's, because tools in the manner of BEIR leave out a document that has its query's id.
+        module: that it is in.
+        summary: the query.
+        text: the document. It has no title: the name would give the answer away.
     """
 
-    doc_ids: list[str]
-    texts: list[str]
-    query_ids: list[str]
-    queries: list[str]
-    qrels: dict[str, list[tuple[str, str, int]]]
-    left_out: dict[str, int]
-    versions: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Pair:
     name: str
     module: str
     summary: str
     text: str
 
+    @property
+    def split(self) -> str:
+        """The split of the module's queries: `test`, `dev` (a tenth of the names each) or `train`."""
+        return split_of(self.module)
 
-def read_pydocs(
-    packages: Sequence[str] | None = None,
-    *,
-    min_words: int = 20,
-    max_words: int = 200,
-    threshold: float = 0.85,
-) -> PydocsData:
-    """Build the collection from the sources of installed packages.
 
-    A docstring is left out, and counted, when its name is private, it has no summary sentence of 4 to 32 words, the
-    rest is short or repeats the summary, its summary has common words alone (each in more than 3 % of the docstrings
-    that are left), or its summary or its rest nearly equals that of an earlier one: so that the one judgement of
-    each query is the right one. Tests, vendored copies, private subpackages, files over 1 MB and files that do not
-    parse are not read. A module's queries are all in one split: test and dev have a tenth of
-    the modules each, by a digest of the module's name.
+def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
+    """Return a query and a document for each function and class of installed packages, from their sources, by name.
+
+    A docstring is left out when its name is private, it has no summary sentence of 4 to 32 words, the rest is short or
+    repeats the summary, its summary has common words alone (each in more than 3 % of the docstrings that are left), or
+    its summary or its rest nearly equals that of an earlier one: so that the one judgement of each query is the right
+    one. Tests, vendored copies, private subpackages, files over 1 MB and files that do not parse are not read. A
+    module's queries are all in one split: test and dev have a tenth of the modules each, by a digest of the module's
+    name.
 
     Args:
         packages: names as imported, such as `sklearn`; None for those of `DEFAULT_PACKAGES` that are installed.
-        min_words: fewest words of a document; a word is a run of letters and digits.
-        max_words: a document is cut after this many words.
-        threshold: Jaccard similarity, in (0, 1], of the sets of case-folded words from which two summaries or two
-            documents count as nearly equal; 1 leaves out equal sets alone.
 
     Raises:
-        InputError: a named package is not installed as Python source, or an option is out of its range.
+        InputError: a named package is not installed as Python source, or there is no documentation.
     """
-    if not 1 <= min_words <= max_words:
-        raise InputError(f"min_words and max_words must be 1 <= min <= max, not {min_words} and {max_words}")
-    left_out: Counter[str] = Counter()
-    roots = _roots(packages, left_out)
-    pairs = []
-    for module, tree in _modules(roots, left_out):
-        for name, docstring in _documented(tree, module, left_out):
-            pair = _pair(name, module, docstring, min_words, max_words)
-            if isinstance(pair, str):
-                left_out[pair] += 1
-            else:
-                pairs.append(pair)
-    pairs = _distinct(sorted(pairs, key=lambda pair: pair.name), threshold, left_out)
-    pairs = _specific(pairs, left_out)
-    if not pairs:
-        raise InputError(f"no documentation of {min_words} words or more in: {', '.join(roots) or 'no package'}")
-    qrels: dict[str, list[tuple[str, str, int]]] = {"train": [], "dev": [], "test": []}
-    for pair in pairs:
-        qrels[split_of(pair.module)].append((f"q:{pair.name}", pair.name, 1))
-    return PydocsData(
-        doc_ids=[pair.name for pair in pairs],
-        texts=[pair.text for pair in pairs],
-        query_ids=[f"q:{pair.name}" for pair in pairs],
-        queries=[pair.summary for pair in pairs],
-        qrels=qrels,
-        left_out={reason: n for reason, n in sorted(left_out.items()) if n},
-        versions=_versions(roots),
+    roots = _roots(packages)
+    documented = (
+        _docstring(name, module, text) for module, tree in _modules(roots) for name, text in _documented(tree, module)
     )
+    found = sorted((each for each in documented if each), key=lambda each: each.name)
+    kept = _specific(_distinct(list({each.name: each for each in reversed(found)}.values())[::-1]))
+    if not kept:
+        raise InputError(f"no documentation of {MIN_WORDS} words or more in: {', '.join(roots) or 'no package'}")
+    return kept
 
 
 def pydocs_versions(packages: Sequence[str] | None = None) -> dict[str, str]:
     """Return the version of each package that `read_pydocs` would read: what decides the collection."""
-    return _versions(_roots(packages, Counter()))
+    distributions, versions = packages_distributions(), {}
+    for package in _roots(packages):
+        names = sorted(set(distributions.get(package, [])))
+        versions[package] = ", ".join(version(name) for name in names) or "unknown"
+        if package in sys.stdlib_module_names:
+            versions[package] = python_version()
+    return versions
 
 
 def split_of(module: str) -> str:
@@ -327,24 +281,17 @@ def split_of(module: str) -> str:
     return ("test", "dev")[tenth] if tenth < 2 else "train"
 
 
-def _roots(packages: Sequence[str] | None, left_out: Counter[str]) -> dict[str, Path]:
+def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
     """Find where each package's source lies: its folder, or its one file."""
-    roots: dict[str, Path] = {}
-    missing = []
-    for package in sorted(set(DEFAULT_PACKAGES if packages is None else packages)):
-        source = _source(package)
-        if source is None:
-            missing.append(package)
-        else:
-            roots[package] = source.parent if source.name == "__init__.py" else source
+    found = {package: _source(package) for package in sorted(set(DEFAULT_PACKAGES if packages is None else packages))}
+    missing = [package for package, source in found.items() if source is None]
     if packages is not None and missing:
         raise InputError(
             f"not installed as Python source: {', '.join(map(repr, missing))}; "
             "give names of top-level packages as they are imported, such as 'sklearn'"
         )
-    if missing:
-        left_out["default package that is not installed"] = len(missing)
-    return roots
+    sources = {package: source for package, source in found.items() if source is not None}
+    return {name: source.parent if source.name == "__init__.py" else source for name, source in sources.items()}
 
 
 def _source(package: str) -> Path | None:
@@ -359,124 +306,77 @@ def _source(package: str) -> Path | None:
     return path if path and path.suffix == ".py" else None
 
 
-def _versions(roots: dict[str, Path]) -> dict[str, str]:
-    distributions = packages_distributions()
-    versions = {}
-    for package in roots:
-        if package in sys.stdlib_module_names:
-            versions[package] = python_version()
-        else:
-            names = sorted(set(distributions.get(package, [])))
-            versions[package] = ", ".join(version(name) for name in names) or "unknown"
-    return versions
-
-
-def _modules(roots: dict[str, Path], left_out: Counter[str]) -> Iterator[tuple[str, ast.Module]]:
+def _modules(roots: dict[str, Path]) -> Iterator[tuple[str, ast.Module]]:
     """Parse the source files, in the order of the modules' names."""
     named = []
     for package, root in roots.items():
-        files = [root] if root.is_file() else root.rglob("*.py")
-        named += [(_module_name(package, root, file), file, root) for file in files]
+        for file in [root] if root.is_file() else root.rglob("*.py"):
+            parts = [package, *file.relative_to(root).with_suffix("").parts] if file != root else [package]
+            named.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), file, root))
     with progress.task("reading documentation", total=len(named), unit="files") as advance:
         for module, file, root in sorted(named):
             advance(1)
-            tree = _parse(file, root)
-            if isinstance(tree, str):
-                left_out[tree] += 1
-            else:
+            if tree := _parse(file, root):
                 yield module, tree
 
 
-def _module_name(package: str, root: Path, file: Path) -> str:
-    if file == root:
-        return package
-    parts = [package, *file.relative_to(root).with_suffix("").parts]
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _parse(file: Path, root: Path) -> ast.Module | str:
-    """Return the syntax tree of a source file, or the reason why it is left out."""
+def _parse(file: Path, root: Path) -> ast.Module | None:
     folders = file.relative_to(root).parts[:-1]
-    if any(folder.startswith("_") for folder in folders):
-        return "file of a private subpackage"
-    if _SKIPPED_FOLDERS.intersection(folders) or _TEST_FILE.fullmatch(file.stem):
-        return "file of tests, examples or vendored code"
+    private = any(folder.startswith("_") for folder in folders)
+    if private or _SKIPPED_FOLDERS.intersection(folders) or _TEST_FILE.fullmatch(file.stem):
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a parsed package's invalid escapes are not ours to report
         try:
-            if file.stat().st_size > _MAX_BYTES:
-                return "file over 1 MB"
-            return ast.parse(file.read_bytes())
+            return ast.parse(file.read_bytes()) if file.stat().st_size <= _MAX_BYTES else None
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return "file that does not parse"
+            return None
 
 
-def _documented(node: ast.AST, prefix: str, left_out: Counter[str]) -> Iterator[tuple[str, str]]:
+def _documented(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield the dotted name and docstring of every public definition, methods included, nested functions not."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, Definition):
-            docstring = ast.get_docstring(child)
-            if child.name.startswith("_"):
-                left_out["private name"] += docstring is not None
-                continue
+        if isinstance(child, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+            yield from _documented(child, prefix)
+        elif isinstance(child, Definition) and not child.name.startswith("_"):
             name = f"{prefix}.{child.name}"
-            if docstring is not None:
+            if (docstring := ast.get_docstring(child)) is not None:
                 yield name, docstring
             if isinstance(child, ast.ClassDef):
-                yield from _documented(child, name, left_out)
-        elif isinstance(child, ast.If | ast.Try | ast.With | ast.ExceptHandler):
-            yield from _documented(child, prefix, left_out)
+                yield from _documented(child, name)
 
 
-def _pair(name: str, module: str, docstring: str, min_words: int, max_words: int) -> _Pair | str:
-    """Return the query and document of one docstring, or the reason why it gives none."""
-    short = f"fewer than {min_words} words after the summary"
-    if len(_WORD.findall(docstring)) < min_words:
-        return short
-    parts = split_docstring(docstring)
-    if parts is None:
-        return "no summary sentence"
+def _docstring(name: str, module: str, docstring: str) -> Docstring | None:
+    """Return the query and document of one docstring; None where it gives none."""
+    if len(_WORD.findall(docstring)) < MIN_WORDS or (parts := split_docstring(docstring)) is None:
+        return None
     summary, rest = parts
     asked, words = _WORD.findall(summary.casefold()), list(_WORD.finditer(rest))
-    if not _SUMMARY_WORDS[0] <= len(asked) <= _SUMMARY_WORDS[1]:
-        return "summary of fewer than 4 or more than 32 words"
-    if len(words) < min_words:
-        return short
-    text = rest[: words[max_words - 1].end()] if len(words) > max_words else rest
-    if f" {' '.join(asked)} " in f" {' '.join(_WORD.findall(text.casefold()))} ":
-        return "document that repeats the summary"
-    return _Pair(name, module, summary, text)
+    if not _SUMMARY_WORDS[0] <= len(asked) <= _SUMMARY_WORDS[1] or len(words) < MIN_WORDS:
+        return None
+    text = rest[: words[MAX_WORDS - 1].end()] if len(words) > MAX_WORDS else rest
+    repeated = f" {' '.join(asked)} " in f" {' '.join(_WORD.findall(text.casefold()))} "
+    return None if repeated else Docstring(name, module, summary, text)
 
 
-def _distinct(pairs: list[_Pair], threshold: float, left_out: Counter[str]) -> list[_Pair]:
-    """Keep the first of those that have a name, or nearly a document or a summary, in common."""
-    named: dict[str, _Pair] = {}
-    for pair in pairs:
-        named.setdefault(pair.name, pair)
-    left_out["another definition of the same name"] += len(pairs) - len(named)
-    unique = list(named.values())
-    earlier: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-    for field in ("text", "summary"):
-        sets = [_words(getattr(pair, field)) for pair in unique]
-        for i, j in near_pairs(sets, threshold=threshold):
-            earlier[j].append((i, "document" if field == "text" else field))
-    kept: dict[int, _Pair] = {}
-    for j, pair in enumerate(unique):
-        same = next((what for i, what in earlier[j] if i in kept), None)
-        if same is None:
-            kept[j] = pair
-        else:
-            left_out[f"{same} nearly equal to an earlier one"] += 1
-    return list(kept.values())
+def _distinct(found: list[Docstring]) -> list[Docstring]:
+    """Keep the first of those that have nearly a document or a summary in common."""
+    texts, summaries = [_words(each.text) for each in found], [_words(each.summary) for each in found]
+    kept: set[int] = set()
+    earlier: dict[int, list[int]] = {at: [] for at in range(len(found))}
+    for i, j in (*near_pairs(texts, threshold=NEAR), *near_pairs(summaries, threshold=NEAR)):
+        earlier[j].append(i)
+    for at, others in earlier.items():
+        if kept.isdisjoint(others):
+            kept.add(at)
+    return [found[at] for at in sorted(kept)]
 
 
-def _specific(pairs: list[_Pair], left_out: Counter[str]) -> list[_Pair]:
-    """Keep the pairs whose summary has a word that is not common: others would fit many documents."""
-    holders = Counter(word for pair in pairs for word in _words(f"{pair.summary} {pair.text}"))
-    common = max(_COMMON * len(pairs), _COMMON_LEAST)
-    kept = [pair for pair in pairs if any(holders[word] <= common for word in _words(pair.summary))]
-    left_out["summary of common words alone"] += len(pairs) - len(kept)
-    return kept
+def _specific(found: list[Docstring]) -> list[Docstring]:
+    """Keep those whose summary has a word that is not common: others would fit many documents."""
+    holders = Counter(word for each in found for word in _words(f"{each.summary} {each.text}"))
+    common = max(_COMMON * len(found), _COMMON_LEAST)
+    return [each for each in found if any(holders[word] <= common for word in _words(each.summary))]
 
 
 def _words(text: str) -> frozenset[str]:

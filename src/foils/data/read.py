@@ -635,17 +635,21 @@ def _pydocs(packages: Sequence[str] | None = None) -> Collection:
     stored = cache_folder() / "collections" / f"pydocs-{key}"
     if (stored / "meta.json").is_file():
         return open_stored(stored)
-    data = read_pydocs(packages)
+    found = read_pydocs(packages)
 
-    def source(kind: str, *columns: Iterable[Any]) -> Source:
-        return Source(f"pydocs {kind}", lambda _: ((0, row) for row in zip(*columns, strict=True)))
+    def source(kind: str, rows: list[tuple[Any, ...]]) -> Source:
+        return Source(f"pydocs {kind}", lambda _: ((0, row) for row in rows))
+
+    def judged(split: str) -> Source:
+        rows = [(f"q:{each.name}", each.name, 1) for each in found if each.split == split]
+        return source(f"qrels {split}", rows)
 
     return build_stored(
         "pydocs",
         stored,
-        source("documents", data.doc_ids, [""] * len(data.doc_ids), data.texts),
-        source("queries", data.query_ids, data.queries),
-        {split: source(f"qrels {split}", *zip(*triples, strict=True)) for split, triples in data.qrels.items()},
+        source("documents", [(each.name, "", each.text) for each in found]),
+        source("queries", [(f"q:{each.name}", each.summary) for each in found]),
+        {split: judged(split) for split in ("train", "dev", "test")},
     )
 
 
