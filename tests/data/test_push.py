@@ -65,6 +65,7 @@ def header(card: str) -> dict[str, Any]:
     return yaml.safe_load(head)  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_table_is_pushed_privately_and_read_again_with_its_digest(
     server: Hub, negatives: Path, beir_folder: Any, tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_table_is_pushed_privately_and_read_again_with_its_digest(
     assert (other.returncode, "cannot read hf:me/other (" in other.stderr) == (2, True), other.stderr
 
 
+@pytest.mark.slow
 def test_the_library_pushes_what_the_program_pushes(server: Hub, negatives: Path, tmp_path: Path) -> None:
     assert run(server, tmp_path, "push", negatives, "hf:me/same", "--license", "mit", "--public").returncode == 0
     first = server.repositories.pop(("dataset", "me/same"))
@@ -119,6 +121,7 @@ def test_the_library_pushes_what_the_program_pushes(server: Hub, negatives: Path
         assert not second.private
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_replaced_unasked(server: Hub, negatives: Path, tmp_path: Path) -> None:
     push = ("push", negatives, "hf:me/kept", "--license", "mit")
     assert run(server, tmp_path, *push).returncode == 0
@@ -138,6 +141,7 @@ def test_what_is_there_is_not_replaced_unasked(server: Hub, negatives: Path, tmp
     assert repository.files.keys() == {".gitattributes", "README.md", "negatives.parquet"}
 
 
+@pytest.mark.slow
 def test_a_hub_that_refuses_or_is_not_there(server: Hub, negatives: Path, tmp_path: Path) -> None:
     push = ("push", negatives, "hf:me/x", "--license", "mit")
     for env in ({"HF_TOKEN": "hf_wrong"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
@@ -186,6 +190,7 @@ def test_a_model_and_a_study_are_pushed_without_what_nobody_named(server: Hub, n
     assert not any(b"/home/me" in content for content in files.values())
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_offline_and_without_a_licence(server: Hub, negatives: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="HF_HUB_OFFLINE is set, so that nothing may be sent"):
         foils.push(negatives, "hf:me/x", license="mit")  # as all tests run

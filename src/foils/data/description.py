@@ -6,8 +6,8 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import TRAIN, Collection
+from foils.data.collection import TRAIN, Collection, Rows
 from foils.data.splitting import recurrence, twin_pairs
 from foils.data.tables import pieces
 from foils.data.texts import ColumnTexts
@@ -91,8 +91,8 @@ class Description(Result):
         """Return counts, splits and examples; the warnings stand under the last."""
         scripts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in self.scripts.items())
         rows = [
-            ("documents", f"{self.documents:,}", *map(str, self.lengths["documents"]), f"{self.equal_documents:,}"),
-            ("queries", f"{self.queries:,}", *map(str, self.lengths["queries"]), f"{self.equal_queries:,}"),
+            (kind, f"{getattr(self, kind):,}", *map(str, self.lengths[kind]), f"{getattr(self, f'equal_{kind}'):,}")
+            for kind in ("documents", "queries")
         ]
         columns = f"columns: {self.read_as}\n" if self.read_as else ""
         heads = ("", "count", "words: median", "95 %", "most", "equal to another")
@@ -109,10 +109,10 @@ class Description(Result):
             for name, of in self.splits.items()
         ]
         heads = ("split", "queries", "positives", "per query", "positives that train has", "near-twins in train")
-        shown = Table(
-            "Examples", ("query", "positive"), self.examples, "\n".join(f"warning: {w}" for w in self.warnings)
-        )
-        return [counts, Table("Splits", heads, splits), shown]
+        warnings = "\n".join(f"warning: {each}" for each in self.warnings)
+        return [
+            counts, Table("Splits", heads, splits), Table("Examples", ("query", "positive"), self.examples, warnings)
+        ]  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes."""
@@ -125,42 +125,38 @@ def describe_collection(collection: Collection) -> Description:
     Args:
         collection: any; its texts are read once.
     """
-    documents, queries = collection.documents, collection.queries
-    positives = collection.known_positives
-    texts = ColumnTexts(queries["text"])
+    positives, texts = collection.known_positives, ColumnTexts(collection.queries["text"])
     pairs = positives.pairs()
     twins = twin_pairs(texts, *pairs)
-    splits = {name: _split(collection, name, twins) for name in collection.splits}
     shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
-    sample = np.unique(np.linspace(0, len(documents) - 1, SAMPLE).astype(int))
-    of_queries, of_documents = _measured(queries), _measured(documents)
+    sample = np.unique(np.linspace(0, len(collection.documents) - 1, SAMPLE).astype(int))
+    asked = [texts[row] for row in positives.query_rows[shown]]
+    of = {"queries": _measured(collection.queries), "documents": _measured(collection.documents)}
+    equal = {kind: int(len(rows) - len(np.unique(rows["hash"], axis=0))) for kind, rows in of.items()}
     described = Description(
         name=collection.name,
         digest=collection.digest,
-        documents=len(documents),
-        queries=len(queries),
-        lengths={"queries": _words(of_queries), "documents": _words(of_documents)},
-        equal_documents=_repeated(of_documents),
-        equal_queries=_repeated(of_queries),
-        wordless={"queries": int(of_queries["wordless"].sum()), "documents": int(of_documents["wordless"].sum())},
-        garbled={"queries": int(of_queries["garbled"].sum()), "documents": int(of_documents["garbled"].sum())},
-        own_answers=int((of_queries["hash"][pairs[0]] == of_documents["hash"][pairs[1]]).all(axis=1).sum()),
+        documents=len(of["documents"]),
+        queries=len(of["queries"]),
+        lengths={kind: _words(rows["words"]) for kind, rows in of.items()},
+        equal_documents=equal["documents"],
+        equal_queries=equal["queries"],
+        wordless={kind: int(rows["wordless"].sum()) for kind, rows in of.items()},
+        garbled={kind: int(rows["garbled"].sum()) for kind, rows in of.items()},
+        own_answers=int((of["queries"]["hash"][pairs[0]] == of["documents"]["hash"][pairs[1]]).all(axis=1).sum()),
         scripts=_scripts([*collection.document_texts(sample), *texts[:SAMPLE]]),
-        splits=splits,
+        splits={name: _split(collection, name, twins) for name in collection.splits},
         examples=[
-            (
-                _short(texts[positives.query_rows[at]]),
-                _short(collection.document_texts([positives.doc_rows[positives.offsets[at]]])[0]),
-            )
-            for at in shown
+            (_short(query), _short(document))
+            for query, document in zip(asked, collection.document_texts(positives.first[shown]), strict=True)
         ],
         warnings=(),
         read_as=collection.read_as,
     )
-    return Description(**{**vars(described), "warnings": list(_warnings(described))})
+    return replace(described, warnings=[said for applies, said in _remarks(described) if applies])
 
 
-def _split(collection: Collection, name: str, twins: np.ndarray[Any, Any]) -> SplitFacts:
+def _split(collection: Collection, name: str, twins: Rows) -> SplitFacts:
     judged = collection.judgements(name)
     relevant = judged.filter(pc.greater(judged["relevance"], 0))
     most = max(pc.value_counts(relevant["query_id"]).field("counts").to_pylist(), default=0)
@@ -168,8 +164,9 @@ def _split(collection: Collection, name: str, twins: np.ndarray[Any, Any]) -> Sp
     if name != TRAIN and TRAIN in collection.qrels:
         train = collection.judgements(TRAIN)
         shared = recurrence(collection, name) or 0.0
-        here, there = (set(collection.query_rows(each["query_id"].unique()).tolist()) for each in (judged, train))
-        near = len({a for a, b in [*twins.tolist(), *twins[:, ::-1].tolist()] if a in here and b in there})
+        here, there = (collection.query_rows(each["query_id"].unique()) for each in (judged, train))
+        both = np.concatenate([twins, twins[:, ::-1]])
+        near = len(np.unique(both[np.isin(both[:, 0], here) & np.isin(both[:, 1], there), 0]))
     queries = len(judged["query_id"].unique())
     return SplitFacts(queries, len(relevant), len(judged) - len(relevant), most, shared, near)
 
@@ -185,27 +182,25 @@ def _measured(table: pa.Table) -> npt.NDArray[np.void]:
     Number of words, hash, whether it has no letter, and whether it looks wrongly decoded.
     """
     columns = [name for name in ("title", "text") if name in table.column_names]
-    measured, at = np.empty(len(table), MEASURED), 0
-    for batch in pieces(table.select(columns).to_batches()):
-        parts = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        texts = [" ".join(filter(None, each)) for each in parts]
-        digests = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts)
-        here = measured[at : at + len(texts)]
-        here["words"] = [len(text.split()) for text in texts]
-        here["wordless"] = [not any(map(str.isalpha, text)) for text in texts]
-        here["garbled"] = [GARBLED.search(text) is not None for text in texts]
-        here["hash"] = np.frombuffer(digests, "<u8").reshape(-1, 2)
-        at += len(texts)
-    return measured
+    rows = (
+        " ".join(filter(None, each))
+        for batch in pieces(table.select(columns).to_batches())
+        for each in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    )
+    facts = (
+        (
+            len(text.split()),
+            np.frombuffer(hashlib.blake2b(text.encode(), digest_size=16).digest(), "<u8"),
+            not any(map(str.isalpha, text)),
+            GARBLED.search(text) is not None,
+        )
+        for text in rows
+    )
+    return np.fromiter(facts, MEASURED, len(table))
 
 
-def _words(measured: npt.NDArray[np.void]) -> tuple[int, int, int]:
-    counts = measured["words"]
+def _words(counts: npt.NDArray[np.int64]) -> tuple[int, int, int]:
     return int(np.median(counts)), int(np.percentile(counts, 95)), int(counts.max())
-
-
-def _repeated(measured: npt.NDArray[np.void]) -> int:
-    return int(len(measured) - len(np.unique(measured["hash"], axis=0)))
 
 
 def _scripts(texts: Sequence[str]) -> dict[str, float]:
@@ -223,48 +218,41 @@ def _short(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
-def _warnings(of: Description) -> list[str]:
-    warnings = []
-    if of.splits and TRAIN not in of.splits:
-        warnings.append(
-            f"There is no split {TRAIN} to mine and train on: foils mine --split {next(iter(of.splits))} takes "
-            "another, and foils tune makes three of a single one."
-        )
-    if "test" not in of.splits:
-        warnings.append("There is no split test: nothing can be measured but on what is trained.")
+def _remarks(of: Description) -> Iterator[tuple[bool | int | None, str]]:
+    """Yield what one may have to know before training, each with whether it applies."""
+    another = next(iter(of.splits), "")
+    yield (
+        bool(of.splits) and TRAIN not in of.splits,
+        f"There is no split {TRAIN} to mine and train on: foils mine --split {another} takes another, and foils tune "
+        "makes three of a single one.",
+    )
+    yield "test" not in of.splits, "There is no split test: nothing can be measured but on what is trained."
     for name, split in of.splits.items():
-        if split.shared is not None and split.shared >= 0.2:
-            warnings.append(
-                f"{100 * split.shared:.0f} % of the positives of {name} are positives of train too: measures on {name} "
-                "tell how well known documents are found, not new ones."
-            )
-        if split.twins:
-            queries = "query" if split.twins == 1 else "queries"
-            have = "has a near-twin in train; its" if split.twins == 1 else "have a near-twin in train; their"
-            warnings.append(f"{split.twins:,} {queries} of {name} {have} measures may be too high.")
-        if not split.pairs:
-            warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
-        if split.most >= COMMON:
-            warnings.append(f"One query of {name} has {split.most:,} positives; is it a label, and not a question?")
-    if of.equal_documents:
-        documents = "document is" if of.equal_documents == 1 else "documents are"
-        warnings.append(
-            f"{of.equal_documents:,} {documents} equal to another: a copy of a positive looks like a hard negative."
+        share = split.shared or 0
+        yield (
+            share >= 0.2,
+            f"{100 * share:.0f} % of the positives of {name} are positives of train too: measures on {name} tell how "
+            "well known documents are found, not new ones.",
         )
+        yield split.twins, f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high."
+        yield not split.pairs, f"No document of {name} is relevant: nothing can be trained or measured on it."
+        yield (
+            split.most >= COMMON,
+            f"One query of {name} has {split.most:,} positives; is it a label, and not a question?",
+        )
+    yield (
+        of.equal_documents,
+        f"Documents equal to another: {of.equal_documents:,}; a copy of a positive looks like a hard negative.",
+    )
     for kind, count in of.wordless.items():
-        if 2 * count > getattr(of, kind):
-            warnings.append(f"There is no letter in {count:,} of the {kind}; is their column one of ids or numbers?")
+        said = f"There is no letter in {count:,} of the {kind}; is their column one of ids or numbers?"
+        yield 2 * count > getattr(of, kind), said
     for kind, count in of.garbled.items():
-        if count:
-            warnings.append(
-                f"There are control characters, or letters of a wrong encoding, in {count:,} of the {kind}; was the "
-                "file written as UTF-8?"
-            )
-    if of.own_answers:
-        warnings.append(f"The positive is the query, word for word, in {of.own_answers:,} pairs.")
-    if of.lengths["documents"][1] > LONG:
-        warnings.append(
-            f"One document in twenty has more than {of.lengths['documents'][1]:,} words; encoders cut texts at their "
-            "maximum length."
-        )
-    return warnings
+        said = f"There are control characters, or letters of a wrong encoding, in {count:,} of the {kind}"
+        yield count, f"{said}; was the file written as UTF-8?"
+    yield of.own_answers, f"The positive is the query, word for word, in {of.own_answers:,} pairs."
+    words = of.lengths["documents"][1]
+    yield (
+        words > LONG,
+        f"One document in twenty has more than {words:,} words; encoders cut texts at their maximum length.",
+    )

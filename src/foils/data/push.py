@@ -1,15 +1,15 @@
-"""Leaves paths of this machine out of what others will read: their last part stays."""
+"""Pushing tables, models and studies to the Hugging Face hub, without paths of this machine: their last part stays."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pyarrow.compute as pc
@@ -18,17 +18,21 @@ from foils.data.negatives import Negatives
 from foils.data.read import TABLE
 from foils.data.sources import as_table
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import SEAL, file_digest, sealed
+from foils.runtime.files import SEAL, sealed
 from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table
 
 _PART = r"[^\s/\\\"'`<>|:*?,;()\[\]{}]"
-
-
 _PATH = re.compile(rf"(?<![\w:/.<~\\-])(?:~?/(?:{_PART}+/)+|[A-Za-z]:\\(?:{_PART}+\\)*)(?P<last>{_PART}*)")
-
-
 _VOCABULARIES = ("tokenizer.json", "vocab", "merges", "added_tokens")
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_NAME = re.compile(r"hf:[\w.-]+/[\w.-]+")
+_LEFT_OUT = re.compile(r"\..*|checkpoints?(-\d+)?|.*\.part|optimizer\.pt|training_args\.bin|events\.out\..*")
+Kind = Literal["table", "model", "study"]
+CARD = "README.md"
+TAGS = ["foils", "hard-negatives"]
+STUDY = ("commands.txt", "cells/*/cell.json", "cells/*/scores.json", "cells/*/sources/*.parquet",
+         "cells/*/trained/*.json")  # fmt: skip
 
 
 def last_parts(value: Any) -> Any:
@@ -64,13 +68,15 @@ def without_paths(name: str, content: bytes) -> bytes:
     return (json.dumps(cleaned, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+def _card(name: str, license: str | None, lead: str, counts: Iterable[tuple[str, int]], rest: str, **head: Any) -> str:
+    """The card of a data set: what it is, its counts, and how it is used."""
+    from huggingface_hub import DatasetCardData
 
-
-_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
-
-
-TAGS = ["foils", "hard-negatives"]
+    rows = "\n".join(f"| {key} | {count:,} |" for key, count in counts)
+    return (
+        f"---\n{DatasetCardData(license=licence(license), tags=TAGS, **head).to_yaml()}\n---\n\n"
+        f"# {name.rpartition('/')[2]}\n\n{lead}\n\n| | count |\n|---|---:|\n{rows}\n\n{rest}\n"
+    )
 
 
 def table_card(negatives: Negatives, name: str, license: str | None, *, digest: str) -> str:
@@ -82,40 +88,41 @@ def table_card(negatives: Negatives, name: str, license: str | None, *, digest: 
         license: an identifier of the hub's.
         digest: SHA-256 of the file.
     """
-    from huggingface_hub import DatasetCardData
-
-    rows = len(negatives)
-    head = DatasetCardData(
-        license=licence(license),
-        tags=TAGS,
-        task_categories=["text-retrieval"],
-        size_categories=[next((size for most, size in _SIZES if rows < most), "10M<n<100M")],
-        configs=[{"config_name": "default", "data_files": TABLE}],
-    ).to_yaml()
-    by_source = pc.value_counts(negatives.table["source"]).to_pylist()
-    numbers: list[tuple[str, int]] = [
-        ("rows", rows),
+    sources = pc.value_counts(negatives.table["source"]).to_pylist()
+    counts = [
+        ("rows", len(negatives)),
         ("queries", pc.count_distinct(negatives.table["query_id"]).as_py()),
         ("documents", pc.count_distinct(negatives.table["doc_id"]).as_py()),
         ("kept", int(negatives.keep.sum())),
         *((f"rejected: {reason}", count) for reason, count in negatives.rejected().items()),
-        *((f"from {each['values']}", each["counts"]) for each in by_source),
+        *((f"from {each['values']}", each["counts"]) for each in sources),
     ]
-    made = negatives.provenance
-    lines = [
-        f"---\n{head}\n---",
-        f"# {name.rpartition('/')[2]}",
+    lead = (
         "Hard negatives: one row for each query and document, with its source, its rank (from 0) and its score (the "
         "source's own, higher is better). A row with `keep` false is rejected, for its `reason`. Ids are those of the "
-        "collection that it was mined from.",
-        f"Columns: {', '.join(f'`{column}`' for column in negatives.table.column_names)}.",
-        _markdown_table("", "count", [(key, f"{count:,}") for key, count in numbers]),
-        f"```console\n$ foils score COLLECTION hf:{name}\n```",
-        "## How it was made",
-        f"```json\n{json.dumps(made, indent=2, ensure_ascii=False, sort_keys=True)}\n```",
-        f"SHA-256 of `{TABLE}`: `{digest}`",
-    ]
-    return "\n\n".join(lines) + "\n"
+        "collection that it was mined from.\n\n"
+        f"Columns: {', '.join(f'`{column}`' for column in negatives.table.column_names)}."
+    )
+    made = json.dumps(negatives.provenance, indent=2, ensure_ascii=False, sort_keys=True)
+    rest = (
+        f"```console\n$ foils score COLLECTION hf:{name}\n```\n\n## How it was made\n\n```json\n{made}\n```\n\n"
+        f"SHA-256 of `{TABLE}`: `{digest}`"
+    )
+    configs = [{"config_name": "default", "data_files": TABLE}]
+    return _card(name, license, lead, counts, rest, task_categories=["text-retrieval"], configs=configs)
+
+
+def study_card(name: str, license: str | None, files: Iterable[str]) -> str:
+    """Return the card of a study: its cells, and how its page is made from it."""
+    parts = [file.split("/") for file in files if file.startswith("cells/")]
+    trained = [(cell, sum(part[1:3] == [cell, "trained"] for part in parts)) for cell in sorted({p[1] for p in parts})]
+    lead = (
+        "A study of hard negatives: for each collection and model, sources of negatives, what predictors say of them, "
+        "and what training on them gave. The counts are those of trainings."
+    )
+    title = name.rpartition("/")[2]
+    download = f"hf download --repo-type dataset {name} --local-dir {title}\n$ foils report {title}/"
+    return _card(name, license, lead, trained, f"```console\n$ {download}\n```")
 
 
 def model_card(written: str, name: str, license: str | None) -> str:
@@ -133,71 +140,18 @@ def model_card(written: str, name: str, license: str | None) -> str:
     return str(card)
 
 
-def study_card(name: str, license: str | None, files: Sequence[str]) -> str:
-    """Return the card of a study: its cells, and how its page is made from it."""
-    from huggingface_hub import DatasetCardData
-
-    head = DatasetCardData(license=licence(license), tags=TAGS).to_yaml()
-    cells = sorted({file.split("/")[1] for file in files if file.startswith("cells/")})
-    trained = {cell: sum(file.startswith(f"cells/{cell}/trained/") for file in files) for cell in cells}
-    title = name.rpartition("/")[2]
-    lines = [
-        f"---\n{head}\n---",
-        f"# {title}",
-        "A study of hard negatives: for each collection and model, sources of negatives, what predictors say of them, "
-        "and what training on them gave.",
-        _markdown_table("collection and model", "trainings", list(trained.items())),
-        f"```console\n$ hf download --repo-type dataset {name} --local-dir {title}\n$ foils report {title}/\n```",
-    ]
-    return "\n\n".join(lines) + "\n"
-
-
 def licence(given: str | None) -> str:
     """Return a licence's identifier.
 
     Raises:
         InputError: there is none, or it is not of this form.
     """
-    option = spelled("license")
+    option, form = spelled("license"), "an identifier of the hub's, as apache-2.0, mit or cc-by-4.0"
     if given is None:
-        raise InputError(
-            f"no licence; give {option}, an identifier of the hub's as apache-2.0, mit or cc-by-4.0; that of the texts "
-            "may decide it"
-        )
+        raise InputError(f"no licence; give {option}, {form}; that of the texts may decide it")
     if not _LICENCE.fullmatch(given):
-        raise InputError(f"{option} {given}; expected an identifier of the hub's, as apache-2.0, mit or cc-by-4.0")
+        raise InputError(f"{option} {given}; expected {form}")
     return given
-
-
-def _markdown_table(name: str, value: str, rows: Sequence[tuple[str, object]]) -> str:
-    return "\n".join([f"| {name} | {value} |", "|---|---:|", *(f"| {key} | {each} |" for key, each in rows)])
-
-
-Kind = Literal["table", "model", "study"]
-
-
-CARD = "README.md"
-
-
-OF_HUB = {".gitattributes"}  # what a new repository may hold
-
-
-STUDY = (
-    "commands.txt",
-    "cells/*/cell.json",
-    "cells/*/scores.json",
-    "cells/*/sources/*.parquet",
-    "cells/*/trained/*.json",
-)
-
-
-_LEFT_OUT = re.compile(r"\..*|checkpoints?(-\d+)?|.*\.part|optimizer\.pt|training_args\.bin|events\.out\..*")
-
-
-_NAME = re.compile(r"hf:[\w.-]+/[\w.-]+")
-
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -249,81 +203,69 @@ def push_to_hub(what: Any, to: str, *, license: str | None, public: bool, overwr
             of another form, a repository that holds files already, or that is public where that was not chosen.
         FailureError: the hub refuses, or cannot be reached.
     """
-    from huggingface_hub import HfApi, is_offline_mode
-    from huggingface_hub.errors import RepositoryNotFoundError
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, is_offline_mode
 
     if not _NAME.fullmatch(to):
         raise InputError(f"{to}: expected hf:OWNER/NAME")
     if is_offline_mode():
         raise InputError(f"{to}: HF_HUB_OFFLINE is set, so that nothing may be sent; unset it to push")
-    name = to.removeprefix("hf:")
-    kind, files = _contents(what, name, license)
-    repository: dict[str, Any] = {"repo_id": name, "repo_type": "model" if kind == "model" else "dataset"}
-    api = HfApi(library_name="foils")
-    with _talking(to):
-        try:
-            there: Any = api.repo_info(**repository)
-            held = {each.rfilename for each in there.siblings or ()} - OF_HUB
-            _check_repository(to, held, private=bool(there.private), public=public, overwrite=overwrite)
-        except RepositoryNotFoundError:
-            held = set()
-            api.create_repo(**repository, private=not public)
-        commit = _commit(api, repository, files, held - files.keys())
-    sizes = {
-        each: len(content) if isinstance(content, bytes) else content.stat().st_size for each, content in files.items()
-    }
+    name, api = to.removeprefix("hf:"), HfApi(library_name="foils")
+    with TemporaryDirectory() as folder:
+        kind = _stage(what, Path(folder), name, license)
+        repository: dict[str, Any] = {"repo_id": name, "repo_type": "model" if kind == "model" else "dataset"}
+        files = {path.relative_to(folder).as_posix(): path for path in Path(folder).rglob("*") if path.is_file()}
+        sizes = {each: path.stat().st_size for each, path in sorted(files.items())}
+        with _talking(to):
+            gone = _open_repository(api, repository, to, public=public, overwrite=overwrite) - files.keys()
+            operations: list[Any] = [CommitOperationAdd(each, path) for each, path in files.items()]
+            operations += map(CommitOperationDelete, sorted(gone))
+            commit = api.create_commit(**repository, operations=operations, commit_message="Push from foils")
     place = f"{api.endpoint}/{'' if kind == 'model' else 'datasets/'}{name}"
-    return Pushed(name, kind, sizes, public, commit, place)
+    return Pushed(name, kind, sizes, public, str(commit.oid), place)
 
 
-def _commit(api: Any, repository: dict[str, Any], files: dict[str, bytes | Path], gone: set[str]) -> str:
-    """Put the files there and remove those that are gone; return the commit."""
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+def _open_repository(api: Any, repository: dict[str, Any], to: str, *, public: bool, overwrite: bool) -> set[str]:
+    """Make the repository, or see that what is there may be replaced; return the files that it holds."""
+    from huggingface_hub.errors import RepositoryNotFoundError
 
-    operations = [
-        *(CommitOperationAdd(each, content) for each, content in files.items()),
-        *(CommitOperationDelete(each) for each in sorted(gone)),
-    ]
-    return str(api.create_commit(**repository, operations=operations, commit_message="Push from foils").oid)
-
-
-def _check_repository(to: str, held: set[str], *, private: bool, public: bool, overwrite: bool) -> None:
+    try:
+        there = api.repo_info(**repository)
+    except RepositoryNotFoundError:
+        api.create_repo(**repository, private=not public)
+        return set()
+    held = sorted({each.rfilename for each in there.siblings or ()} - {".gitattributes"})
     if held and not overwrite:
-        shown = ", ".join(sorted(held)[:3])
+        shown = f"{', '.join(held[:3])}{', …' if len(held) > 3 else ''}"
         raise InputError(
-            f"{to} holds {len(held)} files already ({shown}{', …' if len(held) > 3 else ''}); give another name, or "
-            f"{spelled('overwrite')} to replace them"
+            f"{to} holds {len(held)} files already ({shown}); give another name, or {spelled('overwrite')} to replace "
+            "them"
         )
-    if not private and not public:
+    if not there.private and not public:
         raise InputError(f"{to} is there, and public; give {spelled('public')} where everyone may see this, too")
+    return set(held)
 
 
-def _contents(what: Any, name: str, license: str | None) -> tuple[Kind, dict[str, bytes | Path]]:
-    """Return what it is, and its files by name: their bytes, or where they lie."""
+def _stage(what: Any, folder: Path, name: str, license: str | None) -> Kind:
+    """Lay what is sent into a folder, with its card; return what it is. Files without paths are links."""
     given = getattr(what, "path", what)
-    folder = Path(given) if isinstance(given, (str, Path)) else None
-    if folder is None or not folder.is_dir():
-        path = folder
-        negatives = Negatives.read(path) if path else as_table(what).negatives
-        return "table", _table_files(negatives, path, name, license)
-    if any((folder / each).is_file() for each in ("modules.json", "config.json")):
-        files = {each: content for each, content in _files(folder, "**/*") if each != CARD}
-        card = folder / CARD
+    path = Path(given) if isinstance(given, (str, Path)) else None
+    if path is None or not path.is_dir():
+        negatives, content = _cleaned(as_table(what).negatives if path is None else Negatives.read(path), path)
+        (folder / TABLE).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        (folder / CARD).write_text(table_card(negatives, name, license, digest=digest), "utf-8")
+        return "table"
+    if any((path / each).is_file() for each in ("modules.json", "config.json")):
+        _stage_files(path, folder, ("**/*",))
+        card = path / CARD
         text = model_card(card.read_text("utf-8") if card.is_file() else "", name, license)
-        return "model", {CARD: without_paths(CARD, text.encode()), **files}
-    if (folder / "cells").is_dir():
-        files = dict(each for pattern in STUDY for each in _files(folder, pattern))
-        return "study", {CARD: study_card(name, license, list(files)).encode(), **files}
-    raise InputError(f"{folder}: expected a table of negatives, or the folder of a model or of a study")
-
-
-def _table_files(negatives: Negatives, path: Path | None, name: str, license: str | None) -> dict[str, bytes | Path]:
-    cleaned = without_local_paths(negatives)
-    if cleaned is not negatives:
-        log.info("paths of this machine are left out of the provenance; so the table's digest is another")
-    table = path if path is not None and cleaned is negatives else cleaned.file_bytes()
-    digest = hashlib.sha256(table).hexdigest() if isinstance(table, bytes) else file_digest(table)
-    return {CARD: table_card(cleaned, name, license, digest=digest).encode(), TABLE: table}
+        (folder / CARD).write_bytes(without_paths(CARD, text.encode()))
+        return "model"
+    if (path / "cells").is_dir():
+        files = _stage_files(path, folder, STUDY)
+        (folder / CARD).write_text(study_card(name, license, files), "utf-8")
+        return "study"
+    raise InputError(f"{path}: expected a table of negatives, or the folder of a model or of a study")
 
 
 def without_local_paths(negatives: Negatives) -> Negatives:
@@ -332,21 +274,29 @@ def without_local_paths(negatives: Negatives) -> Negatives:
     return negatives if cleaned == negatives.provenance else negatives.with_provenance(cleaned)
 
 
-def _files(folder: Path, pattern: str) -> Iterator[tuple[str, bytes | Path]]:
-    """Yield the files of a folder, without hidden ones, checkpoints, logs, and links that lead out of it."""
-    inside = folder.resolve()
-    for path in sorted(folder.glob(pattern)):
+def _cleaned(negatives: Negatives, path: Path | None) -> tuple[Negatives, bytes]:
+    """A table without paths, and the bytes of its file: as they are where nothing had to go."""
+    cleaned = without_local_paths(negatives)
+    return cleaned, path.read_bytes() if path and cleaned is negatives else cleaned.file_bytes()
+
+
+def _stage_files(folder: Path, aside: Path, patterns: Iterable[str]) -> list[str]:
+    """Lay aside the files of a folder, without hidden ones, checkpoints, logs, and links that lead out of it."""
+    names, inside = [], folder.resolve()
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         parts = path.relative_to(folder).parts
         if not path.is_file() or any(map(_LEFT_OUT.fullmatch, parts)) or not path.resolve().is_relative_to(inside):
             continue
-        name = "/".join(parts)
+        names.append("/".join(parts))
+        place = aside.joinpath(*parts)
+        place.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".parquet":
-            negatives = Negatives.read(path)
-            cleaned = without_local_paths(negatives)
-            yield name, path if cleaned is negatives else cleaned.file_bytes()
-            continue
-        content = without_paths(name, path.read_bytes()) if path.suffix in (".json", ".md", ".txt") else None
-        yield name, path if content is None else content
+            place.write_bytes(_cleaned(Negatives.read(path), path)[1])
+        elif path.suffix in (".json", ".md", ".txt"):
+            place.write_bytes(without_paths(names[-1], path.read_bytes()))
+        else:
+            place.symlink_to(path.resolve())
+    return names
 
 
 @contextmanager
