@@ -151,21 +151,6 @@ def test_provenance_goes_along() -> None:
 # Rejected rows stay
 
 
-def test_rejecting_by_hand() -> None:
-    made = negatives()
-    assert made.keep.tolist() == [True] * 3
-    assert made.rejected() == {}
-    once = made.reject(np.array([True, False, False]), "equal")
-    twice = once.reject(np.array([True, True, False]), "near")
-    assert once.keep.tolist() == [False, True, True]
-    assert twice.table["reason"].to_pylist() == ["equal", "near", None]  # the first reason stands
-    assert twice.keep.tolist() == [False, False, True]
-    assert twice.kept()["doc_id"].to_pylist() == ["d5"]
-    assert twice.rejected() == {"equal": 1, "near": 1}
-    assert len(twice) == 3
-    assert made.table.column_names == list(COLUMNS)
-
-
 @pytest.mark.parametrize("rows", [[True], [True] * 4, [0, 2, 1], [0.0, 1.0, 1.0], [[True, False, True]]])
 def test_rows_to_reject_are_one_truth_value_each(rows: list[object]) -> None:
     with pytest.raises(InputError, match=r"expected bool \(3,\)"):
@@ -211,18 +196,6 @@ def test_rejected_rows_are_added_for_pairs_that_have_none() -> None:
     again, rows = Negatives(more.table).with_rejected(pa.array(["q1"]), pa.array(["d5"]), source="labels", reason="")
     assert rows.tolist() == [4]
     assert repr(again.table.to_pylist()) == repr(more.table.to_pylist())
-
-
-def test_rejected_rows_are_added_to_an_empty_table() -> None:
-    more, rows = (
-        negatives()
-        .without_rejected()
-        .with_rejected(pa.array([], pa.string()), pa.array([], pa.string()), source="s", reason="r")
-    )
-    assert (len(more), len(rows)) == (3, 0)
-    none = Negatives(table().slice(0, 0))
-    more, rows = none.with_rejected(pa.array(["q"]), pa.array(["d"]), source="s", reason="r")
-    assert (more.rejected(), rows.tolist()) == ({"r": 1}, [0])
 
 
 def test_rows_in_a_collection(small: Collection) -> None:

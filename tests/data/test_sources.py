@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data import Collection, Negatives, Run
+from foils.data import Collection, Negatives
 from foils.data.negatives import EQUAL, POSITIVE, negatives_table
 from foils.data.sources import as_source, as_sources, split_name
 from foils.runtime.errors import FoilsError, FormatError, InputError
@@ -122,33 +122,16 @@ def test_tevatron_scores(small: Collection, write: Write) -> None:
     np.testing.assert_array_equal(table["score"].to_numpy(), [2.0, np.nan, np.nan])
 
 
-def test_without_own_texts_there_is_no_text_column(small: Collection, write: Write) -> None:
-    path = write({"query_id": "q1", "negative_passages": [{"docid": "d2"}]})
-    assert "text" not in as_source(str(path), small).negatives.table.column_names
-
-
-def test_tevatron_that_begins_with_a_long_query(small: Collection, write: Write) -> None:
-    path = write({"query_id": "q1", "query": "x" * 10_000, "negative_passages": [{"docid": "d2"}]})
-    assert rows(as_source(str(path), small).negatives) == [("q1", "d2", 0)]
-
-
 @pytest.mark.parametrize(
     ("record", "message"),
     [
         ({"negative_passages": []}, "expected query_id and a list negative_passages"),
-        ({"query_id": "q1", "positive_passages": []}, "expected query_id and a list negative_passages"),
-        ({"query_id": "q1", "negative_passages": {"docid": "d2"}}, "expected query_id and a list negative_passages"),
         ({"query_id": 1.5, "negative_passages": []}, "expected query_id and a list negative_passages"),
         ({"query_id": "q9", "negative_passages": []}, "unknown query_id 'q9': the collection small has no such query"),
         ({"query_id": "q1", "negative_passages": ["d2"]}, "a negative passage has no docid"),
-        ({"query_id": "q1", "negative_passages": [{"text": "x"}]}, "a negative passage has no docid"),
         ({"query_id": "q1", "negative_passages": [{"docid": "", "text": "x"}]}, "a negative passage has no docid"),
         (
             {"query_id": "q1", "negative_passages": [{"docid": "d99"}]},
-            "the document 'd99' is neither in the collection nor given with a text",
-        ),
-        (
-            {"query_id": "q1", "negative_passages": [{"docid": "d99", "title": " ", "text": ""}]},
             "the document 'd99' is neither in the collection nor given with a text",
         ),
         (
@@ -156,7 +139,6 @@ def test_tevatron_that_begins_with_a_long_query(small: Collection, write: Write)
             "the document 'd2' has another text in the collection; give it an id of its own",
         ),
         ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": "2"}]}, "the score '2' of 'd2' is not a"),
-        ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": True}]}, "the score True of 'd2'"),
         ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": 1e999}]}, "the score inf of 'd2'"),
         ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": 10**400}]}, "the score 1000000"),
         ('{"query_id": "q1", "negative_passages": [', "malformed JSON"),
@@ -176,13 +158,12 @@ def test_every_complaint_at_once(small: Collection, write: Write) -> None:
 # Triplets and n-tuples
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
-def test_tuples(small: Collection, write: Write, ending: str) -> None:
+def test_tuples(small: Collection, write: Write) -> None:
     path = write(
         {"query": " how does a boat  tack", "positive": "...", "negative": D2},
         {"anchor": "what makes sourdough bread rise", "positive": "...", "negative_1": D6, "negative_2": f"Bread {D5}"},
         {"anchor": "how does a boat tack", "positive": "...", "negative": [D5, "Kites have no keel.", D2]},
-        name=f"x.{ending}",
+        name="x.jsonl.gz",
     )
     found = rows(as_source(str(path), small).negatives)
     own = found[4][1]
@@ -202,16 +183,6 @@ def test_numbered_negatives_come_in_the_order_of_numbers(small: Collection, writ
     assert [row[3] for row in rows(read.negatives)] == ["text 1", "text 2", "text 10"]
 
 
-def test_own_texts_have_one_id_each(small: Collection, write: Write) -> None:
-    path = write(
-        {"query": "how does a boat tack", "negative_1": "new", "negative_2": "newer", "negative_3": "new"},
-        {"query": "eggs of a queen bee", "negative_1": "new"},
-    )
-    ids = [row[1] for row in rows(as_source(str(path), small).negatives)]
-    assert len(ids) == 3
-    assert ids[0] == ids[2] != ids[1]
-
-
 @pytest.mark.parametrize(
     ("record", "message"),
     [
@@ -220,17 +191,14 @@ def test_own_texts_have_one_id_each(small: Collection, write: Write) -> None:
             {"query": "eggs of a queen bee", "positive": "x"},
             "expected query (or anchor, question), positive",
         ),
-        ({"query": ["x"], "negative": "y"}, "expected query (or anchor, question), positive"),
         ({"query": "never asked", "negative": "y"}, "unknown query 'never asked': not a text of the collection small"),
         ({"query": "eggs of a queen bee", "negative": " "}, "a negative is empty or no text"),
-        ({"query": "eggs of a queen bee", "negative": None}, "a negative is empty or no text"),
         ({"query": "eggs of a queen bee", "negative": ["y", {"text": "z"}]}, "a negative is empty or no text"),
         (
             {"anchor": "eggs of a queen bee", "documents": ["y", "z"], "labels": [1]},
             "expected query (or anchor",
         ),
         ({"anchor": "eggs of a queen bee", "documents": "y", "labels": [0]}, "expected query (or anchor"),
-        ({"anchor": "eggs of a queen bee", "document": "y", "label": "no"}, "expected query (or anchor"),
         ({"anchor": "eggs of a queen bee", "document": "y", "label": True}, "expected query (or anchor"),
         ({"anchor": "eggs of a queen bee", "label": 0}, "a negative is empty or no text"),
         ("[]", "expected a JSON object, found list"),
@@ -262,11 +230,6 @@ def test_run(small: Collection, write: Write) -> None:
             ("q1", "d2", 0, 8.0), ("q1", "d7", 1, 7.0), ("q1", "d6", 2, 5.5), ("q4", "d1", 0, 4.0),
         ]
     ]  # fmt: skip
-
-
-def test_a_run_of_labelled_positives_alone_has_no_negatives(small: Collection, tmp_path: Path) -> None:
-    Run.from_dict({"q1": {"d1": 1.0, "d3": 2.0}}).write(tmp_path / "run.trec")
-    assert len(as_source(str(tmp_path / "run.trec"), small).negatives) == 0
 
 
 def test_unknown_ids_in_a_run(small: Collection, write: Write) -> None:
@@ -350,16 +313,6 @@ def test_a_source_is_read_or_refused(small: Collection, tmp_path_factory: pytest
 # What could get lost
 
 
-def test_what_is_left_out_is_counted(small: Collection, write: Write, tmp_path: Path) -> None:
-    once = {"query_id": "q1", "negative_passages": [{"docid": "d2"}]}
-    path = write({"query_id": "q1", "negative_passages": [{"docid": "d2"}, {"docid": "d2"}]}, once)
-    assert as_source(str(path), small).negatives.provenance["settings"]["repeated"] == 2
-    run = tmp_path / "a.trec"
-    run.write_text("q1 Q0 d1 1 3 x\nq1 Q0 d2 2 2 x\nq1 Q0 d3 3 1 x\n")
-    read = as_source(str(run), small).negatives
-    assert (len(read), read.provenance["settings"]["positives"]) == (1, 2)
-
-
 def test_one_id_with_two_texts(small: Collection, write: Write) -> None:
     one, other = ({"docid": "new", "text": text} for text in ("one", "another"))
     path = write({"query_id": "q1", "negative_passages": [one]}, {"query_id": "q2", "negative_passages": [other]})
@@ -379,12 +332,6 @@ def test_a_title_that_is_no_text(small: Collection, write: Write, title: object)
         assert len(as_source(str(path), small).negatives) == 1
     else:
         assert ":1: title or text of 'new' is not a text" in refused(path, small)
-
-
-def test_many_blank_lines_come_first(small: Collection, tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_text("\n" * 10_000 + "q1 Q0 d2 1 3 x\n")
-    assert len(as_source(str(path), small).negatives) == 1
 
 
 def test_a_file_whose_name_is_not_unicode(small: Collection, tmp_path: Path) -> None:

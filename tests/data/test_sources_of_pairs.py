@@ -67,14 +67,6 @@ def test_a_query_of_two_splits_has_one_list(pairs: Collection) -> None:
     assert read.provenance["settings"]["repeated"] == 1
 
 
-def test_splits_of_labelled_lists(pairs: Collection) -> None:
-    listed = [
-        {"anchor": row["question"], "documents": [row["answer"], row["negative"]], "labels": [1, 0]} for row in TRIPLETS
-    ]
-    read = as_source(data_set(train=listed[:7], test=listed[7:]), pairs).negatives
-    assert read.table["text"].to_pylist() == [row["negative"] for row in TRIPLETS]
-
-
 def test_splits_of_a_table_of_negatives(pairs: Collection) -> None:
     datasets = pytest.importorskip("datasets")
     mined = foils.mine(pairs, top=2)
@@ -177,17 +169,6 @@ def test_a_source_with_the_columns_of_the_collection_is_read_by_the_same_names(t
         assert rows(as_source(make(RENAMED), collection).negatives).equals(rows(whole.negatives))
 
 
-def test_a_source_with_some_of_the_columns_of_the_collection_is_read_by_its_own(tmp_path: Path) -> None:
-    """A column `id` of a collection's queries may be something else in a source, and one name is a chance."""
-    numbered = [{"id": at, **row} for at, row in enumerate(RENAMED)]
-    collection = foils.load(TABLES["arrow"](numbered), columns={**COLUMNS, "query_id": "id"})
-    other = [{"id": 9 - at, "query": row["q"], "negative": row["n"]} for at, row in enumerate(RENAMED)]
-    read = as_source(TABLES["arrow"](other), collection).negatives
-    assert read.table["query_id"].to_pylist() == [str(at) for at in range(10)]
-    with pytest.raises(FormatError, match="no column is known as query or negative"):
-        as_source(write_csv(tmp_path / "x.csv", [{"q": row["q"], "n": row["n"]} for row in RENAMED]), collection)
-
-
 def test_tables_of_negatives_are_none_of_pairs_whatever_the_columns_of_the_collection() -> None:
     numbered = [{"doc_id": f"d{at}", **row} for at, row in enumerate(RENAMED)]
     collection = foils.load(TABLES["arrow"](numbered), columns={"query": "q", "positive": "a", "doc_id": "doc_id"})
@@ -208,9 +189,6 @@ def test_the_columns_that_are_read_of_a_source(pairs: Collection, tmp_path: Path
     [
         ("query=q,negative=m", "t.csv has no column m; it has q, a, n"),
         ("query=q,document=n", "t.csv: document: a source's column is one of query, positive, negative, query_id"),
-        ("query=q,title=a", "t.csv: title: a source's column is one of query"),
-        ("query=q,n", "query=q,n; expected what each column is"),
-        ("query=q,negative=q", "q is given twice; a column is one thing"),
         ("query=q", "no column is known as negative"),
     ],
 )
@@ -218,14 +196,6 @@ def test_columns_that_there_are_not(pairs: Collection, tmp_path: Path, said: str
     path = write_csv(tmp_path / "t.csv", RENAMED)
     with pytest.raises(InputError, match=re.escape(message)):
         as_source(f"{path}:{said}", pairs)
-
-
-def test_two_columns_that_could_both_be_the_query(pairs: Collection, tmp_path: Path) -> None:
-    both = [{"query": "?", **row} for row in TRIPLETS]
-    path = write_csv(tmp_path / "t.csv", both)
-    with pytest.raises(FormatError, match=r"columns query and question could each be the query; .*: PATH:query=query"):
-        as_source(path, pairs)
-    assert len(as_source(f"{path}:query=question", pairs).negatives) == 10
 
 
 def test_labelled_lists_with_columns_of_other_names(pairs: Collection, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from foils.data.formats import FORMS, Exported, export
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.sources import as_source
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError, UnknownNameError
 from tiny_models import tiny_cross_encoder, tiny_encoder
 
@@ -83,12 +82,8 @@ def test_a_dataset_holds_references_not_texts(small, table):
 
 LOSSES = [
     ("triplets", "", "MultipleNegativesRankingLoss"),
-    ("tuples", "", "MultipleNegativesRankingLoss"),
     ("labelled-pairs", "", "ContrastiveLoss"),
-    ("triplets", "cosine", "MarginMSELoss"),
-    ("tuples", "cosine", "MarginMSELoss"),
     ("tuples", "cosine", "DistillKLDivLoss"),
-    ("labelled-pairs", "cosine", "CosineSimilarityLoss"),
 ]
 
 
@@ -121,8 +116,7 @@ def test_sentence_transformers_trains_an_encoder_on_a_dataset(small, with_cosine
     assert not changed[words["bees"]], "a word of no row"
 
 
-@pytest.mark.parametrize("scores", ["", "cosine"])
-def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, with_cosines, tmp_path, scores):
+def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, with_cosines, tmp_path):
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import ListNetLoss
 
@@ -130,7 +124,7 @@ def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, with_cosin
 
     model = load_cross_encoder(tiny_cross_encoder(tmp_path, small.document_texts(range(10))), device="cpu")
     before = cross_encoder_digest(model)
-    dataset = Exported(small, with_cosines, "labelled-lists", "train", scores).dataset()
+    dataset = Exported(small, with_cosines, "labelled-lists", "train", "cosine").dataset()
     settings = CrossEncoderTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
     done = CrossEncoderTrainer(model, settings, train_dataset=dataset, loss=ListNetLoss(model)).train()
     assert done.training_loss > 0
@@ -186,20 +180,6 @@ def test_texts_come_back(small, table, tmp_path, form):
     assert back.table["rank"].to_pylist() == [0, 1, 0, 1]
 
 
-def test_flagembedding_by_hand_and_by_the_datasets_reader(small, table, tmp_path):
-    from datasets import load_dataset
-
-    path = tmp_path / "f.jsonl"
-    assert export(table, small, path, form="flagembedding", split="train") == 2
-    found = load_dataset("json", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
-    q1, q2 = small.query_texts([0, 1])
-    t = lambda *keys: [text(small, key) for key in keys]  # noqa: E731
-    assert list(found) == [
-        {"query": q1, "pos": t("d1", "d3"), "neg": t("d2", "d10")},
-        {"query": q2, "pos": t("d4"), "neg": [*t("d5"), "Bread is bought."]},
-    ]
-
-
 def test_runs_come_back(small, table, tmp_path):
     with pytest.raises(InputError, match="text of their own"):
         export(table, small, tmp_path / "r.trec", form="trec", split="train")
@@ -213,17 +193,6 @@ def test_runs_come_back(small, table, tmp_path):
     back = as_source(str(tmp_path / "s.trec"), small).negatives
     assert rows(back, "query_id", "doc_id", "rank") == rows(without, "query_id", "doc_id", "rank")
     assert back.table["score"].to_pylist()[:3] == [-1.0, -2.0, -3.0]
-
-
-def test_a_run_of_a_fused_source_keeps_its_order(small, tmp_path):
-    sources = {
-        name: mine_negatives(small, retriever, split="train", top=3)
-        for name, retriever in (("a", BM25Retriever(small)), ("b", RandomRetriever(small)))
-    }
-    fused = fuse_sources(sources, method="interleave")
-    export(fused, small, tmp_path / "r.trec", form="trec", split="train")
-    back = as_source(str(tmp_path / "r.trec"), small).negatives
-    assert rows(back, "query_id", "doc_id", "rank") == rows(fused, "query_id", "doc_id", "rank")
 
 
 def test_parquet_comes_back_with_all_rows(small, table, tmp_path):

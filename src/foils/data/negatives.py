@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
-from foils.data.pair_index import PairIndex, pair_codes
+from foils.data.pair_index import PairIndex
 from foils.data.tables import Provenance, read_table, table_bytes, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table, counted
@@ -74,44 +74,39 @@ def checked(table: pa.Table) -> pa.Table:
 
 
 def _check_values(table: pa.Table) -> None:
+    names = set(table.column_names)
     for name in ("query_id", "doc_id", "source", "rank", "keep"):
-        if name in table.column_names and table[name].null_count:
+        if name in names and table[name].null_count:
             raise InputError(f"{table[name].null_count} rows have no {name}; every row needs one")
-    numbers = ["score", *(name for name, kind in KNOWN.items() if kind == pa.float64() and name in table.column_names)]
-    for name in numbers:
-        if infinite := int(np.isinf(table[name].to_numpy()).sum()):
+    for name in ("score", *(name for name, kind in KNOWN.items() if kind == pa.float64() and name in names)):
+        if infinite := pc.sum(pc.is_inf(table[name])).as_py():
             raise InputError(f"{infinite} values of {name} are infinite; a missing one is NaN")
-    if "weight" in numbers and (table["weight"].to_numpy() < 0).any():
+    if "weight" in names and (table["weight"].to_numpy() < 0).any():
         raise InputError("negative weights; a row that does not count has weight 0")
     if len(table) and pc.min(table["rank"]).as_py() < 0:
         raise InputError("negative ranks; ranks begin at 0")
-    if ("keep" in table.column_names) != ("reason" in table.column_names):
+    if len({"keep", "reason"} & names) == 1:
         raise InputError("keep and reason come together: a rejected row says why")
-    if "keep" in table.column_names:
-        keep, said = np.asarray(table["keep"].to_numpy(), bool), np.asarray(table["reason"].is_valid().to_numpy(), bool)
-        if (keep == said).any():
-            raise InputError("a row has a reason exactly where keep is false")
+    if "keep" in names and pc.any(pc.equal(table["keep"], table["reason"].is_valid())).as_py():
+        raise InputError("a row has a reason exactly where keep is false")
 
 
 def check_pairs(table: pa.Table) -> None:
     """Raise an InputError where a pair of query and document has several rows."""
-    codes, values = zip(*(_encoded(table[name]) for name in ("query_id", "doc_id")), strict=True)
-    keys = np.sort(pair_codes(*codes))
-    if len(twice := np.unique(keys[1:][keys[1:] == keys[:-1]])):
-        first = divmod(int(twice[0]), 1 << 32)
-        query, document = (each[at].as_py() for each, at in zip(values, first, strict=True))
+    pairs = table.group_by(["query_id", "doc_id"], use_threads=False).aggregate([([], "count_all")])
+    if len(pairs) < len(table):
+        twice = pairs.filter(pc.greater(pairs["count_all"], 1))
+        query, document, _ = twice.slice(0, 1).to_pylist()[0].values()
         raise InputError(
             f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r}); "
             "a pair has one row"
         )
 
 
-def _encoded(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], pa.Array]:
-    """Return each row's place in the distinct values, and these, in the order in which they are first seen."""
+def _codes(column: pa.ChunkedArray) -> npt.NDArray[np.int32]:
+    """Return each row's place in the distinct values, in the order in which they are first seen."""
     chunks = column.dictionary_encode().unify_dictionaries().chunks
-    if not chunks:
-        return np.zeros(0, np.int32), pa.array([], column.type)
-    return np.concatenate([np.asarray(chunk.indices) for chunk in chunks]), chunks[0].dictionary
+    return np.concatenate([np.zeros(0, np.int32), *(np.asarray(chunk.indices) for chunk in chunks)])
 
 
 LABELS = "labels"
@@ -291,7 +286,7 @@ class Negatives(Result):
         more = more.append_column("reason", pa.repeat(pa.scalar(reason), len(more)))
         marked = self.reject(np.zeros(len(self), bool), "").table
         both = pa.concat_tables([table.select(["query_id", "doc_id"]) for table in (marked, more)])
-        (queries, _), (documents, _) = (_encoded(both[name]) for name in ("query_id", "doc_id"))
+        queries, documents = (_codes(both[name]) for name in ("query_id", "doc_id"))
         known = len(self)
         rows = PairIndex(queries[:known], documents[:known]).places(queries[known:], documents[known:])
         there = rows >= 0

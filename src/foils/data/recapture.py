@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.runtime.errors import InputError
 
 COUNTS = ("returned", "labelled", "kept")
-Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -128,39 +126,3 @@ class Recapture:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, (int, float)) and 0 <= value <= sys.float_info.max
-
-
-@dataclass(frozen=True)
-class Returned:
-    """Labelled positives that a table's way of mining returned as negatives when they were planted in it.
-
-    Attributes:
-        query_rows: (n,). `doc_rows`: (n,). `ranks`: (n,).
-        counts: (n,) what each counts, so that the sum has the variance of a Poisson count.
-    """
-
-    query_rows: Rows
-    doc_rows: Rows
-    ranks: Rows
-    counts: Numbers
-
-    @classmethod
-    def of(cls, negatives: Negatives, collection: Collection) -> Returned:
-        """Read them from a table's provenance; none where it does not say, or its rows are others since.
-
-        Raises:
-            InputError: what the table says cannot be read.
-        """
-        planted = negatives.provenance.get("planted") if Recapture.of_table(negatives) is not None else None
-        try:
-            keep = np.asarray(planted["keep"] if planted else [], bool)
-            columns = [planted[name] if planted else [] for name in ("query_id", "doc_id", "rank")]
-            queries, documents = collection.query_rows(columns[0])[keep], collection.document_rows(columns[1])[keep]
-            ranks = np.asarray(columns[2], np.int64)[keep]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise InputError(
-                f"what a table says of planted positives cannot be read ({error}); mine it again"
-            ) from error
-        weights = collection.known_positives.counts_of(queries).astype(np.float64)
-        scale = weights.sum() / max(float((weights**2).sum()), 1e-300)
-        return cls(queries, documents, ranks, weights * scale)
