@@ -7,6 +7,7 @@ import foils.batching.results
 import foils.data.collection
 import foils.data.description
 import foils.data.formats
+import foils.data.negatives
 import foils.data.push
 import foils.deciding.doors
 import foils.evaluation.systems
@@ -158,7 +159,7 @@ def filter(collection: typing.Any, source: typing.Any, *, margin: float | None =
     encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
     backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.data.formats.NegativesResult: ...
+    vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
 def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..., top: int | None = ...,
     rrf_k: float = ..., weights: typing.Any = ..., normalisation: typing.Any = ..., split: typing.Any = ...,
     columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from foils.data import Collection, Negatives
-from foils.data.formats import NegativesResult, parsed_exports
+from foils.data.formats import parsed_exports
 from foils.data.negatives import negatives_table
 from foils.data.sources import as_source
 from foils.runtime.errors import InputError, UnknownNameError
@@ -23,7 +23,7 @@ def negatives() -> Negatives:
 
 
 def test_a_result_is_a_table_of_negatives(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
-    result = NegativesResult.of(negatives, title="bm25 negatives", collection=small)
+    result = Negatives.of(negatives, title="bm25 negatives", collection=small)
     assert (result.digest, result.to_json()) == (negatives.digest, negatives.to_json())
     assert result.tables()[0].title == "bm25 negatives"
     assert result.rows() == [("rows", "2"), ("kept", "1"), ("rejected: near", "1")]
@@ -34,15 +34,15 @@ def test_a_result_is_a_table_of_negatives(small: Collection, negatives: Negative
 
 
 def test_its_kept_rows_are_exported(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
-    result = NegativesResult.of(negatives, collection=small)
+    result = Negatives.of(negatives, collection=small)
     assert result.export(tmp_path / "t.jsonl") == 2  # one for each positive of q1
     assert list(json.loads((tmp_path / "t.jsonl").read_text().splitlines()[0])) == ["anchor", "positive", "negative"]
     with pytest.raises(InputError, match="name the collection"):
-        NegativesResult.of(negatives).export(tmp_path / "t.jsonl")
+        Negatives.of(negatives).export(tmp_path / "t.jsonl")
 
 
 def test_attributes_are_altered_and_the_rows_stay(negatives: Negatives) -> None:
-    result = NegativesResult.of(negatives, title="bm25", split="dev")
+    result = Negatives.of(negatives, title="bm25", split="dev")
     other = result.altered(title="dense", provenance={"stage": "fuse"})
     assert (other.title, other.split, other.provenance, other.table) == (
         "dense",
@@ -54,7 +54,7 @@ def test_attributes_are_altered_and_the_rows_stay(negatives: Negatives) -> None:
 
 
 def test_a_changed_table_keeps_what_its_door_said(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
-    result = NegativesResult.of(negatives, title="bm25", collection=small)
+    result = Negatives.of(negatives, title="bm25", collection=small)
     changed = result.reject(np.array([True, False]), "mine").with_columns({"weight": np.array([1.0, 2.0])})
     assert (changed.title, changed.collection) == ("bm25", small)
     assert changed.rejected() == {"near": 1, "mine": 1}
@@ -71,7 +71,7 @@ def test_a_name_that_promises_another_form_is_refused(negatives: Negatives, tmp_
 
 def test_attributes_that_a_result_does_not_have_are_refused(negatives: Negatives) -> None:
     with pytest.raises(TypeError, match="has no titel"):
-        NegativesResult.of(negatives, titel="x")
+        Negatives.of(negatives, titel="x")
 
 
 def test_exports_are_read() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foils.data.collection import Collection, Rows
-from foils.data.negatives import Negatives, checked
+from foils.data.negatives import Negatives
 from foils.data.pairs import NEGATIVE, OF_SOURCE, ROLES, plain
 from foils.data.records import text_field
 from foils.data.run import Run, ranks_within
-from foils.data.tables import Provenance, take
+from foils.data.tables import take
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import fill_folder, write_whole
@@ -715,86 +715,3 @@ def _falling(scores: npt.NDArray[np.float64], groups: Rows) -> npt.NDArray[np.fl
     if np.isfinite(scores).all() and (scores[1:] <= scores[:-1])[same].all():
         return scores
     return np.asarray(-1.0 - ranks_within(groups), np.float64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NegativesResult(Negatives):
-    """A table of negatives with what a door says of it; the next door takes it as it takes any table.
-
-    A door's own class adds what it counts, and shows that in `rows` and `to_json`.
-
-    Attributes:
-        title: of what is shown.
-        collection: that the table was made from, for the texts of exports; None: not known.
-        split: whose positives exports take.
-    """
-
-    title: str = "Negatives"
-    collection: Collection | None = field(default=None, repr=False, compare=False)
-    split: str = "train"
-
-    @classmethod
-    def of(cls, negatives: Negatives, **more: Any) -> Self:
-        """Return a table as this result; `more` are its other attributes.
-
-        The table's pairs are not checked again: that takes longest.
-        """
-        result: Self = object.__new__(cls)
-        values = {"table": negatives.table, "provenance": negatives.provenance, **more}
-        for each in fields(cls):
-            if each.name not in values and each.default is MISSING:
-                raise TypeError(f"{cls.__name__} needs {each.name}")
-            object.__setattr__(result, each.name, values.pop(each.name, each.default))
-        if values:
-            raise TypeError(f"{cls.__name__} has no {', '.join(values)}")
-        return result
-
-    def altered(self, **more: Any) -> Self:
-        """Return it with other attributes; the table's pairs are not checked again."""
-        return self.of(self, **{**{each.name: getattr(self, each.name) for each in fields(self)}, **more})
-
-    def _of_the_same_pairs(self, table: pa.Table, provenance: Provenance) -> Self:
-        """Keep what the door said of the table, its collection among it."""
-        return self.altered(table=checked(table), provenance=provenance)
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Return what is counted, and how many there are, as the program shows it."""
-        return [(str(name), str(count)) for name, count in super().tables()[0].rows]
-
-    def tables(self) -> list[Table]:
-        """Return the counts as one table; under it what `nothing_kept` says."""
-        return [Table(self.title, ("", "count"), self.rows(), self.nothing_kept())]
-
-    def nothing_kept(self) -> str:
-        """Say what follows where no row is kept; return an empty text where one is."""
-        if self.keep.any():
-            return ""
-        return f"No row is kept: there is nothing to train on. {self.looser()}"
-
-    def looser(self) -> str:
-        """Say how more rows would be kept."""
-        return "The reasons for which rows are rejected say which rule to loosen."
-
-    def export(self, path: str | Path, *, form: str = "triplets", scores: str = "") -> int:
-        """Write the kept rows in a form that training tools read (see `export`).
-
-        Args:
-            path: of the file; of `pylate`, of a folder.
-            form: its name.
-            scores: the column of scores that go along; empty: none.
-
-        Returns:
-            How many lines or rows were written.
-
-        Raises:
-            InputError: the collection is not known, or nothing is there to export.
-            UnknownNameError: no such form.
-        """
-        if self.collection is None:
-            raise InputError("the texts of this table are not known; name the collection that it was made from")
-        return export(self, self.collection, path, form=form, split=self.split, scores=scores)
-
-
-def rejected_rows(negatives: Negatives) -> list[tuple[str, str]]:
-    """Return a row for each reason for which rows are rejected."""
-    return [(f"rejected: {reason}", f"{count:,}") for reason, count in negatives.rejected().items()]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -127,7 +127,7 @@ TOP = "rated best of a query without a labelled positive"
 
 @dataclass(frozen=True)
 class Negatives(Result):
-    """Candidate negatives of queries, as a table.
+    """Candidate negatives of queries, as a table, with what a door says of it; a door's own class adds what it counts.
 
     Attributes:
         table: columns `query_id, doc_id, source, rank, score` always; `rank` is 0-based, `score` is the source's own
@@ -135,6 +135,9 @@ class Negatives(Result):
             the collection, null elsewhere; `keep` and `reason` come together: false with a reason, or true without
             one. Later stages add more. A pair (query_id, doc_id) occurs once.
         provenance: what made it.
+        title: of what is shown.
+        collection: that the table was made from, for the texts of exports; None: not known.
+        split: whose positives exports take.
 
     Raises:
         InputError: a column is missing, repeated or of another type, an id, source or rank is null, a rank is
@@ -143,17 +146,36 @@ class Negatives(Result):
 
     table: pa.Table
     provenance: Provenance = field(default_factory=dict)
+    title: str = field(default="Negatives", kw_only=True)
+    collection: Collection | None = field(default=None, repr=False, compare=False, kw_only=True)
+    split: str = field(default="train", kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", checked(self.table))
         check_pairs(self.table)
 
-    def _of_the_same_pairs(self, table: pa.Table, provenance: Provenance) -> Negatives:
-        """Wrap a table whose pairs, being these, need no further look: that takes longest."""
-        made = object.__new__(Negatives)
-        object.__setattr__(made, "table", checked(table))
-        object.__setattr__(made, "provenance", provenance)
-        return made
+    @classmethod
+    def of(cls, negatives: Negatives, **more: Any) -> Self:
+        """Return a table as an object of this class; `more` are its other attributes.
+
+        The table's pairs are not checked again: that takes longest.
+        """
+        result: Self = object.__new__(cls)
+        values = {"table": negatives.table, "provenance": negatives.provenance, **more}
+        for each in fields(cls):
+            if each.name not in values and each.default is MISSING:
+                raise TypeError(f"{cls.__name__} needs {each.name}")
+            object.__setattr__(result, each.name, values.pop(each.name, each.default))
+        if values:
+            raise TypeError(f"{cls.__name__} has no {', '.join(values)}")
+        return result
+
+    def altered(self, **more: Any) -> Self:
+        """Return it with other attributes; the table's pairs are not checked again."""
+        return self.of(self, **{**{each.name: getattr(self, each.name) for each in fields(self)}, **more})
+
+    def _with_table(self, table: pa.Table) -> Self:
+        return self.altered(table=checked(table))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -177,20 +199,55 @@ class Negatives(Result):
         """Return the rows that are not rejected."""
         return self.table.filter(pa.array(self.keep))
 
-    def without_rejected(self) -> Negatives:
+    def without_rejected(self) -> Self:
         """Return the table of the kept rows alone, with its provenance."""
-        return self._of_the_same_pairs(self.kept(), self.provenance)
+        return self._with_table(self.kept())
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file that `write` writes, in hexadecimal, for provenance."""
         return hashlib.sha256(self.file_bytes()).hexdigest()
 
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what is counted, and how many there are, as the program shows it."""
+        return [("rows", f"{len(self):,}"), ("kept", f"{int(self.keep.sum()):,}"), *self.rejected_rows()]
+
+    def rejected_rows(self) -> list[tuple[str, str]]:
+        """Return a row for each reason for which rows are rejected."""
+        return [(f"rejected: {reason}", f"{count:,}") for reason, count in self.rejected().items()]
+
     def tables(self) -> list[Table]:
-        """Return how many rows there are, kept, and rejected for which reason."""
-        rows = [("rows", f"{len(self):,}"), ("kept", f"{int(self.keep.sum()):,}")]
-        rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in self.rejected().items()]
-        return [Table("Negatives", ("", "count"), rows)]
+        """Return the counts as one table; under it what `nothing_kept` says."""
+        return [Table(self.title, ("", "count"), self.rows(), self.nothing_kept())]
+
+    def nothing_kept(self) -> str:
+        """Say what follows where no row is kept; return an empty text where one is."""
+        return "" if self.keep.any() else f"No row is kept: there is nothing to train on. {self.looser()}"
+
+    def looser(self) -> str:
+        """Say how more rows would be kept."""
+        return "The reasons for which rows are rejected say which rule to loosen."
+
+    def export(self, path: str | Path, *, form: str = "triplets", scores: str = "") -> int:
+        """Write the kept rows in a form that training tools read (see `foils.data.formats.export`).
+
+        Args:
+            path: of the file; of `pylate`, of a folder.
+            form: its name.
+            scores: the column of scores that go along; empty: none.
+
+        Returns:
+            How many lines or rows were written.
+
+        Raises:
+            InputError: the collection is not known, or nothing is there to export.
+            UnknownNameError: no such form.
+        """
+        from foils.data.formats import export
+
+        if self.collection is None:
+            raise InputError("the texts of this table are not known; name the collection that it was made from")
+        return export(self, self.collection, path, form=form, split=self.split, scores=scores)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and the settings that made the table."""
@@ -205,7 +262,7 @@ class Negatives(Result):
         counted = pc.value_counts(self.table["reason"].drop_null()).to_pylist()
         return {each["values"]: each["counts"] for each in sorted(counted, key=lambda each: -each["counts"])}
 
-    def with_columns(self, columns: Mapping[str, pa.Array | npt.NDArray[np.generic]]) -> Negatives:
+    def with_columns(self, columns: Mapping[str, pa.Array | npt.NDArray[np.generic]]) -> Self:
         """Return the table with more columns, each (n,).
 
         Raises:
@@ -219,11 +276,11 @@ class Negatives(Result):
                 raise InputError(f"column {name} has {len(values)} values for {len(self)} rows; expected one a row")
             array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
             table = table.append_column(name, array.cast(KNOWN.get(name, array.type)))
-        return self._of_the_same_pairs(table, self.provenance)
+        return self._with_table(table)
 
-    def with_provenance(self, more: Provenance) -> Negatives:
+    def with_provenance(self, more: Provenance) -> Self:
         """Return the table with more, or other, entries of its provenance."""
-        return self._of_the_same_pairs(self.table, {**self.provenance, **more})
+        return self.altered(provenance={**self.provenance, **more})
 
     def file_bytes(self) -> bytes:
         """Return the bytes of the file that `write` writes."""
@@ -236,7 +293,7 @@ class Negatives(Result):
         same = pc.fill_null(pc.equal(self.table["reason"], reason), False)
         return np.flatnonzero(same.to_numpy(zero_copy_only=False))
 
-    def reject(self, rows: npt.NDArray[np.bool_], reason: str) -> Negatives:
+    def reject(self, rows: npt.NDArray[np.bool_], reason: str) -> Self:
         """Return the table with these rows rejected; a row that was rejected before keeps its first reason.
 
         Args:
@@ -254,7 +311,7 @@ class Negatives(Result):
         table = self.table.drop_columns([name for name in ("keep", "reason") if name in self.table.column_names])
         table = table.append_column("keep", pa.array(self.keep & ~fresh))
         table = table.append_column("reason", pc.if_else(pa.array(fresh), reason, old))
-        return self._of_the_same_pairs(table, self.provenance)
+        return self._with_table(table)
 
     def with_rejected(
         self,
@@ -264,7 +321,7 @@ class Negatives(Result):
         source: str = LABELS,
         reason: str = POSITIVE,
         values: Mapping[str, npt.ArrayLike] | None = None,
-    ) -> tuple[Negatives, Rows]:
+    ) -> tuple[Self, Rows]:
         """Return the table with a row for each of these pairs, and (m,) the row of each.
 
         A pair that has a row keeps it as it is. One that has none gets a row after all others: rejected, of rank 0,
@@ -292,7 +349,7 @@ class Negatives(Result):
         there = rows >= 0
         rows[~there] = known + np.arange((~there).sum())
         table = pa.concat_tables([marked, more.filter(pa.array(~there))], promote_options="default")
-        return self._of_the_same_pairs(table, self.provenance), rows
+        return self._with_table(table), rows
 
     def rows_in(self, collection: Collection) -> tuple[Rows, Rows]:
         """Return (query rows, document rows), each (n,), of the table in a collection; −1 for a row with its own text.

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
-from foils.data.formats import NegativesResult, rejected_rows
 from foils.data.labels import CHECKS, LABELS, Labels, LabelsLike, pair_keys, with_judgements
 from foils.data.negatives import Negatives
 from foils.labelling.evidence import Evidence
@@ -492,7 +491,7 @@ READ = 10  # rows on the page, of each verdict
 
 
 @dataclass(frozen=True, kw_only=True)
-class Relabelled(NegativesResult):
+class Relabelled(Negatives):
     """A table with `relevance`, the probability that each row is relevant, and `verdict`.
 
     Attributes:
@@ -549,7 +548,7 @@ class Relabelled(NegativesResult):
         without = self.table["verdict"].null_count
         notes = [f"{without:,} rows without a verdict: their query has no positive in the split, or they are positives"]
         notes = notes if without else []
-        notes += [f"{name}: {count}" for name, count in rejected_rows(self)]
+        notes += [f"{name}: {count}" for name, count in self.rejected_rows()]
         if not len(self.answers):
             ways = f"{spelled('judge')} or {spelled('labels')}"
             notes.append(f"Nobody was asked: the probabilities are a belief. Give a {ways}.")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from foils.data.formats import NegativesResult
+from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
@@ -185,7 +185,7 @@ def filter(
     reading: CollectionSettings,
     machine: ScaleSettings,
     encoding: EncodingSettings = AT_128,
-) -> NegativesResult:
+) -> Negatives:
     """Reject likely false negatives of a source by rules; no row is dropped.
 
     A row that was rejected before keeps its reason; of several rules the first that holds gives the reason.
@@ -208,4 +208,4 @@ def filter(
     planted = planted_by_filter(named.negatives, marked, loaded, rules, scorer=scorer)
     origin = provenance("filter", facts, inputs=inputs, before=before, **planted)
     title = f"{named.name}, filtered"
-    return NegativesResult.of(marked, provenance=origin, title=title, collection=loaded, split=split)
+    return Negatives.of(marked, provenance=origin, title=title, collection=loaded, split=split)

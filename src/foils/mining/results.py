@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from foils.data.formats import NegativesResult, rejected_rows
+from foils.data.negatives import Negatives
 from foils.llm import ModelUse, Usage
 from foils.runtime.files import without_nan
 from foils.runtime.results import Result, Table, number
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mined(NegativesResult):
+class Mined(Negatives):
     """Negatives of a ranking; rows that a rule rejected are in the table, with the reason.
 
     Attributes:
@@ -40,7 +40,7 @@ class Mined(NegativesResult):
             ("negatives", f"{kept:,}"),
             ("per query", f"{kept / self.queries:.2f}"),
             ("labelled positives left out", f"{self.positives_left_out:,}"),
-            *rejected_rows(self),
+            *self.rejected_rows(),
             *([("further copies of positives left out", f"{self.copies_left_out:,}")] if self.copies_left_out else []),
             *((f"queries with fewer than {self.top}: {reason}", f"{count:,}") for reason, count in self.short.items()),
         ]
@@ -60,7 +60,7 @@ class Mined(NegativesResult):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generated(NegativesResult):
+class Generated(Negatives):
     """Negatives that a language model wrote: each row has a `text`, and the id `llm:DIGEST`.
 
     Near-duplicates of a positive are in the table, rejected.
@@ -94,7 +94,7 @@ class Generated(NegativesResult):
             ("negatives", f"{int(self.keep.sum()):,}"),
             *((f"failed: {reason}", f"{count:,}") for reason, count in self.failed.items()),
             *((f"turned away: {reason}", f"{count:,}") for reason, count in self.turned_away.items()),
-            *rejected_rows(self),
+            *self.rejected_rows(),
             *self.usage.rows(self.price),
         ]
 
@@ -114,7 +114,7 @@ class Generated(NegativesResult):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredPairs(NegativesResult):
+class ScoredPairs(Negatives):
     """A table with teachers' scores: `teacher`, and of several each one's in `teacher_1`, `teacher_2` and so on.
 
     Attributes:
@@ -164,7 +164,7 @@ class FirstPrompt(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fused(NegativesResult):
+class Fused(Negatives):
     """Several sources as one.
 
     Attributes:

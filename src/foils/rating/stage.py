@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.formats import NegativesResult
 from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
 from foils.data.pair_index import Positives
 from foils.data.tables import Provenance, provenance
@@ -284,7 +283,7 @@ class RatingSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rated(NegativesResult):
+class Rated(Negatives):
     """A table with `elo, elo_se, gap, gap_se`, and every pair that was asked about.
 
     Attributes:

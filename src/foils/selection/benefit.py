@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
-from foils.data.formats import NegativesResult, rejected_rows
 from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
 from foils.data.tables import provenance
@@ -60,7 +59,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Composed(NegativesResult):
+class Composed(Negatives):
     """The rows of several sources, with those that are not chosen rejected.
 
     Attributes:
@@ -74,7 +73,7 @@ class Composed(NegativesResult):
     def rows(self) -> list[tuple[str, str]]:
         """Return how many queries and candidates there were, and how many are chosen."""
         counts = {"queries": self.queries, "candidates": len(self), "chosen": int(self.keep.sum())}
-        return [*((name, f"{count:,}") for name, count in counts.items()), *rejected_rows(self)]
+        return [*((name, f"{count:,}") for name, count in counts.items()), *self.rejected_rows()]
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings and the counts."""

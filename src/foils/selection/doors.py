@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.formats import NegativesResult
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources, as_table
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selected(NegativesResult):
+class Selected(Negatives):
     """A table with `keep, reason, weight, tier`, by a rule on ratings.
 
     Attributes:
