@@ -4,7 +4,7 @@
 
 A word table is trained by contrast in batches of 128, each query with its positive, the other queries' positives, and
 one negative that is drawn anew from the first 30 documents of an order: BM25's, or the fused order of BM25 and the
-untrained model, which is what the pair that is deployed gets wrong; or with none. With `residual` the logit has BM25's
+untrained model, which is what the pair that is deployed gets wrong. With `residual` the logit has BM25's
 score as a fixed part (over the query's largest, times 10; Gao et al. 2021, CLEAR), so that the encoder learns what
 BM25 leaves. All have the same steps, and the learning rate of `foils tune`. Then each is fused with BM25, by the way
 that is best on dev, and measured on test: nDCG@10 by query, the mean over seeds, against BM25's negatives without
@@ -34,7 +34,6 @@ from foils.statistics import bootstrap_interval, paired_test
 
 BATCH, POOL, TAU, RATE, GAMMA = 128, 30, 0.05, 0.003, 10.0
 ARMS = {
-    "in-batch": ("", False), "in-batch, residual": ("", True),
     "bm25": ("bm25", False), "bm25, residual": ("bm25", True),
     "fused": ("fused", False), "fused, residual": ("fused", True),
 }  # fmt: skip
@@ -84,7 +83,7 @@ class World:
             places, order = order[:BATCH], order[BATCH:]
             queries = self.positives.query_rows[places]
             documents = [rng.choice(self.positives.of(place)) for place in places]
-            pools = [self.orders[negatives].get(int(query), ()) for query in queries] if negatives else []
+            pools = [self.orders[negatives].get(int(query), ()) for query in queries]
             yield queries, np.array([*documents, *(rng.choice(pool) for pool in pools if len(pool))])
 
     def known(self, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
