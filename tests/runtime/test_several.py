@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foils.runtime.several import several
+from foils.runtime.options import several
 
 
 def test_one_value_and_several() -> None:

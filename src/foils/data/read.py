@@ -38,8 +38,7 @@ from foils.data.records import (
 from foils.data.splitting import SHARES
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import cache_folder, existing_file
-from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
-from foils.runtime.several import several
+from foils.runtime.options import Option, Settings, numbers_of, refuse, several, spelled
 
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
 

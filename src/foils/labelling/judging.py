@@ -19,8 +19,7 @@ from foils.llm.prompts import TemplateLike
 from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
 from foils.rating.opening import JUDGES, Opening
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, refuse, spelled
-from foils.runtime.several import several
+from foils.runtime.options import Option, Settings, refuse, several, spelled
 from foils.statistics.survey import Share, corrected_share
 
 Answer = Callable[[str, str, str], bool | None]

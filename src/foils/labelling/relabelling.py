@@ -27,9 +27,8 @@ from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 from foils.runtime.files import write_text
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings, several, spelled
 from foils.runtime.results import Table, number
-from foils.runtime.several import several
 from foils.statistics.noisy_labels import Answers, Crowd, evidence_of, learn, logits_of, threshold
 from foils.statistics.survey import draw, importance, permanent_numbers
 

@@ -22,8 +22,7 @@ from foils.mining.cross_encoder import CrossEncoderScorer
 from foils.mining.pairs import Marks, Scores, TextPairs
 from foils.mining.retrievers import EncoderScorer
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, refuse, spelled
-from foils.runtime.several import several
+from foils.runtime.options import Option, Settings, refuse, several, spelled
 
 TEACHER = "teacher"
 MEAN, RANK = "mean", "rank"

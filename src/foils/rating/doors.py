@@ -32,8 +32,7 @@ from foils.rating.pairs import Pairs
 from foils.rating.session import JudgeSession
 from foils.rating.stage import Rated, rate_negatives
 from foils.runtime.doors import door
-from foils.runtime.options import Needs, Option
-from foils.runtime.several import several
+from foils.runtime.options import Needs, Option, several
 from foils.runtime.surroundings import ScaleSettings
 
 log = logging.getLogger(__name__)

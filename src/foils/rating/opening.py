@@ -20,8 +20,7 @@ from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder
 from foils.runtime.keyed import parsed_keys, without_keys
-from foils.runtime.options import Option, Settings, numbers_of, refuse, settings_of, spelled
-from foils.runtime.several import several
+from foils.runtime.options import Option, Settings, numbers_of, refuse, settings_of, several, spelled
 
 if TYPE_CHECKING:
     JudgeLike = str | Judge

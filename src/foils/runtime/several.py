@@ -1,5 +1,0 @@
-"""Settings that take one value or several."""
-
-from foils.runtime.options import several
-
-__all__ = ["several"]
