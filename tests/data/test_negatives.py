@@ -52,14 +52,6 @@ def test_a_score_that_is_null_is_nan() -> None:
     np.testing.assert_array_equal(scores.to_numpy(), [1.0, np.nan, 2.0])
 
 
-def test_the_given_table_is_left_as_it_is() -> None:
-    given_ = table(rank=pa.array([0, 1, 0], "int64"))
-    made = Negatives(given_).reject(np.array([True, False, False]), "why")
-    assert given_.schema.field("rank").type == pa.int64()
-    assert given_.column_names == list(COLUMNS)
-    assert made.table.column_names == [*COLUMNS, "keep", "reason"]
-
-
 def test_an_empty_table() -> None:
     made = negatives_table(pa.array([], "string"), pa.array([], "string"), "random", [], [])
     empty = Negatives(made).reject(np.zeros(0, bool), "why")
@@ -141,11 +133,6 @@ def test_no_column_is_overwritten() -> None:
 def test_a_column_has_one_value_a_row(values: object) -> None:
     with pytest.raises(InputError, match=r"column elo has \d values for 3 rows"):
         negatives().with_columns({"elo": values})  # type: ignore[dict-item]
-
-
-def test_provenance_goes_along() -> None:
-    made = Negatives(table(), {"stage": "mine"}).with_columns({"elo": np.zeros(3)}).reject(np.ones(3, bool), "x")
-    assert made.provenance == {"stage": "mine"}
 
 
 # Rejected rows stay
