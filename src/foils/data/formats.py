@@ -596,7 +596,7 @@ class Exported(Result):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file; pylate reads three tables, which are written to a folder")
         examples = list(self._examples())
-        documents = {each.doc_id: each.text for example in examples for each in reversed(example.documents)}
+        documents = {each.doc_id: each.text for example in examples for each in example.documents}
         queries = self.collection.query_texts([each.query for each in examples])
         names, texts = list(documents), self._transform.documents(list(documents.values()))
         text = pa.large_string()
