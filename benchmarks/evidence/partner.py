@@ -4,11 +4,11 @@
 
 A word table is trained by contrast in batches of 128, each query with its positive, the other queries' positives, and
 one negative that is drawn anew from the first 30 documents of an order: BM25's, or the fused order of BM25 and the
-untrained model, which is what the pair that is deployed gets wrong. With `residual` the logit has BM25's
-score as a fixed part (over the query's largest, times 10; Gao et al. 2021, CLEAR), so that the encoder learns what
-BM25 leaves. All have the same steps, and the learning rate of `foils tune`. Then each is fused with BM25, by the way
-that is best on dev, and measured on test: nDCG@10 by query, the mean over seeds, against BM25's negatives without
-residual, by a paired test; pooled over all queries. What is in the result file already is not done again.
+untrained model, which is what the pair that is deployed gets wrong. With `residual` the logit has BM25's score as a
+fixed part (over the query's largest, times 10; Gao et al. 2021, CLEAR), so that the encoder learns what BM25 leaves.
+All have the same steps, the learning rate of `foils tune`, and at most 2,000 queries. Then each is fused with BM25, by
+the way that is best on dev, and measured on test: nDCG@10 by query, the mean over seeds, against BM25's negatives
+without residual, by a paired test; pooled over all queries. What is in the result file already is not done again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
 from foils.data.splitting import SHARES, with_three_splits
 from foils.encode.models import load_model
 from foils.evaluation import bm25_run, dense_run
+from foils.experiments.parts import with_queries
 from foils.experiments.tasks import measured
 from foils.experiments.tune import MEASURE, WEIGHTS
 from foils.mining.retrievers import BM25Retriever
@@ -37,6 +38,7 @@ ARMS = {
     "bm25": ("bm25", False), "bm25, residual": ("bm25", True),
     "fused": ("fused", False), "fused, residual": ("fused", True),
 }  # fmt: skip
+QUERIES = {"train": 2_000, "dev": 300, "test": 1_000}  # at most
 AGAINST = "bm25"
 WAYS = [*(Fusion(name, weight) for name in NORMALISATIONS for weight in WEIGHTS), Fusion(RANKS, 0.5)]
 
@@ -50,12 +52,12 @@ class World:
     """A collection with BM25 and its orders of documents for the training queries."""
 
     def __init__(self, given: str, model: str) -> None:
-        self.collection = with_three_splits(load_collection(given), SHARES)
+        self.collection = with_queries(with_three_splits(load_collection(given), SHARES), QUERIES, 0)
         self.positives, self.bm25 = self.collection.positives("train"), BM25Retriever(self.collection)
         self.model = model
         self.lexical = {split: bm25_run(self.collection, split, depth=1_000) for split in ("dev", "test")}
-        lexical = bm25_run(self.collection, "train", depth=1_000)
-        dense = dense_run(load_model(model), self.collection, "train", depth=1_000)
+        lexical = bm25_run(self.collection, "train", depth=100)
+        dense = dense_run(load_model(model), self.collection, "train", depth=100)
         fused = fuse_runs([lexical, dense], **Fusion("z", 0.5).how)
         self.orders = {"bm25": self._order(lexical), "fused": self._order(fused)}
 
