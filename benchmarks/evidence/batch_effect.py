@@ -176,7 +176,8 @@ class Study:
         model, batches = start_of(options.model), sampler.batches(self.data, self.known)
         settings = TrainSettings(
             batch_size=options.batch_size, epochs=options.epochs, learning_rate=rate, seed=seed, mask=sampler.mask,
-            max_length=None if options.model == "static" else 64, patience=options.patience, keep_checkpoints=1,
+            max_length=None if options.model == "static" else 64, patience=options.patience,
+            trainer={"save_total_limit": 1},
         )  # fmt: skip
         score = encoder_score(self.collection, "dev", MEASURES[0]) if options.patience else None
         with tempfile.TemporaryDirectory() as folder, narrowed():

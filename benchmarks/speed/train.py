@@ -28,6 +28,7 @@ from common import save
 
 HERE = Path(__file__).resolve()
 WORDS = 4000
+LOGGED = {"logging_steps": 1}
 
 
 def collection_of(queries: int):
@@ -146,7 +147,12 @@ def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, los
     from foils.training.settings import TrainSettings
 
     settings = TrainSettings(
-        loss=loss, batch_size=batch_size, mini_batch_size=mini_batch, max_length=None, log_steps=1, precision="float32"
+        loss=loss,
+        batch_size=batch_size,
+        mini_batch_size=mini_batch,
+        max_length=None,
+        trainer=LOGGED,
+        precision="float32",
     )
     return lambda: train_bi_encoder(model, data, folder, settings=settings)
 
@@ -158,7 +164,11 @@ def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | No
 
     data = outside_danger(data)
     settings = TrainSettings(
-        batch_size=batch_size, mini_batch_size=mini_batch, max_length=None, log_steps=1, precision="float32"
+        batch_size=batch_size,
+        mini_batch_size=mini_batch,
+        max_length=None,
+        trainer=LOGGED,
+        precision="float32",
     )
     return lambda: train_bi_encoder(model, data, folder, settings=settings, batches="progress")
 

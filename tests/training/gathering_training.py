@@ -68,9 +68,7 @@ def trained(case: dict[str, Any], folder: Path, bert: SentenceTransformer) -> np
     model = (copy.deepcopy(bert) if transformer else static_model()).double()
     batching = {name: case[name] for name in ("batches", "batch_settings") if name in case}
     steps = {name: value for name, value in case.items() if name not in (*batching, "mixed")}
-    settings = TrainSettings(
-        **{"batch_size": 16, "epochs": 2, "learning_rate": 1e-2, "max_length": None, "keep_checkpoints": 1, **steps}
-    )
+    settings = TrainSettings(**{"batch_size": 16, "epochs": 2, "learning_rate": 1e-2, "max_length": None, **steps})
     run = train_bi_encoder(model, data, folder / "run", settings=settings, **batching)
     assert run.steps == 2 * rows // settings.batch_size
     own = [value for path in sorted((folder / "run").glob("checkpoint-*/foils_loss.safetensors"))[-1:] for value in

@@ -160,7 +160,7 @@ def test_what_is_written_merged_is_the_base_with_its_adapter(kind, data, lists, 
 
 @pytest.mark.parametrize(("kind", "stop"), [("bert", 4), ("bert", 2), ("scoring decoder", 2)])
 def test_a_killed_training_resumes_exactly(kind, stop, data, lists, tmp_path):
-    how = replace(LORA, checkpoint_steps=2, log_steps=1, loss="mnrl" if kind == "bert" else "listnet")
+    how = replace(LORA, checkpoint_steps=2, trainer={"logging_steps": 1}, loss="mnrl" if kind == "bert" else "listnet")
     rows = data if kind == "bert" else lists
 
     def run(folder, *more, resume=False):

@@ -121,8 +121,8 @@ def test_every_setting_of_a_loss_changes_the_training(name, setting, plain_runs,
         {"epochs": 1},
         {"learning_rate": 0.01},
         {"warmup": 0.5},
-        {"weight_decay": 0.5},
-        {"clip": 0.01},
+        {"trainer": {"weight_decay": 0.5}},
+        {"trainer": {"max_grad_norm": 0.01}},
         {"seed": 5},
     ],
 )
@@ -166,7 +166,7 @@ def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, data, tm
             tasks.append((description, total, unit))
             yield advanced.append
 
-    settings = replace(BASE, batch_size=4, epochs=2, warmup=0.5, log_steps=1)
+    settings = replace(BASE, batch_size=4, epochs=2, warmup=0.5, trainer={"logging_steps": 1})
 
     with progress.reporting(Reporter()):
         found = train_bi_encoder(static_model(), data, tmp_path, settings=settings, batches=Share(processes))
@@ -233,7 +233,7 @@ def test_a_killed_training_resumes_exactly(loss, settings, batches, bert, data, 
 @pytest.mark.parametrize("torn", ["optimizer.pt", "model.safetensors", "trainer_state.json", WHOLE])
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_checkpoint_that_a_kill_cut_short_is_passed_over(torn, gone, data, tmp_path):
-    how = replace(BASE, checkpoint_steps=3, epochs=3, keep_checkpoints=3)
+    how = replace(BASE, checkpoint_steps=3, epochs=3, trainer={"save_total_limit": 3})
 
     def run(folder, *more, resume=False):
         return train_bi_encoder(
@@ -360,5 +360,5 @@ def test_the_recipes_are_the_papers():
         0.05,
     )
     hobit = RECIPES["hobit"].training
-    assert (hobit.batch_size, hobit.epochs, hobit.patience, hobit.weight_decay, hobit.clip) == (128, 40, 5, 0.01, 1.0)
+    assert (hobit.batch_size, hobit.epochs, hobit.patience, hobit.trainer) == (128, 40, 5, {"weight_decay": 0.01})
     assert hobit.learning_rate == 1e-5

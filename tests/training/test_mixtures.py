@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -147,7 +148,10 @@ def test_training_draws_shares_and_keeps_pieces_inside_their_source(name, tmp_pa
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_resuming_is_exact(name, tmp_path):
-    data, settings = mixed_set(), TrainSettings(**{**vars(SETTINGS), "checkpoint_steps": 7, "keep_checkpoints": 9})
+    data, settings = (
+        mixed_set(),
+        replace(SETTINGS, checkpoint_steps=7, trainer={"save_total_limit": 9}),
+    )
     how = {"settings": settings, "batches": name, "batch_settings": SCHEDULED[name]}
     weights = []
     for resume in (False, True):

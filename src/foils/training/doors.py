@@ -195,6 +195,8 @@ def train(
         UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
+    from foils.training.models import with_defaults
+
     rows = _completed_rows(rows, method, reranker=reranker, negatives=mixing.has_sources(source))
     settings = completed(steps, method.base(reranker=reranker), evaluated=evaluation.dev is not None)
     batching = method.describe()
@@ -204,7 +206,7 @@ def train(
     load = partial(_trainable, model, settings, reranker=reranker, compared=compared, **own)
     data, refresh = _training_data(sets, rows, method, load)
     trainable = load()
-    settings = _with_learning_rate(settings, trainable)
+    settings = with_defaults(settings, trainable)
     described = {"model": _name(model), "reranker": reranker, **batching, **vars(rows), **settings.describe()}
     described |= {**compared, **mixing.describe()}
     history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
@@ -286,12 +288,6 @@ def _trainable(
             f"does not hold; give {spelled('lora_output', MERGED)}"
         )
     return with_prompt(load(seed=settings.seed), compared["query_prompt"])
-
-
-def _with_learning_rate(settings: TrainSettings, model: Any) -> TrainSettings:
-    from foils.training.models import with_defaults
-
-    return with_defaults(settings, model)
 
 
 def _fitted(

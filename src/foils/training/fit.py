@@ -212,7 +212,7 @@ FEW = 16
 """Texts that a processor embeds together."""
 OF_FOILS = frozenset({
     "output_dir", "num_train_epochs", "max_steps", "per_device_train_batch_size", "learning_rate", "warmup_steps",
-    "weight_decay", "max_grad_norm", "seed", "bf16", "fp16", "save_strategy", "save_steps", "save_total_limit",
+    "seed", "bf16", "fp16", "save_strategy", "save_steps",
     "eval_strategy", "eval_steps", "load_best_model_at_end", "metric_for_best_model", "greater_is_better",
     "restore_callback_states_from_checkpoint", "report_to", "use_cpu", "accelerator_config", "batch_sampler", "prompts",
     "gradient_checkpointing", "resume_from_checkpoint",
@@ -276,21 +276,19 @@ def arguments(
         per_device_eval_batch_size=embedded_at_once(settings, model.device),
         learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup,  # below 1: a share
-        weight_decay=settings.weight_decay,
-        max_grad_norm=settings.clip,
         seed=settings.seed,
         bf16=precision == "bfloat16",
         fp16=precision == "float16",
         save_strategy=strategy,
         save_steps=settings.checkpoint_steps or 500,
-        save_total_limit=settings.keep_checkpoints,
+        save_total_limit=2,
         eval_strategy=strategy if evaluated else "no",
         eval_steps=settings.checkpoint_steps,
         load_best_model_at_end=evaluated,
         metric_for_best_model=f"eval_{DEV}" if evaluated else None,
         greater_is_better=True if evaluated else None,
         restore_callback_states_from_checkpoint=True,
-        logging_steps=settings.log_steps or 0.01,
+        logging_steps=0.01,  # a share of the steps: about a hundred entries
         logging_nan_inf_filter=False,
         report_to=opened_by_name(settings.trackers) or "none",
         run_name=run_folder(output).name,

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import TrainerCallback
 
-from foils.data.tokens import mixed
 from foils.data.training_rows import ABSENT
 from foils.encode import EmbeddingSettings, Vectors
 from foils.encode.opening import EncoderLike, description
@@ -86,32 +85,7 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
     return GuideVectors(queries.select(query_places), documents, places, description(encoder), guide, settings)
 
 
-EXAMPLES = 5
 MASKED = "masked"
-IN_BATCH, MINED = 0, 1
-HALF = float(np.log(0.5))
-
-
-@dataclass(frozen=True)
-class MaskedPair:
-    """A candidate negative that a mask left out, or gave less than half of its weight.
-
-    Attributes:
-        query, positive, document: their texts.
-        similarity: of query and document (with `near_positive`, of positive and document where that is larger), when
-            the pair was met first.
-        positive_similarity: of query and positive, then.
-        mined: whether it is a negative of the query's own row; else it is another row's document.
-        epoch: in which the pair was met first, counted from 1.
-    """
-
-    query: str
-    positive: str
-    document: str
-    similarity: float
-    positive_similarity: float
-    mined: bool
-    epoch: int
 
 
 @dataclass(frozen=True)
@@ -141,37 +115,25 @@ class Masked:
     Attributes:
         mask: its settings, and of a guide what it is.
         epochs: of this run, in their order.
-        examples: drawn uniformly from the distinct pairs of this run.
     """
 
     mask: Mapping[str, Any]
     epochs: tuple[EpochShares, ...]
-    examples: tuple[MaskedPair, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return it for JSON; a share of no pairs is None."""
         epochs = [
             {name: None if value != value else value for name, value in vars(each).items()} for each in self.epochs
         ]
-        return {"mask": dict(self.mask), "epochs": epochs, "examples": [vars(each) for each in self.examples]}
+        return {"mask": dict(self.mask), "epochs": epochs}
 
 
 class MaskTally:
-    """Counts what a mask does, and keeps a few of the pairs that it leaves out.
+    """Counts what a mask does."""
 
-    The pairs kept are those whose hashed row numbers are the smallest: a uniform draw from all distinct pairs, which
-    depends neither on their order nor on the size of the blocks.
-
-    Args:
-        data: where texts are looked up; None: no examples are kept.
-        examples: how many to keep.
-    """
-
-    def __init__(self, data: TrainingSet | None = None, *, examples: int = EXAMPLES) -> None:
-        self.data, self.examples = data, examples
+    def __init__(self) -> None:
         self._epochs: dict[int, NDArray[np.float64]] = {}  # (2, 2): pairs and weight taken, in-batch and mined
         self._recent = np.zeros((2, 2))
-        self._kept: dict[int, MaskedPair] = {}  # by the hash of the rows of query and document
 
     def add(self, weights: Tensor, counted: Tensor, mined: Tensor, epoch: int) -> None:
         """Count a block of a batch.
@@ -188,43 +150,6 @@ class MaskTally:
         self._recent = self._recent + sums
         self._epochs[epoch] = self._epochs.get(epoch, 0.0) + sums
 
-    def keep(
-        self, places: Tensor, similarities: Tensor, own: Tensor, begin: int, labels: NDArray[np.int64], epoch: int
-    ) -> None:
-        """Keep a block's masked pairs among the examples, where their turn comes.
-
-        Args:
-            places: (p, 2) query of the block and candidate of each masked pair.
-            similarities: (m, c) what was compared.
-            own: (m,) similarity of each query to its positive.
-            begin: row of the batch of the block's first query.
-            labels: (b,) the rows' numbers in the data set.
-            epoch: counted from 1.
-        """
-        if self.data is None or not len(places):
-            return
-        at, candidate = places.cpu().numpy().T
-        rows, texts, size = self.data.rows, self.data.texts, len(labels)
-        query, positive = rows[labels[begin + at], :2].T
-        document = rows[labels[candidate % size], 1 + candidate // size]
-        hashes = mixed((query.astype(np.uint64) << np.uint64(32)) ^ document.astype(np.uint64))
-        keys, first = np.unique(hashes, return_index=True)
-        for key, i in zip(keys[: self.examples].tolist(), first, strict=False):
-            if key in self._kept or (len(self._kept) == self.examples and key > max(self._kept)):
-                continue
-            row, column = int(at[i]), int(candidate[i])
-            self._kept[key] = MaskedPair(
-                query=texts.texts("anchor", query[[i]])[0],
-                positive=texts.document_texts([positive[i]])[0],
-                document=texts.document_texts([document[i]])[0],
-                similarity=float(similarities[row, column]),
-                positive_similarity=float(own[row]),
-                mined=bool(column % size == begin + row),
-                epoch=epoch,
-            )
-            if len(self._kept) > self.examples:
-                del self._kept[max(self._kept)]
-
     def recent(self) -> float | None:
         """Return the share of the weight taken since the last call; None where there was no pair."""
         pairs, taken = self._recent.sum(0)
@@ -239,7 +164,7 @@ class MaskTally:
                 float(taken / pairs) if pairs else float("nan") for pairs, taken in (sums.sum(0), *sums)
             )
             epochs.append(EpochShares(epoch, share, in_batch, mined, int(sums[:, 0].sum())))
-        return Masked(mask, tuple(epochs), tuple(self._kept[key] for key in sorted(self._kept)))
+        return Masked(mask, tuple(epochs))
 
 
 class MaskHistory(TrainerCallback):  # type: ignore[misc]
@@ -332,12 +257,10 @@ class FalseNegativeMask:
             if labels is None:
                 raise InputError("a guide's vectors are looked up by each row's number; expected them in the labels")
             queries, documents = (torch.from_numpy(each).to(documents.device) for each in self.guide.of_rows(labels))
-        return BatchMask(self, queries.detach(), documents.detach(), labels, epoch)
+        return BatchMask(self, queries.detach(), documents.detach(), epoch)
 
     def on(self, data: TrainingSet) -> FalseNegativeMask:
         """Return the same mask for another training set, whose texts a guide embeds; it counts on."""
-        if self.tally is not None:
-            self.tally.data = data
         return replace(self, guide=None if self.guide is None else self.guide.on(data))
 
     def describe(self) -> dict[str, Any]:
@@ -356,14 +279,12 @@ class BatchMask:
         mask: its settings.
         queries: (b, d) vectors that are compared, the model's or the guide's.
         documents: ((1 + k)·b, d) likewise.
-        labels: (b,) the rows' numbers in the data set, or None.
         epoch: counted from 1.
     """
 
     mask: FalseNegativeMask
     queries: Tensor
     documents: Tensor
-    labels: NDArray[np.int64] | None
     epoch: int
 
     def log_weights(self, begin: int, end: int, known: Tensor | None) -> Tensor:
@@ -385,18 +306,9 @@ class BatchMask:
             if counting and mask.tally is not None:
                 counted = torch.ones_like(weights, dtype=torch.bool) if known is None else ~torch.isneginf(known)
                 counted = counted.scatter(1, positives[:, None], False)
-                self._count(mask.tally, weights, counted, (similarities, own), begin)
+                rows = torch.arange(weights.shape[1], device=weights.device) % len(self.queries)
+                mask.tally.add(weights, counted, rows == positives[:, None], self.epoch)
             return weights if known is None else weights + known
-
-    def _count(
-        self, tally: MaskTally, weights: Tensor, counted: Tensor, compared: tuple[Tensor, Tensor], begin: int
-    ) -> None:
-        rows = torch.arange(weights.shape[1], device=weights.device) % len(self.queries)
-        own_rows = torch.arange(begin, begin + len(weights), device=weights.device)
-        tally.add(weights, counted, rows == own_rows[:, None], self.epoch)
-        if self.labels is not None:
-            places = (counted & (weights < HALF)).nonzero()
-            tally.keep(places, *compared, begin, self.labels, self.epoch)
 
 
 def make_mask(model: Any, data: TrainingSet, settings: TrainSettings) -> FalseNegativeMask | None:
@@ -430,4 +342,4 @@ def make_mask(model: Any, data: TrainingSet, settings: TrainSettings) -> FalseNe
         margin = MARGINS[SELF if guide is None else GUIDE]
     if similarity == "cosine" and abs(margin) >= FARTHEST:
         raise InputError(f"{named} {margin:g}: cosines differ by at most {FARTHEST}; give less, as 0.1")
-    return FalseNegativeMask(margin, settings.mask_softness, settings.mask_near_positive, guide, MaskTally(data))
+    return FalseNegativeMask(margin, settings.mask_softness, settings.mask_near_positive, guide, MaskTally())

@@ -7,7 +7,6 @@ both.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -283,28 +282,12 @@ def train_reranker(
         loss=kind.make(model, mini_batch_size=settings.mini_batch_size, **own),
         settings=settings,
         score=score,
-        callbacks=[*callbacks, TimeTold()],
+        callbacks=callbacks,
         resume=resume,
         prompts=prompt_of_reranker(model),
     )
     warn_of_nothing_learned(run.history)
     return run
-
-
-class TimeTold(TrainerCallback):  # type: ignore[misc]
-    """Says after a few steps how many minutes the whole training will take."""
-
-    after = 5
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start the clock."""
-        self.begin, self.first = time.perf_counter(), state.global_step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Say it once."""
-        if state.global_step - self.first == self.after and state.max_steps > 10 * self.after:
-            minutes = (time.perf_counter() - self.begin) / self.after * (state.max_steps - self.first) / 60
-            log.info("%d steps, about %.0f minutes", state.max_steps, max(1, minutes))
 
 
 def prompt_of_reranker(model: Any) -> str | None:

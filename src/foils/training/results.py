@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from foils.training.masks import Masked
 
 SHOWN = 8  # losses in the table, about
-CUT = 60  # characters of a text in a table
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Trained(Result):
         notes.append(f"{self.run.steps:,} steps in {self.run.seconds:,.1f} s, {self.run.precision}")
         notes += [f"{name}: {value:.4f}" for name, value in self.scores.items()]
         training = Table(f"Training → {self.path}", ["step", "epoch", "loss"], rows, "\n".join(notes))
-        return [training] if self.run.masked is None else [training, *_of_mask(self.run.masked)]
+        return [training] if self.run.masked is None else [training, _of_mask(self.run.masked)]
 
     def to_json(self) -> dict[str, Any]:
         """Return settings, counts, scores and the loss over time, as they lie beside the model."""
@@ -63,24 +62,11 @@ class Trained(Result):
         }
 
 
-def _of_mask(masked: Masked) -> list[Table]:
-    """What a mask took away by epoch, at most a few of them, and pairs that it left out."""
+def _of_mask(masked: Masked) -> Table:
+    """What a mask took away by epoch, at most a few of them."""
     every = max(1, len(masked.epochs) // SHOWN)
     shares = [
         (str(e.epoch), *(number(100 * share, 2) for share in (e.in_batch, e.mined)), f"{e.pairs:,}")
         for e in masked.epochs[::every]
     ]
-    tables = [Table("Masked negatives", ["epoch", "% of in-batch", "% of mined", "pairs"], shares)]
-    if masked.examples:
-        pairs = [
-            (*map(_cut, (e.query, e.positive, e.document)), number(e.positive_similarity), number(e.similarity))
-            for e in masked.examples
-        ]
-        columns = ["query", "positive", "masked negative", "similarity of the positive", "of the negative"]
-        tables.append(Table("Masked pairs, drawn uniformly", columns, pairs, words=frozenset({1, 2})))
-    return tables
-
-
-def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= CUT else text[: CUT - 1] + "…"
+    return Table("Masked negatives", ["epoch", "% of in-batch", "% of mined", "pairs"], shares)

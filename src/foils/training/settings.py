@@ -90,15 +90,11 @@ class TrainSettings(Settings):
         learning_rate: Peak learning rate; it falls linearly to 0 after the warm-up. Default: the recipe's, or that of
             the model's kind (docs/training.md).
         warmup: Share of the steps over which the learning rate rises. Default: the recipe's, or 0.1.
-        weight_decay: Weight decay of AdamW. Default: the recipe's, or 0.
         max_length: Tokens after which a text is cut. Default: the recipe's, or 128.
         precision: Precision of the computation; auto takes bfloat16 or float16 on a GPU that has it, else float32.
         patience: Evaluations on dev without a better score before training stops. Default: the recipe's, or never.
         checkpoint_steps: Steps between checkpoints, and evaluations on dev. Default: a checkpoint per epoch.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
-        clip: Longest gradient; 0: no limit. Default: the recipe's, or 1.
-        keep_checkpoints: Checkpoints to keep, the best among them.
-        log_steps: Steps between entries of the history. Default: about a hundred entries in all.
         matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of these parts, too. In
             Python a tuple.
         lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights: less memory
@@ -113,8 +109,8 @@ class TrainSettings(Settings):
             margin it is 1/2. With 0 a negative is left out or kept whole.
         mask_near_positive: Compare negatives with the positive, too, and take the larger similarity.
         trainer: Argument of sentence-transformers' trainer, passed on as it is, as lr_scheduler_type=cosine,
-            gradient_accumulation_steps=4, optim=adafactor or dataloader_num_workers=2; may be given several times. In
-            Python a dictionary.
+            gradient_accumulation_steps=4, weight_decay=0.01 or logging_steps=1; may be given several times. In Python a
+            dictionary. Default: the recipe's.
         trackers: Tracker that the training reports to, as tensorboard; may be given several times (docs/training.md).
     """
 
@@ -129,15 +125,11 @@ class TrainSettings(Settings):
     epochs: Annotated[int, Option(least=1)] = 1
     learning_rate: Annotated[float | None, Option(above=0)] = None
     warmup: Annotated[float, Option(least=0, most=1, within=TRAINING_ARGS)] = 0.1
-    weight_decay: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 0.0
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
     precision: Annotated[str, Option(names=PRECISIONS, within=TRAINING_ARGS)] = "auto"
     patience: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     checkpoint_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     seed: Annotated[int, Option(least=0)] = 0
-    clip: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 1.0
-    keep_checkpoints: Annotated[int, Option(least=1, within=TRAINING_ARGS)] = 2
-    log_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     matryoshka: Annotated[tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1)] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
     lora_output: Annotated[str, Option(names=(MERGED, ADAPTER), within=TRAINING_ARGS)] = MERGED
@@ -211,10 +203,9 @@ RECIPES: dict[str, Recipe] = {
             epochs=40,
             learning_rate=1e-5,
             warmup=0.1,
-            weight_decay=0.01,
-            clip=1.0,
             max_length=None,
             patience=5,
+            trainer={"weight_decay": 0.01},
         ),
         batches="hobit",
         form="pairs",
@@ -225,8 +216,7 @@ RECIPES: dict[str, Recipe] = {
 are masked where they could not be kept apart; the share of warm-up is ours."""
 
 RECIPES_OWN = (
-    "loss", "batch_size", "mini_batch_size", "epochs", "learning_rate", "warmup", "weight_decay", "max_length",
-    "patience", "clip",
+    "loss", "batch_size", "mini_batch_size", "epochs", "learning_rate", "warmup", "max_length", "patience",
 )  # fmt: skip
 """Settings that a recipe may have; `None` leaves them to it."""
 OPEN = replace(TrainSettings(), **dict.fromkeys(RECIPES_OWN))  # type: ignore[arg-type]
@@ -246,7 +236,8 @@ def completed(steps: TrainSettings, recipe: Recipe, *, evaluated: bool) -> Train
     if not evaluated:
         base = replace(base, patience=None)
     chosen = {name: value for name, value in vars(steps).items() if value is not None}
-    return replace(base, **{**chosen, "loss_settings": {**base.loss_settings, **steps.loss_settings}})
+    joined = {name: {**getattr(base, name), **getattr(steps, name)} for name in ("loss_settings", "trainer")}
+    return replace(base, **{**chosen, **joined})
 
 
 def ways_of_batching() -> list[str]:
