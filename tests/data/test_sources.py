@@ -234,7 +234,7 @@ def test_run(small: Collection, write: Write) -> None:
 
 def test_unknown_ids_in_a_run(small: Collection, write: Write) -> None:
     path = write("q1 Q0 d2 1 9 x", "q9 Q0 d2 1 8 x", "", "q1 Q0 d99 2 7 x", name="run.trec")
-    assert refused(path, small).startswith(f"{path}: 1 query_ids are not in the collection small (first: 'q9')")
+    assert refused(path, small).startswith(f"{path}:2: 1 query_ids are not in the collection small (first: 'q9')")
 
 
 # Parquet

@@ -274,12 +274,22 @@ def _read_pylate(path: Path, name: str, collection: Collection) -> Negatives:
 def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
     table = Run.read(path).table
     every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
-    queries, documents = every.rows_in(collection)
+    try:
+        queries, documents = every.rows_in(collection)
+    except InputError as error:
+        line = next((at for at, text in numbered_lines(path, Complaints(path)) if _unknown(text, collection)), None)
+        raise FormatError(str(error), path, line) from error
     positive = collection.known_positives.contain(queries, documents)
     table = table.filter(pa.array(~positive))
     made = _imported("trec", path, collection, positives=int(positive.sum()))
     ranks = ranks_within(queries[~positive])
     return Negatives(negatives_table(table["query_id"], table["doc_id"], name, ranks, table["score"]), made)
+
+
+def _unknown(line: str, collection: Collection) -> bool:
+    """Tell whether a line of a TREC run has an id that the collection does not know."""
+    query, _, document, *_ = line.split()
+    return bool(min(*collection.query_rows([query]), *collection.document_rows([document])) < 0)
 
 
 FORMS = (
