@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PYTHON ?= python3
 export HF_HUB_OFFLINE ?= 1
+# Where modules may not be compiled, each of the tests' many processes would compile torch anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum release faults fuzz lint types docs pages bench all clean
 

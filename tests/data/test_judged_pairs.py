@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import foils
-from foils.data import pairs as pairs_module
-from foils.data.pairs import KnownTexts
-from foils.data.records import Complaints
 from foils.runtime.errors import FormatError
 from pair_files import judged, write_csv, write_jsonl
 
 
-@given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), max_size=300))
+@given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), min_size=1, max_size=300))
 def test_an_id_has_one_text(records: list[tuple[str, str]]) -> None:
-    known, texts, wrong = KnownTexts("query"), dict[str, str](), list[int]()
-    complaints = Complaints("file")
+    texts, wrong = dict[str, str](), list[int]()
     for line, (identifier, text) in enumerate(records, start=1):
-        assert known.new(identifier, text, complaints, line) == (identifier not in texts)
         if texts.setdefault(identifier, text) != text:
             wrong.append(line)
-    if wrong:
-        with pytest.raises(FormatError, match=f"file:{wrong[0]}: the query .* has another text before") as raised:
-            complaints.settle()
-        assert str(raised.value).count("another text") == min(len(wrong), 5)
-    else:
-        complaints.settle()
+    for what in ("query", "document"):
+        rows = [{"query": "q", "positive": "p", f"{what}_id" if what == "query" else "doc_id": key,
+                 {"query": "query", "document": "positive"}[what]: text} for key, text in records]  # fmt: skip
+        table = pa.Table.from_pylist(rows)
+        if wrong:
+            with pytest.raises(FormatError, match=f"Table:{wrong[0]}: the {what} .* has another text before") as raised:
+                foils.load(table)
+            assert str(raised.value).count("another text") == min(len(wrong), 5)
+        else:
+            assert len(foils.load(table).documents) == (1 if what == "query" else len(texts))
 
 
 def test_what_contradicts_another_file_is_said_of_the_file_where_it_stands(
@@ -47,9 +47,7 @@ def test_what_contradicts_another_file_is_said_of_the_file_where_it_stands(
         foils.load({"train": first, "training": third})
 
 
-def test_judgements_come_in_the_order_of_the_file_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr(pairs_module, "MOST", 2)
+def test_judgements_come_in_the_order_of_the_file_each_once() -> None:
     names = [("c", "z"), ("a", "x"), ("a", "z"), ("b", "x"), ("a", "x"), ("c", "x")]
     rows = [{"query": query, "positive": document, "split": "train"} for query, document in names]
     collected = judged(foils.load(pa.Table.from_pylist(rows)))

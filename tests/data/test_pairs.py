@@ -12,7 +12,6 @@ import pytest
 
 import foils
 from foils.data import load_collection
-from foils.data.pairs import PlainPairs
 from foils.data.sources import as_source, as_sources
 from foils.runtime.errors import FormatError, InputError
 from pair_files import ROWS, TABLES, judged, pair_files, write_csv, write_jsonl
@@ -238,19 +237,8 @@ def test_everything_of_a_row_of_a_labelled_list_is_read() -> None:
     assert collection.documents["text"].to_pylist() == ["x", "y", "z"]
 
 
-def test_pairs_of_two_texts_are_read_at_once_as_any_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"query": f" q\u00e9 {n % 7}? ", "positive": f"text\u00a0{n % 11}\n more"} for n in range(40)]
-    table = pa.Table.from_pylist(rows)
-    at_once = foils.load(table)
-    monkeypatch.setattr(PlainPairs, "read", classmethod(lambda cls, table: None))
-    one_by_one = foils.load(table)
-    assert at_once.digest == one_by_one.digest
-    assert judged(at_once) == judged(one_by_one)
-    assert at_once.documents.equals(one_by_one.documents)
-
-
 @pytest.mark.parametrize("bad", ["", "\u200b", "\ud800"])
-def test_what_is_wrong_is_said_with_its_line_where_pairs_are_read_at_once(tmp_path: Path, bad: str) -> None:
+def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, bad: str) -> None:
     rows = [{"query": "a?", "positive": "x"}, {"query": "b?", "positive": bad}]
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))

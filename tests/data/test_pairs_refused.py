@@ -53,7 +53,7 @@ def test_what_is_wrong_is_told_by_line(tmp_path: Path, rows: list[dict[str, Any]
     ("text", "message"),
     [
         (b"", "the file or its first line is empty; expected the columns"),
-        (b"query,positive\n", "no documents in it"),
+        (b"query,positive\n", "no pairs in it"),
         (b"query;positive\na;b;c\n", "csv:2: 3 fields, expected 2 as in the header; a text that holds ';' is quoted"),
         (b"query,positive\na,b,c\n", "csv:2: 3 fields, expected 2 as in the header; a text that holds ',' is quoted"),
         (b'query,positive\n"a,b\n', "csv:2: malformed record"),

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from foils.data.pair_index import PairIndex, Positives
 from foils.data.records import Complaints, text_field, whole_json
-from foils.data.tables import BATCH, batches_of, take, take_in
+from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import (
@@ -331,13 +331,12 @@ class Source:
     Attributes:
         where: the file's path, or another name for complaints.
         records: opens the stream; malformed records are added to the complaints it is given.
-        table: makes the whole table, in place of the records, where its ids and texts need no further check; what
-            returns None makes none.
+        batches: makes the table, in place of the records, where its ids and texts need no further check.
     """
 
     where: str
-    records: Callable[[Complaints], Iterator[Record]]
-    table: Callable[[], pa.Table | None] = lambda: None
+    records: Callable[[Complaints], Iterator[Record]] = lambda _: iter(())
+    batches: Callable[[], Iterator[pa.RecordBatch]] | None = None
 
 
 Judged = Mapping[str, Source] | Callable[[pa.Table, pa.Table], Mapping[str, Source]]
@@ -513,9 +512,10 @@ def _read_all(
 def _read_texts(
     kind: str, source: Source, schema: pa.Schema, hasher: Any, keep: _Keep, left_out: Counter[str] | None
 ) -> pa.Table:
-    if (whole := source.table()) is not None:
-        take_in(whole, hasher)
-        return keep(kind, schema, iter(whole.to_batches(max_chunksize=BATCH)))
+    if source.batches is not None:
+        table = keep(kind, schema, source.batches())
+        take_in(table, hasher)
+        return table
     complaints, lines = Complaints(source.where), array("q")
 
     def checked() -> Iterator[tuple[Any, ...]]:
@@ -558,10 +558,11 @@ def _read_qrels(
     keep: _Keep,
     left_out: Counter[str] | None,
 ) -> pa.Table:
-    if (whole := source.table()) is not None:
+    if source.batches is not None:
+        table = keep(f"qrels-{split}", QRELS, source.batches())
         hasher.update(split.encode())
-        take_in(whole, hasher)
-        return keep(f"qrels-{split}", QRELS, iter(whole.to_batches(max_chunksize=BATCH)))
+        take_in(table, hasher)
+        return table
     complaints, lines = Complaints(source.where), array("q")
 
     def checked() -> Iterator[tuple[Any, ...]]:

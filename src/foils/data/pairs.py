@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,6 @@ from foils.data.collection import (
     QRELS,
     QUERIES,
     Collection,
-    Record,
     Rows,
     Source,
     build_held,
@@ -32,10 +30,10 @@ from foils.data.collection import (
 from foils.data.pair_index import PairIndex
 from foils.data.records import Complaints, Records, parts_of, records_of, text_field
 from foils.data.splitting import SHARES, SPLITS, split_queries
-from foils.data.tables import MOST, pieces, take
+from foils.data.tables import BATCH, batches_of, take
 from foils.data.texts import ColumnTexts
 from foils.data.tokens import UNSEEN
-from foils.runtime import memory
+from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.options import spelled
 
@@ -101,8 +99,7 @@ def check_chosen(chosen: Mapping[str, str], columns: Sequence[str], where: str) 
         raise InputError(f"{spelled('columns')}: {', '.join(twice)} is given twice; a column is one thing")
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A document as a record gives it; id None: the record gives none."""
 
     doc_id: str | None
@@ -110,8 +107,7 @@ class Document:
     text: str
 
 
-@dataclass(frozen=True)
-class PairRecord:
+class PairRecord(NamedTuple):
     """What a record of a table of pairs says.
 
     Attributes:
@@ -194,12 +190,25 @@ class PairColumns:
         rest = [name for name in columns if name not in read]
         return ", ".join(roles) + (f"; not read: {', '.join(rest)}" if rest else "")
 
+    @cached_property
+    def _two_texts(self) -> tuple[str, ...]:
+        """The names of the columns query and positive where there are no others: what can be read quickly."""
+        names = [name for names in self.names.values() for name in names]
+        quick = len(names) == 2 and self.names["query"] and self.names["positive"]
+        return (*self.names["query"], *self.names["positive"]) if quick else ()
+
     def _value(self, role: str, fields: Mapping[str, Any]) -> Any:
         name = self.names[role]
         return _known(fields.get(name[0])) if name else None
 
     def read(self, fields: Mapping[str, Any]) -> PairRecord | str:
         """Return what a record says, or, as a text, what is wrong with it."""
+        if self._two_texts:
+            query, positive = map(fields.get, self._two_texts)
+            if type(query) is type(positive) is str and query.isascii() and positive.isascii():
+                query, positive = query.strip(), positive.strip()
+                if query and positive:
+                    return PairRecord(None, query, (Document(None, "", positive),), (), 1, "")
         query = text_field(self._value("query", fields))
         if query is None or blank(query):
             return f"the query {self._given('query', fields)}; expected a text"
@@ -216,18 +225,19 @@ class PairColumns:
                 f"{self.names['score'][0]} is {found!r:.40}; expected a whole number, the relevance, 0 for a negative. "
                 f"Leave the column out with {spelled('columns')} score="
             )
-        ids = [_identifier(self._value(role, fields)) for role in ("query_id", "doc_id")]
-        for role, identifier in zip(("query_id", "doc_id"), ids, strict=True):
-            if identifier is None and self._value(role, fields) not in (None, ""):
+        ids: dict[str, str | None] = {"query_id": None, "doc_id": None}
+        for role in [role for role in ids if self.names[role]]:
+            ids[role] = _identifier(given := self._value(role, fields))
+            if ids[role] is None and given not in (None, ""):
                 return f"the {role} {self._given(role, fields)}; expected a text or a whole number"
-        if ids[1] is not None and len(positives) > 1:
+        if ids["doc_id"] is not None and len(positives) > 1:
             return f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives"
-        if len(positives) == 1:
+        if len(positives) == 1 and (self.names["doc_id"] or self.names["title"]):
             first = positives[0]
             title = text_field(self._value("title", fields)) or first.title
-            positives = [Document(ids[1] or first.doc_id, title.strip(), first.text)]
+            positives = [Document(ids["doc_id"] or first.doc_id, title.strip(), first.text)]
         split = text_field(self._value("split", fields)) or ""
-        return PairRecord(ids[0], query.strip(), tuple(positives), tuple(negatives), grade, split.strip())
+        return PairRecord(ids["query_id"], query.strip(), tuple(positives), tuple(negatives), grade, split.strip())
 
     def _given(self, role: str, fields: Mapping[str, Any]) -> str:
         """What a record gives for a role, for a complaint: `(column) is …`."""
@@ -252,6 +262,8 @@ class PairColumns:
 
 
 def _document(value: Any) -> Document | None:
+    if isinstance(value, str) and value.isascii():
+        return None if blank(value) else Document(None, "", value.strip())
     given = value if isinstance(value, Mapping) else {"text": value}
     text, title = (text_field(given.get(key) or "") for key in ("text", "title"))
     if text is None or title is None or blank(f"{title}{text}"):
@@ -262,7 +274,7 @@ def _document(value: Any) -> Document | None:
 
 def blank(text: str) -> bool:
     """Tell whether nothing of a text is seen: white space, joiners, direction marks and the like."""
-    return not _seen(text)
+    return not (text.strip() if text.isascii() else _seen(text))
 
 
 def _seen(text: str) -> str:
@@ -308,153 +320,13 @@ def hash_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
-class KnownTexts:
-    """The hash of each id's text, so that an id has one text.
-
-    Args:
-        what: has the ids, for complaints.
-    """
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self._hashes: dict[int, int] = {}
-
-    def new(self, identifier: str, text: str, complaints: Complaints, line: int) -> bool:
-        """Tell whether an id is seen for the first time; one with another text is a complaint."""
-        own, count = hash_of(text), len(self._hashes)
-        if self._hashes.setdefault(hash_of(identifier), own) != own:
-            complaints.add(f"the {self.what} {identifier!r} has another text before; an id has one text", line)
-        return len(self._hashes) > count
-
-
-@dataclass
-class JudgedPairs:
-    """Pairs by the hashes of their ids, with relevance, split and line, 32 bytes each.
-
-    Attributes:
-        queries: hash of the query's id.
-        documents: hash of the document's id.
-        grades: relevance.
-        lines: in its table.
-        codes: of its split in `splits`.
-        splits: name of a split -> its code; the empty one: none is given.
-        begins: (place of its first pair, name for complaints) of each table.
-    """
-
-    queries: array[int] = field(default_factory=lambda: array("Q"))
-    documents: array[int] = field(default_factory=lambda: array("Q"))
-    grades: array[int] = field(default_factory=lambda: array("i"))
-    lines: array[int] = field(default_factory=lambda: array("q"))
-    codes: array[int] = field(default_factory=lambda: array("i"))
-    splits: dict[str, int] = field(default_factory=dict)
-    begins: list[tuple[int, str]] = field(default_factory=list)
-
-    def begin(self, where: str) -> None:
-        """Note that the pairs of another table follow."""
-        self.begins.append((len(self.lines), where))
-
-    def add(self, query_id: str, doc_ids: Sequence[str], grade: int, split: str, line: int) -> None:
-        """Add a record's pairs."""
-        query, code = hash_of(query_id), self.splits.setdefault(split, len(self.splits))
-        for identifier in doc_ids:
-            self.queries.append(query)
-            self.documents.append(hash_of(identifier))
-            self.grades.append(grade)
-            self.lines.append(line)
-            self.codes.append(code)
-
-    def resolved(self, documents: pa.Table, queries: pa.Table) -> Resolved:
-        """Return the pairs by rows of these tables, each once.
-
-        Raises:
-            FormatError: a query in two splits, or a pair with two relevances; by line.
-        """
-        rows = rows_of_hashes(self.queries, queries["query_id"]), rows_of_hashes(self.documents, documents["doc_id"])
-        grades, lines, codes = (np.asarray(each) for each in (self.grades, self.lines, self.codes))
-        query_rows, first_of_query = np.unique(rows[0], return_index=True)
-        split_of = np.zeros(len(queries), np.int64)
-        split_of[query_rows] = codes[first_of_query]
-        _, first, inverse = np.unique((rows[0] << 32) | rows[1], return_index=True, return_inverse=True)
-        other_split, other_grade = codes != split_of[rows[0]], grades != grades[first[inverse]]
-        names = list(self.splits)
-        complaints = [Complaints(where) for _, where in self.begins]
-        for at in np.flatnonzero(other_split | other_grade).tolist():
-            own = complaints[bisect_right(self.begins, at, key=lambda begin: begin[0]) - 1]
-            if other_split[at]:
-                text, there = queries["text"][int(rows[0][at])].as_py(), names[split_of[rows[0][at]]]
-                own.add(
-                    f"the query {text[:60]!r} is in {there} and in {names[codes[at]]}; give it one split",
-                    int(lines[at]),
-                )
-            if other_grade[at]:
-                before = lines[first[inverse[at]]]
-                own.add(f"the pair has another relevance on line {before}", int(lines[at]))
-        for each in complaints:
-            each.settle()
-        kept = np.sort(first)
-        return Resolved(documents, queries, rows[0][kept], rows[1][kept], grades[kept], lines[kept], split_of, names)
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """Distinct pairs, in the order in which they first came.
-
-    Attributes:
-        documents: table of the documents.
-        queries: table of the queries.
-        query_rows: (n,) rows of the queries.
-        doc_rows: (n,) rows of the documents.
-        grades: (n,) relevance.
-        lines: (n,) in their tables.
-        split_of: (queries,) code of the split that a query is given.
-        names: of the splits, by code.
-    """
-
-    documents: pa.Table
-    queries: pa.Table
-    query_rows: Rows
-    doc_rows: Rows
-    grades: npt.NDArray[np.int32]
-    lines: Rows
-    split_of: Rows
-    names: list[str]
-
-    def sources(self, where: str, split_of: Rows, names: Sequence[str]) -> dict[str, Source]:
-        """Return the judgements of each of these splits that has some, where (queries,) `split_of` says which."""
-        split = split_of[self.query_rows]
-        chosen = {name: np.flatnonzero(split == code) for code, name in enumerate(names)}
-        return {name: Source(f"{where} ({name})", self._stream(rows)) for name, rows in chosen.items() if len(rows)}
-
-    def _stream(self, rows: Rows) -> Callable[[Complaints], Iterator[Record]]:
-        def records(_: Complaints) -> Iterator[Record]:
-            for start in range(0, len(rows), MOST):
-                part = rows[start : start + MOST]
-                queries = take(self.queries["query_id"], self.query_rows[part]).to_pylist()
-                documents = take(self.documents["doc_id"], self.doc_rows[part]).to_pylist()
-                fields = zip(queries, documents, self.grades[part].tolist(), strict=True)
-                yield from zip(self.lines[part].tolist(), fields, strict=True)
-
-        return records
-
-
-def rows_of_hashes(hashes: array[int], ids: pa.ChunkedArray) -> Rows:
-    """Return the row, in a column of ids, of each hash of an id, (n,); all of them are there."""
-    column = np.empty(len(ids), np.uint64)
-    at = 0
-    for batch in pieces(pa.table({"id": ids}).to_batches()):
-        column[at : at + len(batch)] = [hash_of(identifier) for identifier in batch.column(0).to_pylist()]
-        at += len(batch)
-    order = np.argsort(column)
-    return np.asarray(order[np.searchsorted(column, np.asarray(hashes), sorter=order)], np.int64)
-
-
 SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
 
 
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
 
 
-READING = 3  # another number where the same files are read otherwise than before, for the cache
+READING = 4  # another number where the same files are read otherwise than before, for the cache
 
 
 @dataclass(frozen=True)
@@ -512,19 +384,185 @@ def read_pairs(
         alone = len(parts) == 1  # a data set of one split says nothing about what to test on
         tables.append(PairTable(part, names, "" if alone else _split_name(split)))
     more = None if corpus is None else records_of(corpus)
-    made = _Pairs(tables, more, columns, tuple(shares))
+    reader = _PairReader(tables, more, columns or {}, tuple(shares))
     where = tables[0].records.where
-    documents = Source(where, made.documents, lambda: made.plain.document_table() if made.plain else None)
-    queries = Source(where, made.queries, lambda: made.plain.query_table() if made.plain else None)
+    sources = Source(where, batches=reader.documents), Source(where, batches=reader.queries), reader.qrels
     read = [*(table.records for table in tables), *([more] if more else [])]
     files = list(dict.fromkeys(file for each in read for file in each.files))
-    read_as = tables[0].columns.understood(tables[0].records.columns)
-    if not all(each.files for each in read):
-        return replace(build_held(name or "pairs", documents, queries, made.qrels), read_as=read_as)
-    facts = (sorted((columns or {}).items()), tuple(shares), list(parts), *map(file_facts, files))
-    place = cache_place("pairs", READING, *facts)
-    stored = build_stored(name or files[0].name.partition(".")[0], place, documents, queries, made.qrels)
-    return replace(stored, read_as=read_as)
+    if all(each.files for each in read):
+        facts = (sorted((columns or {}).items()), tuple(shares), list(parts), *map(file_facts, files))
+        place = cache_place("pairs", READING, *facts)
+        made = build_stored(name or files[0].name.partition(".")[0], place, *sources)
+    else:
+        made = build_held(name or "pairs", *sources)
+    return replace(made, read_as=tables[0].columns.understood(tables[0].records.columns))
+
+
+class _PairReader:
+    """Reads tables of pairs once: documents go on as they come, queries are held, and pairs are noted as numbers.
+
+    Args:
+        tables: of the pairs.
+        corpus: more documents.
+        chosen: what a column is -> its name.
+        shares: of the queries in train, dev and test, where nothing says their splits.
+    """
+
+    def __init__(
+        self, tables: Sequence[PairTable], corpus: Records | None, chosen: Mapping[str, str], shares: tuple[float, ...]
+    ) -> None:
+        self.tables, self.corpus, self.shares = tables, corpus, shares
+        self._chosen = {role: name for role, name in chosen.items() if role in ("positive", "doc_id", "title")}
+        self._queries: dict[str, int] = {}  # id -> row
+        self._query_texts: list[str] = []
+        self._documents: dict[str, int] = {}  # id -> number, in the order in which they are first named
+        self._rows = array("q")  # by number: row in the table, -1 while it is not there
+        self._text_of_id: dict[str, int] = {}  # id that is given -> hash of its text
+        self._splits: dict[str, int] = {}
+        self._count = 0  # of the documents that are there
+        self._pairs = array("q")  # query, number of the document, relevance, split, table and line of each pair
+
+    def documents(self) -> Iterator[pa.RecordBatch]:
+        """Yield the distinct documents, and note queries and pairs."""
+        return batches_of(self._distinct(), DOCUMENTS)
+
+    def _distinct(self) -> Iterator[tuple[str, str, str]]:
+        for at, table in enumerate(self.tables):
+            complaints, begin = Complaints(table.records.where), len(self._pairs)
+            with progress.task("reading pairs", unit="pairs") as advance:
+                for line, record in table.read(complaints):
+                    split = self._splits.setdefault(table.split or _split_name(record.split), len(self._splits))
+                    query = self._query(record, complaints, line)
+                    positives = len(record.positives)
+                    for place, each in enumerate((*record.positives, *record.negatives)):
+                        identifier = self._id_of(each)
+                        number = self._number(identifier)
+                        if place < positives:
+                            self._pairs.extend((query, number, record.grade, split, at, line))
+                        of_corpus = self.corpus is not None and identifier == self._ids_of_corpus.get(_key(each))
+                        if not of_corpus and self._is_new(number, identifier, each, complaints, line):
+                            yield identifier, each.title, each.text
+                    advance(1)
+            complaints.settle()
+            if len(self._pairs) == begin:
+                what = "in this split; leave it out" if len(self.tables) > 1 else "in it; expected at least one record"
+                raise FormatError(f"no pairs {what}", table.records.where)
+        complaints = Complaints(self.corpus.where if self.corpus else "")
+        for line, document in self._of_corpus(complaints):
+            identifier = document_id(document)
+            if self._is_new(self._number(identifier), identifier, document, complaints, line):
+                yield identifier, document.title, document.text
+        complaints.settle()
+
+    def _query(self, record: PairRecord, complaints: Complaints, line: int) -> int:
+        identifier = _query_id(record)
+        row = self._queries.setdefault(identifier, len(self._queries))
+        if row == len(self._query_texts):
+            self._query_texts.append(record.query)
+        elif self._query_texts[row] != record.query:
+            complaints.add(f"the query {identifier!r} has another text before; an id has one text", line)
+        return row
+
+    def _number(self, identifier: str) -> int:
+        number = self._documents.setdefault(identifier, len(self._documents))
+        if number == len(self._rows):
+            self._rows.append(-1)
+        return number
+
+    def _is_new(self, number: int, identifier: str, document: Document, complaints: Complaints, line: int) -> bool:
+        """Tell whether a document is not there yet; an id with another text than before is a complaint."""
+        if document.doc_id is not None:
+            own = hash_of(f"{document.title}\x1f{document.text}")
+            if self._text_of_id.setdefault(identifier, own) != own:
+                complaints.add(f"the document {identifier!r} has another text before; an id has one text", line)
+        if self._rows[number] >= 0:
+            return False
+        self._rows[number] = self._count
+        self._count += 1
+        return True
+
+    def _of_corpus(self, complaints: Complaints) -> Iterator[tuple[int, Document]]:
+        if self.corpus is None:
+            return
+        chosen = {role: name for role, name in self._chosen.items() if name in self.corpus.columns}
+        columns = PairColumns.of(self.corpus.columns, chosen, self.corpus.where, needed=("positive",), known=OF_CORPUS)
+        for line, fields in self.corpus.read(complaints):
+            document = columns.document(fields)
+            if document is None:
+                complaints.add(f"the document ({columns.names['positive'][0]}) is empty or no text", line)
+            else:
+                yield line, document
+
+    @cached_property
+    def _ids_of_corpus(self) -> dict[bytes, str]:
+        """The id of each document that the corpus gives one, by its text alone and with its title; the first wins."""
+        ids: dict[bytes, str] = {}
+        unread = Complaints(self.corpus.where if self.corpus else "")  # said again when the documents are read
+        for _, document in self._of_corpus(unread):
+            if document.doc_id is not None:
+                ids.setdefault(_key(document), document.doc_id)
+                ids.setdefault(_key(document._replace(title="")), document.doc_id)
+        return ids
+
+    def _id_of(self, document: Document) -> str:
+        """The document's id; without one, that of the corpus's document of the same text, or a hash."""
+        known = self._ids_of_corpus.get(_key(document)) if self.corpus and document.doc_id is None else None
+        return known or document_id(document)
+
+    def queries(self) -> Iterator[pa.RecordBatch]:
+        """Yield the distinct queries."""
+        return batches_of(zip(self._queries, self._query_texts, strict=True), QUERIES)
+
+    def qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, Source]:
+        """Return the judgements by split, of the pairs that `documents` noted, each once, as they first come.
+
+        Raises:
+            FormatError: a query in two splits, or a pair with two relevances, by line; a split's name that cannot be
+                one, or queries without a split where others have one.
+        """
+        query_rows, numbers, grades, splits, _, _ = pairs = np.asarray(self._pairs, np.int64).reshape(-1, 6).T
+        doc_rows = np.asarray(self._rows, np.int64)[numbers]
+        first = PairIndex(query_rows, doc_rows).first
+        split_of = np.zeros(len(queries), np.int64)
+        split_of[query_rows[::-1]] = splits[::-1]  # the first that a query is given
+        self._refuse_contradictions(pairs, first, split_of)
+        names, where = list(self._splits), self.tables[0].records.where
+        if odd := [name for name in names if name and not SPLIT_NAME.fullmatch(name)]:
+            raise FormatError(
+                f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60", where
+            )
+        if missing := int((split_of == self._splits.get("", -1)).sum()):
+            if missing < len(queries):
+                raise FormatError(f"{missing} queries have no split, others have; give each one, or none", where)
+            relevant, texts = grades > 0, ColumnTexts(queries["text"])
+            chosen = split_queries(texts, query_rows[relevant], doc_rows[relevant], self.shares)
+            split_of, names = np.array([SPLITS.index(split) for split in chosen]), list(SPLITS)
+        kept = np.flatnonzero(first == np.arange(len(first)))
+        split_of_pair = split_of[query_rows[kept]]
+
+        def judged(split: int) -> Iterator[pa.RecordBatch]:
+            rows = kept[split_of_pair == split]
+            ids = take(queries["query_id"], query_rows[rows]), take(documents["doc_id"], doc_rows[rows])
+            table = pa.table([*ids, pa.array(grades[rows].astype(np.int32))], schema=QRELS)
+            return iter(table.to_batches(max_chunksize=BATCH))
+
+        codes = {names[code]: code for code in np.unique(split_of_pair).tolist()}
+        return {name: Source(where, batches=partial(judged, codes[name])) for name in sorted(codes, key=_order)}
+
+    def _refuse_contradictions(self, pairs: Rows, first: Rows, split_of: Rows) -> None:
+        """Raise for queries in two splits, and pairs with two relevances, of the first file that has some."""
+        query_rows, _, grades, splits, tables, lines = pairs
+        other_split, other_grade = splits != split_of[query_rows], grades != grades[first]
+        names, complaints = list(self._splits), [Complaints(table.records.where) for table in self.tables]
+        for at in np.flatnonzero(other_split | other_grade).tolist():
+            own, line, query = complaints[tables[at]], int(lines[at]), query_rows[at]
+            if other_split[at]:
+                text, there = self._query_texts[query], names[split_of[query]]
+                own.add(f"the query {text[:60]!r} is in {there} and in {names[splits[at]]}; give it one split", line)
+            if other_grade[at]:
+                own.add(f"the pair has another relevance on line {lines[first[at]]}", line)
+        for each in complaints:
+            each.settle()
 
 
 def pair_negatives(
@@ -566,197 +604,6 @@ def _key(document: Document) -> bytes:
 def text_id(text: str) -> str:
     """Return the id of a text that has none: a hash of it."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True)
-class PlainPairs:
-    """Pairs of a text of a query and a text of a document, held in memory.
-
-    Attributes:
-        queries: text -> id of the distinct queries, as they first come.
-        documents: text -> id of the distinct documents.
-        query_rows: (n,) rows in `queries` of the distinct pairs.
-        doc_rows: (n,) rows in `documents`.
-    """
-
-    queries: dict[str, str]
-    documents: dict[str, str]
-    query_rows: Rows
-    doc_rows: Rows
-
-    @classmethod
-    def read(cls, table: PairTable) -> PlainPairs | None:
-        """Read a table of these two columns; None where it has others, is too large, or something is wrong in it.
-
-        What is wrong, and on which line, the slower way of any table says.
-        """
-        names = {role: names for role, names in table.columns.names.items() if names}
-        if names.keys() != {"query", "positive"} or len(names["positive"]) > 1:
-            return None
-        (query,), (positive,) = names["query"], names["positive"]
-        complaints, room = Complaints(table.records.where), memory.budget() // 16
-        queries, documents, codes = dict[str, int](), dict[str, int](), array("q")
-        for _, fields in table.records.read(complaints):
-            for text, rows in ((fields.get(query), queries), (fields.get(positive), documents)):
-                if not isinstance(text, str) or not (text := text.strip()):
-                    return None
-                row = rows.setdefault(text, len(rows))
-                if row == len(rows) - 1:
-                    room -= len(text)
-                codes.append(row)
-            if room < 0:
-                return None
-        if complaints or not codes:
-            return None
-        ids = [_ids_of(texts) for texts in (queries, documents)]
-        if ids[0] is None or ids[1] is None:
-            return None
-        pairs = np.asarray(codes, np.int64).reshape(-1, 2)
-        kept = PairIndex(pairs[:, 0], pairs[:, 1]).distinct
-        return cls(ids[0], ids[1], pairs[kept, 0], pairs[kept, 1])
-
-    def document_table(self) -> pa.Table:
-        """Return the documents, without titles."""
-        titles = pa.repeat(pa.scalar("", pa.large_string()), len(self.documents))
-        return pa.table([pa.array(list(self.documents.values())), titles, _texts(self.documents)], schema=DOCUMENTS)
-
-    def query_table(self) -> pa.Table:
-        """Return the queries."""
-        return pa.table([pa.array(list(self.queries.values())), _texts(self.queries)], schema=QUERIES)
-
-    def qrels(self, where: str, documents: pa.Table, queries: pa.Table, shares: Sequence[float]) -> dict[str, Source]:
-        """Return the judgements by split (see `foils.data.splitting.split_queries`)."""
-        split_of = np.array(split_queries(list(self.queries), self.query_rows, self.doc_rows, shares))[self.query_rows]
-
-        def judged(split: str) -> pa.Table:
-            rows = np.flatnonzero(split_of == split)
-            ids = take(queries["query_id"], self.query_rows[rows]), take(documents["doc_id"], self.doc_rows[rows])
-            return pa.table([*ids, pa.array(np.ones(len(rows), np.int32))], schema=QRELS)
-
-        splits = [split for split in SPLITS if (split_of == split).any()]
-        return {split: Source(where, lambda _: iter(()), partial(judged, split)) for split in splits}
-
-
-def _texts(of: Iterable[str]) -> pa.Array:
-    return pa.array(list(of), pa.large_string())
-
-
-def _ids_of(texts: Iterable[str]) -> dict[str, str] | None:
-    """The id of each of these distinct texts; None where one is blank or no Unicode, or two have the same id."""
-    if any(not text.isascii() and blank(text) for text in texts):
-        return None
-    try:
-        ids = {text: hashlib.blake2b(text.encode(), digest_size=8).hexdigest() for text in texts}
-    except UnicodeEncodeError:
-        return None
-    return ids if len(set(ids.values())) == len(ids) else None
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """Documents, queries and judgements of tables of pairs, as streams of their records."""
-
-    tables: Sequence[PairTable]
-    corpus: Records | None
-    chosen: Mapping[str, str] | None
-    shares: tuple[float, ...]
-    judged: JudgedPairs = field(default_factory=JudgedPairs)
-
-    def _each(self, complaints: Complaints) -> Iterator[tuple[PairTable, int, PairRecord]]:
-        for table in self.tables:
-            own = complaints if table is self.tables[0] else Complaints(table.records.where)
-            empty = True
-            for line, record in table.read(own):
-                empty = False
-                yield table, line, record
-            own.settle()
-            if empty and len(self.tables) > 1:
-                raise FormatError("no pairs in this split; leave it out", table.records.where)
-
-    @cached_property
-    def plain(self) -> PlainPairs | None:
-        """The pairs where each is a text of a query and one of a document, and nothing is wrong with any; else None."""
-        alone = len(self.tables) == 1 and self.corpus is None
-        return PlainPairs.read(self.tables[0]) if alone else None
-
-    def documents(self, complaints: Complaints) -> Iterator[Record]:
-        """Yield the distinct documents, and note the pairs."""
-        texts, last = KnownTexts("document"), None
-        for table, line, record in self._each(complaints):
-            if table is not last:
-                self.judged.begin(table.records.where)
-                last = table
-            split = table.split or _split_name(record.split)
-            positives = [self._document_id(each) for each in record.positives]
-            self.judged.add(_query_id(record), positives, record.grade, split, line)
-            for each in (*record.positives, *record.negatives):
-                identifier = self._document_id(each)
-                of_corpus = identifier == self._ids_of_corpus.get(_key(each))
-                if not of_corpus and texts.new(identifier, f"{each.title}\x1f{each.text}", complaints, line):
-                    yield line, (identifier, each.title, each.text)
-        own = Complaints(self.corpus.where if self.corpus else "")
-        for line, document in self._of_corpus(own):
-            identifier = document_id(document)
-            if texts.new(identifier, f"{document.title}\x1f{document.text}", own, line):
-                yield line, (identifier, document.title, document.text)
-        own.settle()
-
-    def _of_corpus(self, complaints: Complaints) -> Iterator[tuple[int, Document]]:
-        if self.corpus is None:
-            return
-        chosen = {role: name for role, name in (self.chosen or {}).items() if name in self.corpus.columns}
-        chosen = {role: name for role, name in chosen.items() if role in ("positive", "doc_id", "title")}
-        columns = PairColumns.of(self.corpus.columns, chosen, self.corpus.where, needed=("positive",), known=OF_CORPUS)
-        for line, fields in self.corpus.read(complaints):
-            document = columns.document(fields)
-            if document is None:
-                complaints.add(f"the document ({columns.names['positive'][0]}) is empty or no text", line)
-            else:
-                yield line, document
-
-    @cached_property
-    def _ids_of_corpus(self) -> dict[bytes, str]:
-        """The id of each document that the corpus gives one, by its text alone and with its title; the first wins."""
-        ids: dict[bytes, str] = {}
-        unread = Complaints(self.corpus.where if self.corpus else "")  # said again when the documents are read
-        for _, document in self._of_corpus(unread):
-            if document.doc_id is not None:
-                ids.setdefault(_key(document), document.doc_id)
-                ids.setdefault(_key(replace(document, title="")), document.doc_id)
-        return ids
-
-    def _document_id(self, document: Document) -> str:
-        """The document's id; without one, that of the corpus's document of the same text, or a hash."""
-        return document.doc_id or self._ids_of_corpus.get(_key(document)) or document_id(document)
-
-    def queries(self, complaints: Complaints) -> Iterator[Record]:
-        """Yield the distinct queries."""
-        texts = KnownTexts("query")
-        for _, line, record in self._each(complaints):
-            if texts.new(_query_id(record), record.query, complaints, line):
-                yield line, (_query_id(record), record.query)
-
-    def qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, Source]:
-        """Return the judgements by split, of the pairs that `documents` noted."""
-        where = self.tables[0].records.where
-        if self.plain is not None:
-            return self.plain.qrels(where, documents, queries, self.shares)
-        pairs = self.judged.resolved(documents, queries)
-        if odd := [name for name in pairs.names if name and not SPLIT_NAME.fullmatch(name)]:
-            raise FormatError(
-                f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60", where
-            )
-        given = np.array([bool(name) for name in pairs.names])[pairs.split_of]
-        if given.any() and not given.all():
-            missing = int((~given).sum())
-            raise FormatError(f"{missing} queries have no split, others have; give each one, or none", where)
-        if given.all():
-            order = sorted(range(len(pairs.names)), key=lambda code: _order(pairs.names[code]))
-            return pairs.sources(where, np.argsort(order)[pairs.split_of], [pairs.names[code] for code in order])
-        positive = pairs.grades > 0
-        texts = ColumnTexts(queries["text"])
-        split_of = split_queries(texts, pairs.query_rows[positive], pairs.doc_rows[positive], self.shares)
-        return pairs.sources(where, np.array([SPLITS.index(split) for split in split_of]), SPLITS)
 
 
 def _split_name(name: str) -> str:
