@@ -261,8 +261,7 @@ def of_methods(rows: int, dim: int) -> dict[str, object]:
         )
         seconds = time.perf_counter() - start
         rows_of = measure_rows(queries, documents, batches, conflicts=conflicts)
-        measured = asdict(epoch_measures(batches, rows_of, random=random, seconds=seconds))
-        found[label] = {key: value for key, value in measured.items() if not key.endswith("by_batch")}
+        found[label] = asdict(epoch_measures(batches, rows_of, random=random, seconds=seconds))
         print(label, found[label], file=sys.stderr)
     return found
 

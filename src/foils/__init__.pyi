@@ -3,7 +3,7 @@
 # fmt: off
 import typing
 
-import foils.batching.results
+import foils.batching.plan
 import foils.data.collection
 import foils.data.description
 import foils.data.formats
@@ -70,7 +70,7 @@ def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any =
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.batching.results.BatchPlan: ...
+    vectors: typing.Any = ...) -> foils.batching.plan.BatchPlan: ...
 def describe(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
     keep_identical_ids: bool = ...) -> foils.data.description.Description: ...

@@ -58,15 +58,6 @@ def test_it_writes_the_plan_and_says_how_good_it_is(folder, capsys):
     assert written["with"] == "hobit"
     assert written["settings"] == {"seeds": 4, "seed_order": "isolated-first"}
     assert len(written["epochs"]) == 2
-    assert len(written["epochs"][0]["hardness_gain_by_batch"]) == 4
-
-
-def test_the_report_is_a_page(folder, capsys):
-    page = folder / "page.html"
-    more = ["--batch-size", "16", "--set", "seeds=4", "-o", str(folder / "plan.parquet"), "--report", str(page)]
-    assert run(arguments(folder, *more)) == 0
-    assert "Who meets whom" in page.read_text()
-    assert "report:" in capsys.readouterr().err
 
 
 def test_a_source_says_which_queries_take_part(folder, capsys):

@@ -133,9 +133,7 @@ def test_a_function_that_fails_loses_no_answer(sources: tuple[Path, dict[str, Pa
     assert Labels.read(tmp_path / "labels.tsv").to_json()["judges"]["person"]["judged"] == 2
 
 
-def test_every_source_is_told_and_the_page_shows_what_was_read(
-    sources: tuple[Path, dict[str, Path]], tmp_path: Path
-) -> None:
+def test_every_source_is_told(sources: tuple[Path, dict[str, Path]], tmp_path: Path) -> None:
     folder, paths = sources
     labelled = library.label(folder, paths, n=100, output=tmp_path / "labels.tsv", ask=sailing)
     counts = {each.source: each for each in labelled.shares}
@@ -144,7 +142,3 @@ def test_every_source_is_told_and_the_page_shows_what_was_read(
         assert each.drawn == each.negatives
         assert each.share.low <= each.share.share <= each.share.high
     assert all(row["skipped"] for row in labelled.labels.to_json()["judges"].values())
-    labelled.report(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert "of the negatives are false" in page
-    assert "Judged relevant" in page

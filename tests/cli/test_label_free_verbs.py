@@ -15,7 +15,7 @@ def test_from_mining_to_selection_without_a_judgement(
 ) -> None:
     folder = beir_folder(qrels={})
     (folder / "qrels").rmdir()
-    mined, rated, chosen, page = (tmp_path / name for name in ("m.parquet", "r.parquet", "s.parquet", "r.html"))
+    mined, rated, chosen = (tmp_path / name for name in ("m.parquet", "r.parquet", "s.parquet"))
     refused = foils("mine", folder, "--top", 4, "-o", mined)
     assert refused.status == 2
     assert "foils mine and foils rate take every query with --split all" in refused.err
@@ -25,7 +25,7 @@ def test_from_mining_to_selection_without_a_judgement(
     assert Negatives.read(mined).table["query_id"].unique().to_pylist() == [f"q{i}" for i in range(1, 6)]
     assert "recapture" not in Negatives.read(mined).provenance
     facts = tmp_path / "r.json"
-    ended = foils("rate", folder, mined, "-o", rated, "--json", facts, "--report", page)
+    ended = foils("rate", folder, mined, "-o", rated, "--json", facts)
     assert ended.status == 0, ended.err
     assert json.loads(facts.read_text())["without_positive"] == 5
     ended = foils("select", rated, "--by", "percentile", "-o", chosen)

@@ -159,8 +159,7 @@ fuse nowhere a b --method rrf --rrf-k 9 --top 3 --split dev --export triplets=t 
 filter nowhere a --scorer cross-encoder --cross-encoder m --margin 0.1 --max-length 9 -o out
 rate nowhere s --judge llm:m --judge cross-encoder:c --temperature 2 --judgements j -o out
 rate nowhere s --encoder e --max-length 9 --seed 3 -o out
-select rated --collection nowhere --split dev --by simans --report r --seed 3 -o out
-select rated --collection nowhere --by table --report r --seed 3 -o out
+select rated --collection nowhere --split dev --by simans --export triplets=t --seed 3 -o out
 evaluate nowhere --run r --reranker m --rerank-depth 9 --max-length 9 --seed 3
 search nowhere --run r --dimensions eclipse --tune dev --measure AP --encoder-args vectors=v
 search nowhere --run r --tune dev --top 10

@@ -151,16 +151,16 @@ SEAMS: dict[str, tuple[str, Calls]] = {
     "score with labels": (f"score small {BOTH} {V} --labels labels.csv --json out.json", [
         lambda: {"collection": "small", "sources": SOURCES, "labels": "labels.csv", **ENCODER},
     ]),
-    "rate": (f"rate small random.parquet {V} --judgements kept --degree 2 {OUT} --report out.html", [
+    "rate": (f"rate small random.parquet {V} --judgements kept --degree 2 {OUT}", [
         lambda: {"collection": "small", "source": "random.parquet", "judgements": "kept", "degree": 2, **ENCODER},
         lambda: objects(collection=small_(), source=Negatives.read("random.parquet"), judgements="more", degree=2),
     ]),
-    "label": (f"label small {BOTH} --with bi-encoder -n 5 --checks 3 {V} -o out.tsv {JSON} --report out.html", [
+    "label": (f"label small {BOTH} --with bi-encoder -n 5 --checks 3 {V} -o out.tsv {JSON}", [
         lambda: {"collection": "small", "sources": SOURCES, "ask": "bi-encoder", "n": 5, "checks": 3, **ENCODER},
         lambda: objects(collection=small_(), sources=tables(), ask="bi-encoder", n=5, checks=3),
     ]),
     "select": ("select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 --collection small "
-               f"{OUT} --report out.html --export triplets=out.jsonl", [
+               f"{OUT} --export triplets=out.jsonl", [
         lambda: {"rated": "rated.parquet", "by": "simans", "settings": {"per_query": 2, "target": 200}, "seed": 3,
                  "collection": "small"},
         lambda: {"rated": Path("rated.parquet"), "by": "simans", "settings": {"per_query": 2, "target": 200},
@@ -186,7 +186,7 @@ SEAMS: dict[str, tuple[str, Calls]] = {
         )
     },
     "batch": (f"batch learnable learnable.parquet --with hobit --batch-size 4 --set seeds=2 --per-query 2 --seed 3 {V} "
-              "-o out.parquet --json out.json --report out.html", [
+              "-o out.parquet --json out.json", [
         lambda: {"collection": "learnable", "method": "hobit", "source": "learnable.parquet", "batch_size": 4,
                  "settings": {"seeds": 2}, "per_query": 2, "seed": 3, **ENCODER},
         lambda: objects(collection=library.load("learnable"), method="hobit", batch_size=4, settings={"seeds": 2},

@@ -8,10 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
-from label_world import oracle, sheet, source, world
+from label_world import sheet
 
 from browser import browser
-from foils import label
 from foils.data import Labels
 from foils.data.labels import pair_keys
 from foils.labelling import label_page
@@ -71,13 +70,6 @@ def test_no_text_runs(tmp_path: Path) -> None:
 @needs_chromium
 def test_everyone_can_read_it(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(label_page(sheet(tmp_path / "labels.tsv"), "anna", title="world"), "utf-8")
-    assert_fits_everyone(tmp_path / "page.html")
-
-
-@pytest.mark.slow
-@needs_chromium
-def test_everyone_can_read_the_report(tmp_path: Path) -> None:
-    label(world(), source("a", 1), output=tmp_path / "labels.tsv", n=12, ask=oracle).report(tmp_path / "page.html")
     assert_fits_everyone(tmp_path / "page.html")
 
 

@@ -21,7 +21,6 @@ from foils.labelling.relabelling import Cascade, Relabelled, share_by_answers
 from foils.llm import Client
 from foils.runtime.errors import FailureError, InputError
 from foils.statistics.noisy_labels import Answers
-from in_browser import assert_fits_everyone, needs_chromium
 from llm_server import Reply, serving
 
 
@@ -432,7 +431,7 @@ def test_the_program_does_the_same(
     source("a", 1).write(tmp_path / "a.parquet")
     given = ["relabel", tmp_path / "world", tmp_path / "a.parquet", "--encoder", "static:all-MiniLM-L6-v2"]
     given += ["--judge", "bi-encoder:static:all-MiniLM-L6-v2", "--budget", 40, "--checks", 10]
-    given += ["--promoted", tmp_path / "found.tsv", "--json", tmp_path / "r.json", "--report", tmp_path / "r.html"]
+    given += ["--promoted", tmp_path / "found.tsv", "--json", tmp_path / "r.json"]
     assert run([*map(str, given), "-o", str(tmp_path / "out.parquet")]) == 0
     shown = capsys.readouterr().out
     assert "positive" in shown
@@ -442,7 +441,6 @@ def test_the_program_does_the_same(
         judge="bi-encoder:static:all-MiniLM-L6-v2",
     )  # fmt: skip
     assert (tmp_path / "out.parquet").read_bytes() == result.file_bytes()
-    assert "Which negatives are answers after all?" in (tmp_path / "r.html").read_text()
     assert Labels.read(tmp_path / "found.tsv").table["doc_id"] == result.promoted.table["doc_id"]
     people(source("a", 1)).write(tmp_path / "labels.tsv")
     mining = ["mine", tmp_path / "world", "--with", "random", "--top", 3, "--add-judgements", tmp_path / "labels.tsv"]
@@ -450,10 +448,3 @@ def test_the_program_does_the_same(
     mined = foils.mine(tmp_path / "world", "random", top=3, add_judgements=tmp_path / "labels.tsv")
     assert (tmp_path / "mined.parquet").read_bytes() == mined.file_bytes()
     assert not truth(mined)[mined.keep].any()
-
-
-@pytest.mark.slow
-@needs_chromium
-def test_everyone_can_read_the_page(tmp_path: Path) -> None:
-    relabelled(tmp_path, judge=oracle, budget=1.0).report(tmp_path / "page.html")
-    assert_fits_everyone(tmp_path / "page.html")

@@ -167,15 +167,6 @@ def test_targets_are_resampled_together() -> None:
     twice = {"s": score["s"], "t": score["s"]}, {"s": left_out["s"], "t": left_out["s"]}
     drawn = bootstrap(*twice, np.random.default_rng(0), replicates=50)
     assert drawn.ratio_interval("s", "t") == (1, 1)
-    assert drawn.order_probability("s", "t") == 0
-
-
-def test_order_probability_counts_replicates() -> None:
-    drawn = Bootstrap({"a": np.array([1.0, 2, 3, np.nan]), "b": np.array([2.0, 1, 1, 1]), "none": np.zeros(0)})
-    assert drawn.order_probability("a", "b") == pytest.approx(2 / 3)
-    assert math.isnan(drawn.order_probability("none", "none"))
-    ratio = Bootstrap({"s": np.array([0.0, 1, 1]), "t": np.array([0.0, 0, 2])}).ratio_interval("s", "t")
-    assert ratio == (0.5, 0.5)
 
 
 def test_fewer_than_two_blocks_give_no_interval_and_no_claim() -> None:

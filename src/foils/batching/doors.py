@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from foils.batching.conflicts import believed_relevant, known_conflicts
 from foils.batching.methods import APART, METHODS, OF_TRAINING, method_named
-from foils.batching.plan import plan_epochs
-from foils.batching.results import BatchPlan
+from foils.batching.plan import BatchPlan, plan_epochs
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance

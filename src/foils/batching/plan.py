@@ -7,19 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from foils.batching.batches import Batches, Rows, check_vectors
+from foils.batching.batches import Batches, check_vectors
 from foils.batching.conflicts import Conflicts, random_order, warn_of_classes
 from foils.batching.methods import BatchChoice
 from foils.batching.objective import hardness, smooth_hardness
+from foils.data import Collection
+from foils.data.tables import Provenance, write_table
+from foils.data.training_rows import TrainingRows
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
+from foils.runtime.results import Result, Table, number, signed
 
 Vectors = NDArray[np.floating]
 Values = NDArray[np.float64]
@@ -31,22 +37,18 @@ CURVE = 10
 class RowMeasures:
     """What its batch offers to each row, by the vectors that the batches were built from.
 
-    A row without a negative, alone in its batch or among known positives only, has NaN and companion −1.
+    A row without a negative, alone in its batch or among known positives only, has NaN.
 
     Attributes:
         hardness: (N,) max_j q_i·d_j over the row's in-batch negatives.
-        weight: (N,) max_j w_ij (HOBIT eq. 6 at α = 1): hard, and apart from the positive.
         loss: (N,) InfoNCE at the temperature with known positives masked.
-        companion: (N,) the row whose document is the hardest negative.
-        contradictions: (batches,) how many (i, j), i ≠ j, of a batch have in d_j a known positive of q_i; what the
-            loss must mask. None of the measures above looks at them.
+        contradictions: how many (i, j), i ≠ j, of a batch have in d_j a known positive of q_i; what the loss must
+            mask. None of the measures above looks at them.
     """
 
     hardness: Values
-    weight: Values
     loss: Values
-    companion: Rows
-    contradictions: Rows
+    contradictions: int
 
 
 @dataclass(frozen=True)
@@ -54,36 +56,27 @@ class EpochMeasures:
     """What the batches of an epoch offer to the training.
 
     Rows differ: one whose positive is near has a low loss in any batch. So batches are compared with random ones by
-    the *same rows*: a gain is the mean over a batch's rows of what they have here less what they have in random
-    batches.
+    the *same rows*: a gain is the mean over rows of what they have here less what they have in random batches.
 
     Attributes:
-        hardness, weight, loss: means over rows (see `RowMeasures`; loss at τ = 0.05).
-        contradictions: pairs that the loss must mask.
+        hardness, loss: means over rows (see `RowMeasures`; loss at τ = 0.05).
+        hardness_gain, loss_gain: the same, against the same rows in random batches.
         hardness_worst_tenth: mean hardness of the tenth of the batches that has least.
-        hardness_curve, contradictions_curve: by tenths of the epoch in the order of training.
-        hardness_by_batch, contradictions_by_batch: in the order of training.
-        hardness_gain, loss_gain: mean over rows, against the same rows in random batches.
-        hardness_gain_by_batch, loss_gain_by_batch: of each batch, in the order of training.
+        hardness_curve: by tenths of the epoch in the order of training.
         easier: share of the batches whose hardness gain is below 0; about a half for random batches.
+        contradictions: pairs that the loss must mask.
         rows: pairs visited. batches: how many there are.
         seconds: it took to build.
     """
 
     hardness: float
-    weight: float
-    loss: float
-    contradictions: int
+    hardness_gain: float
     hardness_worst_tenth: float
     hardness_curve: list[float]
-    contradictions_curve: list[int]
-    hardness_by_batch: list[float]
-    contradictions_by_batch: list[int]
-    hardness_gain: float
-    loss_gain: float
-    hardness_gain_by_batch: list[float]
-    loss_gain_by_batch: list[float]
     easier: float
+    loss: float
+    loss_gain: float
+    contradictions: int
     rows: int
     batches: int
     seconds: float
@@ -101,23 +94,20 @@ def measure_rows(
         conflicts: known positives, masked in the measures and counted.
         temperature: τ > 0 of the loss; divides.
     """
-    hardness, weight, loss = (np.full(batches.rows, np.nan) for _ in range(3))
-    companion, contradictions = np.full(batches.rows, -1, np.int64), np.zeros(len(batches), np.int64)
+    hardness, loss = (np.full(batches.rows, np.nan) for _ in range(2))
+    contradictions = 0
     with progress.task("measuring batches", total=len(batches), unit="batches") as advance:
-        for k, rows in enumerate(batches):
-            q, d = (np.asarray(side[rows], np.float64) for side in (queries, documents))
-            scores, masked = q @ d.T, conflicts.matrix(rows)
+        for rows in batches:
+            scores = np.asarray(queries[rows], np.float64) @ np.asarray(documents[rows], np.float64).T
+            masked = conflicts.matrix(rows)
+            contradictions += int(masked.sum())
             hidden = masked | np.eye(rows.size, dtype=bool)
-            contradictions[k] = masked.sum()
             able = ~hidden.all(axis=1)
-            negatives = np.where(hidden, -np.inf, scores)
             logits = np.where(masked, -np.inf, scores) / temperature
-            hardness[rows[able]] = negatives.max(axis=1)[able]
-            weight[rows[able]] = np.where(hidden, -np.inf, scores - d @ d.T).max(axis=1)[able]
+            hardness[rows[able]] = np.where(hidden, -np.inf, scores).max(axis=1)[able]
             loss[rows[able]] = (logsumexp(logits, axis=1) - np.diag(logits))[able]
-            companion[rows[able]] = rows[negatives.argmax(axis=1)][able]
             advance(1)
-    return RowMeasures(hardness, weight, loss, companion, contradictions)
+    return RowMeasures(hardness, loss, contradictions)
 
 
 def epoch_measures(batches: Batches, rows: RowMeasures, *, random: RowMeasures, seconds: float = 0.0) -> EpochMeasures:
@@ -129,36 +119,22 @@ def epoch_measures(batches: Batches, rows: RowMeasures, *, random: RowMeasures, 
         random: what the same rows meet in random batches.
         seconds: the batches took to build.
     """
-    hardness, contradictions = by_batch(batches, rows.hardness), rows.contradictions
-    hardness_gain, loss_gain = rows.hardness - random.hardness, rows.loss - random.loss
-    gains = by_batch(batches, hardness_gain)
-    tenths = [part for part in np.array_split(np.arange(len(batches)), CURVE) if part.size]
-    able = ~np.isnan(hardness)
-    lowest = np.sort(hardness[able])[: max(1, int(able.sum()) // 10)]
+    hardness, gain = rows.hardness, rows.hardness - random.hardness
+    by_batch, gains = (np.asarray([_mean(values[each]) for each in batches]) for values in (hardness, gain))
+    known = by_batch[~np.isnan(by_batch)]
     return EpochMeasures(
-        hardness=_mean(rows.hardness),
-        weight=_mean(rows.weight),
-        loss=_mean(rows.loss),
-        contradictions=int(contradictions.sum()),
-        hardness_worst_tenth=_mean(lowest),
-        hardness_curve=[_mean(hardness[part]) for part in tenths if able[part].any()],
-        contradictions_curve=[int(contradictions[part].sum()) for part in tenths],
-        hardness_by_batch=hardness.tolist(),
-        contradictions_by_batch=contradictions.tolist(),
-        hardness_gain=_mean(hardness_gain),
-        loss_gain=_mean(loss_gain),
-        hardness_gain_by_batch=gains.tolist(),
-        loss_gain_by_batch=by_batch(batches, loss_gain).tolist(),
+        hardness=_mean(hardness),
+        hardness_gain=_mean(gain),
+        hardness_worst_tenth=_mean(np.sort(known)[: max(1, len(known) // 10)]),
+        hardness_curve=[_mean(part) for part in np.array_split(known, CURVE) if part.size],
         easier=_mean((gains[~np.isnan(gains)] < 0).astype(float)),
+        loss=_mean(rows.loss),
+        loss_gain=_mean(rows.loss - random.loss),
+        contradictions=rows.contradictions,
         rows=batches.rows,
         batches=len(batches),
         seconds=seconds,
     )
-
-
-def by_batch(batches: Batches, values: Values) -> Values:
-    """Return (batches,) means over the rows of each batch; NaN rows do not count, and a batch of them has NaN."""
-    return np.asarray([_mean(values[rows]) for rows in batches])
 
 
 def overlap(epochs: Sequence[Batches]) -> float:
@@ -197,7 +173,6 @@ class PlannedEpochs:
     Attributes:
         name: the method. settings: what was given to it. batch_size: rows per batch.
         epochs: the batches of each.
-        rows: what each row of the first epoch meets.
         measures: of each epoch; gains are against one epoch of random batches that keep the same conflicts apart.
         random: of another epoch of such random batches: its gains are what chance alone makes.
         unguarded: contradictions of random batches that keep nothing apart.
@@ -212,7 +187,6 @@ class PlannedEpochs:
     settings: dict[str, Any]
     batch_size: int
     epochs: list[Batches]
-    rows: RowMeasures
     measures: list[EpochMeasures]
     random: EpochMeasures
     unguarded: int
@@ -227,22 +201,6 @@ class PlannedEpochs:
             *((f"{self.name}, epoch {number}", epoch) for number, epoch in enumerate(self.measures)),
             ("random", self.random),
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the batches and rows themselves, for `--json`, with null where there is no number."""
-        return {
-            "with": self.name,
-            "settings": self.settings,
-            "batch_size": self.batch_size,
-            "pairs": self.epochs[0].rows,
-            "epochs": [without_nan(asdict(m)) for m in self.measures],
-            "random": without_nan(asdict(self.random)),
-            "unguarded": self.unguarded,
-            "overlap": without_nan(self.overlap),
-            "overlap_random": self.overlap_random,
-            "objective": self.objective,
-            "objective_random": self.objective_random,
-        }
 
 
 def plan_epochs(
@@ -285,28 +243,27 @@ def plan_epochs(
     measure = partial(measure_rows, queries, documents, conflicts=conflicts)
     reference = measure(shuffled(rng=_rng(seed, REFERENCE), conflicts=conflicts))
 
-    def measured(build: Callable[[], Batches]) -> tuple[Batches, RowMeasures, EpochMeasures]:
+    def measured(build: Callable[[], Batches]) -> tuple[Batches, EpochMeasures]:
         begin = time.perf_counter()
         batches = build()
         seconds = time.perf_counter() - begin
-        rows = measure(batches)
-        return batches, rows, epoch_measures(batches, rows, random=reference, seconds=seconds)
+        return batches, epoch_measures(batches, measure(batches), random=reference, seconds=seconds)
 
     plans = [measured(partial(choice.build, epoch, (queries, documents), batch_size, **how)) for epoch in range(epochs)]
-    planned = [batches for batches, _, _ in plans]
+    planned = [batches for batches, _ in plans]
+    random, of_random = measured(partial(shuffled, rng=_rng(seed, 0), conflicts=conflicts))
     return PlannedEpochs(
         name,
         settings,
         batch_size,
         planned,
-        rows=plans[0][1],
-        measures=[measures for _, _, measures in plans],
-        random=measured(partial(shuffled, rng=_rng(seed, 0), conflicts=conflicts))[2],
+        measures=[measures for _, measures in plans],
+        random=of_random,
         unguarded=sum(int(conflicts.matrix(rows).sum()) for rows in shuffled(rng=_rng(seed, 0))),
         overlap=overlap(planned),
         overlap_random=(min(batch_size, len(queries)) - 1) / max(len(queries) - 1, 1),
         objective=seeds_objective(queries, documents, planned[0], choice),
-        objective_random=seeds_objective(queries, documents, shuffled(rng=_rng(seed, 0), conflicts=conflicts), choice),
+        objective_random=seeds_objective(queries, documents, random, choice),
     )
 
 
@@ -325,3 +282,102 @@ def seeds_objective(queries: Vectors, documents: Vectors, batches: Batches, choi
 
 def _rng(seed: int, epoch: int) -> np.random.Generator:
     return np.random.default_rng([seed, epoch])
+
+
+@dataclass(frozen=True)
+class BatchPlan(Result):
+    """A plan of batches, with the rows it is about.
+
+    Attributes:
+        collection: what the rows are from.
+        rows: row i of the plan's batches is row i of the training.
+        plan: batches and measures.
+        negative_ids: (N,) ids of the negatives of triplets; None of pairs and lists.
+        provenance: of the plan.
+    """
+
+    collection: Collection
+    rows: TrainingRows
+    plan: PlannedEpochs
+    negative_ids: pa.ChunkedArray | None
+    provenance: Provenance
+
+    def table(self) -> pa.Table:
+        """Return a row per epoch and training row, in the order of training.
+
+        Columns: epoch, batch, position, query_id, doc_id and, of triplets, negative_id.
+        """
+        size = self.plan.batch_size
+        order = np.concatenate([batches.order for batches in self.plan.epochs])
+        place = np.tile(np.arange(len(self.rows)), len(self.plan.epochs))
+        columns = {
+            "epoch": pa.array(np.repeat(np.arange(len(self.plan.epochs)), len(self.rows)), pa.int32()),
+            "batch": pa.array(place // size, pa.int32()),
+            "position": pa.array(place % size, pa.int32()),
+            "query_id": self.collection.queries["query_id"].take(pa.array(self.rows.query_rows[order])),
+            "doc_id": self.collection.documents["doc_id"].take(pa.array(self.rows.doc_rows[order])),
+        }
+        if self.negative_ids is not None:
+            columns["negative_id"] = self.negative_ids.take(pa.array(order))
+        return pa.table(columns)
+
+    def write(self, path: str | Path) -> None:
+        """Write the table as Parquet with its provenance."""
+        write_table(path, self.table(), self.provenance)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan's measures, with null where there is no number, and what was left out."""
+        plan, facts = (
+            self.plan,
+            ("batch_size", "unguarded", "overlap", "overlap_random", "objective", "objective_random"),
+        )
+        return {
+            "with": plan.name,
+            "settings": plan.settings,
+            "pairs": len(self.rows),
+            "epochs": [without_nan(asdict(each)) for each in plan.measures],
+            "random": without_nan(asdict(plan.random)),
+            **{name: without_nan(getattr(plan, name)) for name in facts},
+            "capped": self.rows.capped,
+            "uncovered": self.rows.uncovered,
+        }
+
+    def tables(self) -> list[Table]:
+        """Return how hard, clean and varied the batches of each epoch are, beside random ones."""
+        plan, settings = self.plan, self.provenance["settings"]
+        rows = [
+            (
+                label,
+                number(epoch.hardness),
+                signed(epoch.hardness_gain),
+                number(epoch.hardness_worst_tenth),
+                f"{100 * epoch.easier:.0f} %",
+                number(epoch.loss),
+                signed(epoch.loss_gain),
+                f"{epoch.contradictions:,}",
+                f"{epoch.seconds:.1f} s",
+            )
+            for label, epoch in plan.labelled()
+        ]
+        notes = [
+            f"{len(self.rows):,} rows in {len(plan.epochs[0]):,} batches of {plan.batch_size}, made of "
+            f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over {settings['max_positives']} "
+            f"positives, {self.rows.uncovered:,} without a negative",
+            "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
+            "gain: against the same pairs in random batches; easier: share of the batches that are easier than those",
+            f"contradictions in a plain shuffle: {plan.unguarded:,}",
+        ]
+        if plan.objective is not None and plan.objective_random is not None:
+            notes.append(
+                f"HOBIT's objective a seed (eq. 10): {number(plan.objective)}, of random batches "
+                f"{number(plan.objective_random)}"
+            )
+        if len(plan.epochs) > 1:
+            notes.append(
+                f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "
+                f"at random {100 * plan.overlap_random:.1f} %"
+            )
+        columns = ["batches", "hardness", "gain", "worst tenth", "easier", "loss", "loss gain",
+                   "contradictions", "time"]  # fmt: skip
+        title = f"Batches of {self.collection.name} ({settings['split']})"
+        return [Table(title, columns, rows, "\n".join(notes))]

@@ -175,13 +175,9 @@ def _open_report(_: Any, given: Values) -> None:
 
 
 def _check_texts(given: Values) -> None:
-    """Refuse, of `foils select`, a page or exports without texts, and what nothing but these needs."""
-    from foils.selection.doors import refuse_seed
-
-    if (given.get("report") or given.get("export")) and given.get("collection") is None:
-        raise InputError("--report and --export need the texts: give the --collection that was rated")
-    if not given.get("report"):
-        refuse_seed(given.get("by", "table"), given.get("seed", 0))
+    """Refuse, of `foils select`, exports without texts."""
+    if given.get("export") and given.get("collection") is None:
+        raise InputError("--export needs the texts: give the --collection that was rated")
 
 
 def _check_run(given: Values) -> None:
@@ -189,7 +185,7 @@ def _check_run(given: Values) -> None:
         raise InputError("nothing to write; give --run FILE")
 
 
-_OF_TEXTS: Needs = [{"report": True}, {"export": True}, {"by": "benefit"}]
+_OF_TEXTS: Needs = [{"export": True}, {"by": "benefit"}]
 NEGATIVES: dict[str, Any] = {"writes": "table of negatives", "more": (EXPORT,)}
 DOORS: dict[str, Verb] = {
     "describe": Verb(
@@ -255,13 +251,11 @@ DOORS: dict[str, Verb] = {
         "foils.rating.doors:rate",
         "foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet",
         writes="table of negatives",
-        reports=True,
         next="foils select {output} -o train.parquet",
     ),
     "label": Verb(
         "foils.labelling.doors:label",
         "foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv",
-        reports=True,
         next="foils score {collection} {sources} --labels {output}",
     ),
     "relabel": Verb(
@@ -269,14 +263,12 @@ DOORS: dict[str, Verb] = {
         "foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 "
         "--promoted found.tsv -o relabelled.parquet",
         writes="table of negatives",
-        reports=True,
         more=(PROMOTED, EXPORT),
         next="foils train {collection} {output} -o model/",
     ),
     "select": Verb(
         "foils.selection.doors:select",
         "foils select rated.parquet --by mixture -o train.parquet",
-        reports=True,
         needs={
             **dict.fromkeys(("collection", "split", "keep_identical_ids"), _OF_TEXTS),
         },
@@ -296,9 +288,8 @@ DOORS: dict[str, Verb] = {
     ),
     "batch": Verb(
         "foils.batching.doors:batch",
-        "foils batch scifact/ bm25.parquet --with hobit --batch-size 32 --report page.html -o plan.parquet",
+        "foils batch scifact/ bm25.parquet --with hobit --batch-size 32 -o plan.parquet",
         writes="plan",
-        reports=True,
     ),
     "search": Verb(
         "foils.searching.doors:search",

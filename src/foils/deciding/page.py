@@ -64,17 +64,6 @@ def score_page(scores: Scored) -> str:
     )
 
 
-def decision_page(decision: Decision) -> str:
-    """Return the page of a decision alone as HTML."""
-    collection = decision.ground.measured.records.collection
-    subtitle = f"{collection.name}: {len(decision.ground.measured.records):,} queries"
-    reading = Section("How to read this", (), _READING[:2], folded=True)
-    return render_page(
-        "Which hard negatives to train on", subtitle=subtitle, verdict=decision.sentence,
-        sections=[*_decision_sections(decision), reading], footer=f"collection digest {collection.digest}",
-    )  # fmt: skip
-
-
 def _decision_sections(decision: Decision) -> list[Section]:
     colours = colours_of(decision)
     table = decision.table()

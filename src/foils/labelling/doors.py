@@ -53,7 +53,6 @@ from foils.labelling.relabelling import (
 )
 from foils.labelling.sheet import LabelSheet, Pair, PairPool, pairs_of
 from foils.llm import LLMSettings, ModelUse
-from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.rating.judges import Judge
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
@@ -63,7 +62,6 @@ from foils.runtime.results import Result, Table, number
 from foils.statistics.survey import Floats, Rows, Share, estimate_share
 
 PEOPLE = "people"
-READ = 20  # documents on the page, of each kind
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,6 @@ class Labelled(Result):
         labels: of the drawn pairs, and what the file held beside them.
         universe: the pairs that they were drawn from.
         drawn: (k,) rows of the universe that were drawn.
-        shown: (k,) their texts.
         errors: program -> how often it is right.
         models: name -> use, of a language model that judged.
         facts: settings, seed and collection, for JSON.
@@ -120,7 +117,6 @@ class Labelled(Result):
     labels: Labels
     universe: PairPool = field(repr=False)
     drawn: Rows = field(repr=False)
-    shown: Sequence[Pair] = field(repr=False)
     errors: Mapping[str, JudgeErrors]
     models: Mapping[str, ModelUse]
     facts: Mapping[str, Any]
@@ -159,24 +155,6 @@ class Labelled(Result):
         facts = {**self.facts, "pairs": len(self.drawn), "sources": sources, "judges": errors}
         return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
 
-    def report(self, path: str | Path) -> None:
-        """Write a page: the shares, and the documents that were judged relevant, and others, to read.
-
-        Raises:
-            FailureError: the file cannot be written.
-        """
-        read = [self._examples(1, "Judged relevant"), self._examples(0, "Judged not relevant")]
-        page = render_page(
-            "How many of the negatives are false?",
-            subtitle=f"{self.facts['collection']}: {len(self.drawn)} of {len(self.universe):,} pairs drawn",
-            verdict=" ".join(_sentence(each) for each in self.shares),
-            sections=[
-                Section("Sources", self.tables()),
-                Section("Documents", [each for each in read if each.examples]),
-            ],
-        )
-        write_text(path, page)
-
     def _by(self, judge: str | None) -> list[SourceShare]:
         relevant, probability = self.labels.match(self.universe.table, judge=judge)
         judged, errors = np.isfinite(relevant) & np.isfinite(probability), self.errors.get(judge or "")
@@ -209,29 +187,6 @@ class Labelled(Result):
                     "judge some pairs yourself for more"
                 )
         return remarks
-
-    def _examples(self, relevant: int, heading: str) -> Examples:
-        pairs = self.universe.table.take(pa.array(self.drawn))
-        by_judge = {judge: self.labels.match(pairs, judge=judge)[0] for judge in (None, *self.errors)}
-        places = [at for at in range(len(self.drawn)) if any(each[at] == relevant for each in by_judge.values())]
-        examples = [
-            Example(
-                shortened(self.shown[at].query, 200),
-                {"positive": shortened(self.shown[at].positive), "document": shortened(self.shown[at].document)},
-                ", ".join(f"{judge or PEOPLE}" for judge, each in by_judge.items() if each[at] == relevant),
-            )
-            for at in places[:READ]
-        ]
-        return Examples(f"{heading}: {len(places)}", examples)
-
-
-def _sentence(share: SourceShare) -> str:
-    best = share.best
-    if not share.share.judged:
-        return f"{share.source}: nothing is judged yet."
-    known = "unknown" if best.share != best.share else f"{100 * best.share:.0f} %"
-    interval = f"{100 * best.low:.0f} to {100 * best.high:.0f} %"
-    return f"{share.source}: {known} of the negatives are false ({interval}, judged by {share.judge})."
 
 
 log = logging.getLogger(__name__)
@@ -376,7 +331,7 @@ def label(
     models = {}
     if isinstance(program, RelevanceJudge):
         models[program.name] = program.asked.use(llm.price)
-    return Labelled(sheet.labels(), universe, drawn.rows, sheet.shown, errors, models, facts, sheet.path, belief, notes)
+    return Labelled(sheet.labels(), universe, drawn.rows, errors, models, facts, sheet.path, belief, notes)
 
 
 def _name(who: Any) -> str | None:

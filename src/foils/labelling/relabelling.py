@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -23,10 +22,8 @@ from foils.labelling.judging import Answer, PairJudge, checks_of
 from foils.labelling.sheet import Pair, shown_of
 from foils.llm import ModelUse
 from foils.llm.prompts import TemplateLike
-from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
-from foils.runtime.files import write_text
 from foils.runtime.options import Option, Settings, several, spelled
 from foils.runtime.results import Table, number
 from foils.statistics.noisy_labels import Answers, Crowd, evidence_of, learn, logits_of, threshold
@@ -486,7 +483,6 @@ def marked(
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
 IDS = ["query_id", "doc_id"]
 MANY = 0.05  # share of the rows whose loss is worth a remark
-READ = 10  # rows on the page, of each verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -616,43 +612,5 @@ class Relabelled(Negatives):
             **({"language_models": used} if used else {}),
         }
 
-    def report(self, path: str | Path) -> None:
-        """Write a page: verdicts, judges, and rows of each verdict to read.
-
-        Raises:
-            InputError: the collection is not known.
-        """
-        if self.collection is None:
-            raise InputError("the texts of this table are not known; relabel it again")
-        counts = self.counts()
-        read = [self._examples(name) for name in (POSITIVE, UNSURE, NEGATIVE) if counts[name]["rows"]]
-        called = ", ".join(f"{of['rows']:,} {name}" for name, of in counts.items())
-        page = render_page(
-            "Which negatives are answers after all?",
-            subtitle=f"{self.title}: {len(self):,} rows",
-            verdict=f"Called: {called}.",
-            sections=[Section("Verdicts", self.tables()), Section("Documents", read)],
-        )
-        write_text(path, page)
-
     def _of(self, verdict: str) -> pa.Table:
         return self.table.filter(pc.fill_null(pc.equal(self.table["verdict"], verdict), False))
-
-    def _examples(self, verdict: str) -> Examples:
-        """Some rows of a verdict, those of the smallest permanent numbers."""
-        table = self._of(verdict)
-        numbers = permanent_numbers([f"{row['query_id']}\0{row['doc_id']}" for row in table.select(IDS).to_pylist()])
-        table = table.take(pa.array(np.sort(np.argsort(numbers)[:READ])))
-        if "text" not in table.column_names:
-            table = table.append_column("text", pa.nulls(len(table), pa.large_string()))
-        pairs = table.select([*IDS, "text", "relevance"]).to_pylist()
-        shown = [] if self.collection is None else shown_of(self.collection, pairs)
-        examples = [
-            Example(
-                shortened(each.query, 200),
-                {"positive": shortened(each.positive), "document": shortened(each.document)},
-                f"relevant with probability {number(pair['relevance'], 2)}",
-            )
-            for pair, each in zip(pairs, shown, strict=True)
-        ]
-        return Examples(f"{verdict}: {len(self._of(verdict)):,} rows", examples)

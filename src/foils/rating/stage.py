@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from foils.rating.prior import Spread, order_noise, refined, spread_of
 from foils.rating.session import JudgeSession, RecordsLike
 from foils.runtime.doors import door
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import without_nan, write_text
+from foils.runtime.files import without_nan
 from foils.runtime.results import Table, number
 
 if TYPE_CHECKING:
@@ -337,20 +336,6 @@ class Rated(Negatives):
         summary["between"] = None if self.summary.between is None else self.summary.between.to_json()
         facts = {"source": self.source, "settings": settings, "seed": seed, **summary, **more}
         return dict(without_nan(facts))
-
-    def report(self, path: str | Path) -> None:
-        """Write a page: gaps, their errors, signal and risk, and texts to read.
-
-        Raises:
-            InputError: fewer than two rows are rated.
-        """
-        from foils.selection.page import gap_report
-
-        if self.collection is None:
-            raise InputError("the texts of this table are not known; name the collection that was rated")
-        bias = "Position bias: mean of P(first shown wins) − ½, with its 95 % interval over queries."
-        rating, seed = replace(self.tables()[0], title="", caption=bias), int(self.provenance["seed"])
-        write_text(path, gap_report(self.collection, self, split=self.split, rating=rating, seed=seed))
 
 
 BORDERLINE = (80.0, 150.0)

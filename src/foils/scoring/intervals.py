@@ -52,12 +52,6 @@ class Bootstrap:
         with np.errstate(divide="ignore", invalid="ignore"):
             return _percentiles(self.scores.get(name, empty) / self.scores.get(other, empty), confidence)
 
-    def order_probability(self, name: str, other: str) -> float:
-        """Return the share of replicates with both in which `name` scores above `other`; NaN where there are none."""
-        differences = self.scores[name] - self.scores[other]
-        known = differences[np.isfinite(differences)]
-        return float((known > 0).mean()) if len(known) else float("nan")
-
 
 def assign_blocks(records: int, rng: np.random.Generator, *, blocks: int = BLOCKS) -> Rows:
     """Deal records at random into at most `blocks` blocks of equal size (± 1), (records,)."""

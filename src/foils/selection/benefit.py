@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ from foils.encode.vectors import VectorStore
 from foils.mining.fusion import fuse_sources
 from foils.runtime import progress
 from foils.runtime.errors import InputError
-from foils.runtime.files import write_text
 from foils.runtime.results import Table, number
 from foils.scoring.triplets import triplets_of_rows
 from foils.selection.rules import Floats, Marks
@@ -113,12 +111,6 @@ class ByBenefit(Composed):
     def tables(self) -> list[Table]:
         """Return the counts, and the decision between the sources as they are."""
         return [*super().tables(), self.decision.table()]
-
-    def report(self, path: str | Path) -> None:
-        """Write the page of the decision between the sources as they are."""
-        from foils.deciding.page import decision_page
-
-        write_text(path, decision_page(self.decision))
 
 
 def list_benefit(pull: Floats, gain: Floats) -> float:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,6 @@ from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.fusion import fuse_sources
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import write_text
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Needs, Option, refuse, spelled
 from foils.runtime.results import Table, number
@@ -48,9 +46,6 @@ from foils.selection.rules import (
     zones,
 )
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True, kw_only=True)
 class Selected(Negatives):
@@ -59,7 +54,7 @@ class Selected(Negatives):
     Attributes:
         by: the rule.
         settings: of the rule, those that were given.
-        seed: of rules that draw, and of the page's examples.
+        seed: of rules that draw.
         selection: what the rule says of the rows that it was shown.
         known: names of the settings that the rule has.
     """
@@ -112,29 +107,6 @@ class Selected(Negatives):
             "thresholds": dict(self.selection.thresholds),
         }
 
-    def report(self, path: str | Path) -> None:
-        """Write a page: gaps, thresholds, signal and risk, and texts to read.
-
-        Raises:
-            InputError: the collection is not known.
-        """
-        from foils.selection.page import Benefit, gap_report
-
-        if self.collection is None:
-            raise InputError("the texts of this table are not known; name the collection that was rated")
-        shown = {name: float(self.settings[name]) for name in ("rate", "spread", "damage") if name in self.settings}
-        benefit = Benefit(**shown) if self.by == "optimal" else None
-        page = gap_report(
-            self.collection,
-            self,
-            split=self.split,
-            selection=self.selection,
-            benefit=benefit,
-            seed=self.seed,
-            warning=self.nothing_kept(),
-        )
-        write_text(path, page)
-
 
 RULES: dict[str, Callable[..., Selection]] = {
     "table": table,
@@ -170,10 +142,10 @@ def select_negatives(
         negatives: with the columns elo, elo_se, gap that rating adds, and preference where it asked directly.
         by: a name in RULES.
         settings: of the rule, by name.
-        seed: for rules that draw, and for the examples of the page.
+        seed: for rules that draw.
         name: of the table, for titles.
         digest: of the file that the table was read from, for provenance; "": the table's own.
-        collection: that was rated, for the texts of page and exports; None: not known.
+        collection: that was rated, for the texts of exports; None: not known.
         split: whose positives these show.
 
     Raises:
@@ -226,12 +198,13 @@ def _check_selecting(by: str, collection: CollectionLike | None, seed: int) -> N
     """Refuse the benefit without a collection, and a seed where nothing is drawn."""
     if collection is None and by == BENEFIT:
         raise InputError(f"{spelled('by', by)} measures texts; give the {spelled('collection')} of the negatives")
-    if collection is None:
-        refuse_seed(by, seed)
+    if by in RULES and not draws(by):
+        flag, drawing = spelled("by"), " and ".join(filter(draws, RULES))
+        refuse({"seed": seed or None}, f"with {flag} {by}, which draws nothing, as {flag} {drawing} do; leave it out")
 
 
 _BY_BENEFIT: Needs = {"by": BENEFIT, "why": "a rule goes by ratings"}
-_OF_TEXTS: Needs = {"collection": True, "why": "of whose texts page and exports are made"}
+_OF_TEXTS: Needs = {"collection": True, "why": "of whose texts exports are made"}
 
 
 @door(
@@ -265,9 +238,9 @@ def select(
         by: Rule on ratings that selects; or benefit.
         settings: A setting of the rule, as margin=0.1 (of the benefit: top=10, weigh=false); may be given several
             times. In Python a dictionary.
-        collection: Collection of the negatives; the benefit, the page and exports need its texts.
-        split: Split of the judgements whose positives the benefit, the page and exports take.
-        seed: Seed of rules that draw, of the benefit, and of the page's examples; the same seed gives the same bytes.
+        collection: Collection of the negatives; the benefit and exports need its texts.
+        split: Split of the judgements whose positives the benefit and exports take.
+        seed: Seed of rules that draw, and of the benefit; the same seed gives the same bytes.
         temperature: Temperature τ of the training, for the benefit.
 
     Raises:
@@ -294,13 +267,6 @@ def select(
         table.negatives, by=by, settings=settings, seed=seed, name=table.name, digest=table.digest, collection=loaded,
         split=split,
     )  # fmt: skip
-
-
-def refuse_seed(by: str, seed: int) -> None:
-    """Raise an InputError where a seed is given and nothing is drawn: neither by the rule nor for a page."""
-    if by in RULES and not draws(by):
-        flag, drawing = spelled("by"), " and ".join(filter(draws, RULES))
-        refuse({"seed": seed or None}, f"with {flag} {by}, which draws nothing, as {flag} {drawing} do; leave it out")
 
 
 @door
