@@ -207,7 +207,7 @@ def test_who_speaks_to_the_terminal(package: str) -> None:
 
 HEAVY = (  # numba is not among them: bm25s loads it where it is installed
     "torch", "transformers", "sentence_transformers", "ray", "faiss", "datasets", "ir_datasets", "huggingface_hub",
-    "openai", "plotly", "pymetis", "ir_measures", "onnxruntime", "openvino",
+    "openai", "plotly", "pymetis", "ir_measures",
 )  # fmt: skip
 
 

@@ -68,8 +68,8 @@ def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any =
     add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
+    trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.batching.plan.BatchPlan: ...
 def describe(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
@@ -90,7 +90,7 @@ def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = 
     split_shares: typing.Any = ..., keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ...,
     encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.deciding.doors.Scored: ...
 def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., split: typing.Any = ...,
     ranks: typing.Any = ..., draw: typing.Any = ..., near_duplicate: float = ..., seed: int = ...,
@@ -100,8 +100,8 @@ def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., sp
     add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
+    trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.mining.results.Mined: ...
 def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.Any = ..., reranker: typing.Any = ...,
     split: typing.Any = ..., measures: typing.Any = ..., top: int = ..., rerank_depth: int = ...,
@@ -109,8 +109,8 @@ def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.A
     corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
     keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
+    trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
 def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.demo.Demo: ...
 def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
@@ -138,7 +138,7 @@ def label(collection: typing.Any, sources: typing.Any, *, n: int = ..., ask: typ
     concurrency: int = ..., price: typing.Any = ..., log: typing.Any = ..., encoder: typing.Any = ...,
     max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.labelling.doors.Labelled: ...
 def relabel(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., budget: float = ...,
     positive_precision: float = ..., negative_precision: float = ..., unsure: typing.Any = ...,
@@ -148,8 +148,8 @@ def relabel(collection: typing.Any, source: typing.Any, *, judge: typing.Any = .
     base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: typing.Any = ..., log: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
+    trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.labelling.relabelling.Relabelled: ...
 def filter(collection: typing.Any, source: typing.Any, *, margin: float | None = ...,
     relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
@@ -158,7 +158,7 @@ def filter(collection: typing.Any, source: typing.Any, *, margin: float | None =
     split_shares: typing.Any = ..., keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ...,
     encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
 def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..., top: int | None = ...,
     rrf_k: float = ..., weights: typing.Any = ..., normalisation: typing.Any = ..., split: typing.Any = ...,
@@ -178,8 +178,8 @@ def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.A
     llm_model: typing.Any = ..., base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
     concurrency: int = ..., price: typing.Any = ..., log: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
+    trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.mining.results.ScoredPairs: ...
 def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., between_judge: typing.Any = ...,
     weights: typing.Any = ..., temperature: float | None = ..., judgements: typing.Any = ..., split: typing.Any = ...,
@@ -194,7 +194,7 @@ def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ...,
     split_shares: typing.Any = ..., keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ...,
     encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.rating.stage.Rated: ...
 def answer(collection: typing.Any, *, split: typing.Any = ..., template: typing.Any = ..., llm_model: typing.Any = ...,
     base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
@@ -209,16 +209,15 @@ def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typin
     add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     memory: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
     query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
-    precision: typing.Any = ..., backend: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.searching.runs.Searched: ...
+    precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    storage: typing.Any = ..., vectors: typing.Any = ...) -> foils.searching.runs.Searched: ...
 def compose(collection: typing.Any, sources: typing.Any, *, top: int = ..., regularization: float = ...,
     weight: typing.Any = ..., temperature: float = ..., split: typing.Any = ..., columns: typing.Any = ...,
     corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
     keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
     max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.selection.benefit.Composed: ...
 def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..., collection: typing.Any = ...,
     split: typing.Any = ..., seed: int = ..., temperature: float = ..., labels: typing.Any = ...,
@@ -226,8 +225,8 @@ def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..
     add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
+    trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
 def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any,
     reranker: bool = ..., recipe: typing.Any = ..., batches: typing.Any = ..., batch_settings: typing.Any = ...,

@@ -1,24 +1,18 @@
-"""The cache: what lies in it, whether it is whole, and what of it is removed, the least recently used first."""
+"""The cache: what lies in it, and what of it is removed, the least recently used first."""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from foils.data.collection import check_stored
-from foils.data.tables import read_table
-from foils.encode.shards import check_shard
-from foils.llm.answers import check_answers
-from foils.runtime import progress
 from foils.runtime.doors import door
-from foils.runtime.errors import FoilsError, InputError
+from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder, remove_dead, remove_unused
 from foils.runtime.memory import parsed_size
 from foils.runtime.options import Needs, Option, Settings, spelled
@@ -30,47 +24,22 @@ DAY = 86_400.0  # seconds
 OTHER = "other"
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One kind of entries.
-
-    Attributes:
-        shows: what they are, for a table.
-        entry: pattern of an entry's path in the folder of its kind.
-        parts: pattern of the files of an entry that carry a checksum; empty: the entry itself is checked.
-        check: raises an error for a file that is damaged; None: it carries no checksum.
-        files: whether an entry is a file, not a folder.
-    """
-
-    shows: str
-    entry: re.Pattern[str]
-    parts: str = ""
-    check: Callable[[Path], object] | None = None
-    files: bool = False
-
-
-_VECTORS = re.compile(r"[^/]+-float(32|16)(-xxh3)?")
-KINDS = {  # name of the folder in the cache -> what lies there
-    "vectors": Kind("vectors of texts, a model each", _VECTORS, "*.npy", check_shard),
-    "collections": Kind("collections", re.compile(r"(pydocs-)?[0-9a-f]{32}"), check=check_stored),
-    "compiled": Kind("compiled models", re.compile(r"[^/]+\.onnx")),
-    "judgements": Kind(
-        "judgements, a judge and collection each", re.compile(r"[^/]+-[0-9a-f]{16}"), "part-*.parquet", read_table
-    ),
-    "llm": Kind(
-        "answers of language models, a collection each", re.compile(r"[0-9a-f]{16}"), "answers.sqlite", check_answers
-    ),
+KINDS = {  # name of the folder in the cache -> what lies there, and the names of its entries
+    "vectors": ("vectors of texts, a model each", re.compile(r"[^/]+-float(32|16)(-xxh3)?")),
+    "collections": ("collections", re.compile(r"(pydocs-)?[0-9a-f]{32}")),
+    "judgements": ("judgements, a judge and collection each", re.compile(r"[^/]+-[0-9a-f]{16}")),
+    "llm": ("answers of language models, a collection each", re.compile(r"[0-9a-f]{16}")),
 }
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept or removed whole: a model's vectors, a collection, a compiled model, a judge's answers, a log.
+    """What is kept or removed whole: a model's vectors, a collection, a judge's answers, a log.
 
     Attributes:
         kind: name of its kind.
         name: its path in the cache.
-        path: of the folder, or of the file.
+        path: of the folder.
         files: how many files it has.
         bytes: how long they are together.
         used: when it was last opened or written, in seconds since 1970.
@@ -93,13 +62,10 @@ class Cache(Result):
     """What lies in the cache, and what was done with it.
 
     Attributes:
-        action: size, verify or prune.
+        action: size or prune.
         folder: the cache.
         entries: of the kinds that were asked for, by kind and name.
-        other: what belongs to no entry; None where single kinds were asked for, and of verify and prune.
-        checked: (of verify) kind -> how many files (of collections: folders) were compared with their checksums.
-        unchecked: (of verify) kind -> how many entries have none.
-        damaged: (of verify) what is wrong, by file.
+        other: what belongs to no entry; None where single kinds were asked for, and of prune.
         removed: (of prune) entries, the least recently used first; with a dry run, those that would be.
         in_use: (of prune) entries that would have been removed, and are used by a process.
         kept: (of prune) the other entries.
@@ -110,9 +76,6 @@ class Cache(Result):
     folder: Path
     entries: Sequence[Entry]
     other: Entry | None = None
-    checked: Mapping[str, int] = field(default_factory=dict)
-    unchecked: Mapping[str, int] = field(default_factory=dict)
-    damaged: Mapping[Path, str] = field(default_factory=dict)
     removed: Sequence[Entry] = ()
     in_use: Sequence[Entry] = ()
     kept: Sequence[Entry] = ()
@@ -123,17 +86,12 @@ class Cache(Result):
         title = f"the cache, {self.folder}"
         by_kind = {kind: [each for each in self.entries if each.kind == kind] for kind in KINDS}
         if self.action == "size":
-            rows = [(KINDS[kind].shows, *_sums(every)) for kind, every in by_kind.items() if every]
+            rows = [(KINDS[kind][0], *_sums(every)) for kind, every in by_kind.items() if every]
             other = [] if self.other is None else [self.other]
             rows += [("anything else", "", *_sums(other)[1:])] if other else []
             return [
                 Table(title, ["kind", "entries", "files", "size"], [*rows, ("all", *_sums([*self.entries, *other]))])
             ]
-        if self.action == "verify":
-            counts = {kind: (self.checked.get(kind, 0), self.unchecked.get(kind, 0)) for kind in KINDS if by_kind[kind]}
-            found = [(KINDS[kind].shows, *(f"{count:,}" for count in each)) for kind, each in counts.items()]
-            remarks = "\n".join([f"damaged: {len(self.damaged)}", *self.damaged.values()])
-            return [Table(title, ["kind", "compared", "entries without a checksum"], found, remarks)]
         what = "to remove (nothing was removed)" if self.dry_run else "removed"
         gone = [(each.name, *_sums([each])[1:]) for each in self.removed]
         left = [("removed", *_sums(self.removed)), ("in use, kept", *_sums(self.in_use)), ("kept", *_sums(self.kept))]
@@ -141,16 +99,13 @@ class Cache(Result):
         return [*tables, Table("in all", ["", "entries", "files", "size"], left)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was asked for: entries with the time of their last use, counts and damage, or what went."""
+        """Return what was asked for: entries with the time of their last use, or what went."""
         if self.action == "size":
             every = [*self.entries, *([] if self.other is None else [self.other])]
             facts: dict[str, Any] = {
                 "bytes": sum(each.bytes for each in every),
                 "entries": [each.to_json() for each in every],
             }
-        elif self.action == "verify":
-            damaged = {str(path): wrong for path, wrong in self.damaged.items()}
-            facts = {"checked": self.checked, "unchecked": self.unchecked, "damaged": damaged}
         else:
             facts = {name: [each.to_json() for each in getattr(self, name)] for name in ("removed", "in_use", "kept")}
             facts["dry_run"] = self.dry_run
@@ -186,21 +141,21 @@ class PruneSettings(Settings):
 
 @door
 def cache(
-    action: Annotated[str, Option(names=("size", "verify", "prune"))] = "size",
+    action: Annotated[str, Option(names=("size", "prune"))] = "size",
     *,
     kind: Annotated[tuple[str, ...], Option(names=tuple(KINDS), repeated=True)] = (),
     prune: PruneSettings,
 ) -> Cache:
-    """Show how large the cache is, check it against its checksums, or remove what was not used for long.
+    """Show how large the cache is, or remove what was not used for long.
 
-    The cache ($FOILS_CACHE, or foils in the user's cache) holds what can be made again: collections, vectors, compiled
-    models, judgements, and answers of language models, which cost money to ask for again (--kind leaves them out).
+    The cache ($FOILS_CACHE, or foils in the user's cache) holds what can be made again: collections, vectors,
+    judgements, and answers of language models, which cost money to ask for again (--kind leaves them out).
 
     Entries are removed whole: a model's vectors, a collection, a judge's answers. One that a process reads or writes
     stays. Links, and what foils did not put there, stay too.
 
     Args:
-        action: What to do: size, verify, or prune.
+        action: What to do: size, or prune.
         kind: Only entries of this kind; may be given several times.
 
     Raises:
@@ -214,18 +169,16 @@ def cache(
         files, size = (sum(getattr(each, name) for each in entries) for name in ("files", "bytes"))
         other = Entry(OTHER, OTHER, folder, max(0, whole.files - files), max(0, whole.bytes - size), whole.used)
         return Cache(action, folder, entries, None if kind else other)
-    return _verified(folder, entries) if action == "verify" else _pruned(folder, entries, prune)
+    return _pruned(folder, entries, prune)
 
 
 def _entries(folder: Path, kinds: Collection[str]) -> list[Entry]:
     """The entries of a cache, by kind and name. Links are not followed, so nothing outside the folder is met."""
     every = []
-    for name, kind in KINDS.items():
-        for path in sorted((folder / name).glob("*/*" if kind.files else "*")) if name in kinds else ():
-            place, links = path.relative_to(folder / name), {path, path.parent, folder / name}
-            if path.name.startswith(".") or any(each.is_symlink() for each in links):
-                continue
-            if kind.entry.fullmatch(place.as_posix()) and (path.is_file() if kind.files else path.is_dir()):
+    for name in (name for name in KINDS if name in kinds):
+        for path in sorted((folder / name).glob("*")):
+            linked = path.is_symlink() or path.parent.is_symlink()
+            if not linked and path.is_dir() and KINDS[name][1].fullmatch(path.name):
                 every.append(_measured(name, path, folder))
     return every
 
@@ -241,26 +194,6 @@ def _measured(kind: str, path: Path, cache: Path) -> Entry:
                 state = each.stat()
                 files, size, used = files + 1, size + state.st_size, max(used, state.st_mtime)
     return Entry(kind, path.relative_to(cache).as_posix(), path, files, size, used)
-
-
-def _verified(folder: Path, entries: Sequence[Entry]) -> Cache:
-    checked, unchecked, damaged = Counter[str](), Counter[str](), dict[Path, str]()
-    with progress.task("checking the cache", total=len(entries), unit="entries") as advance:
-        for entry in entries:
-            kind = KINDS[entry.kind]
-            paths = sorted(entry.path.glob(kind.parts)) if kind.parts else [entry.path]
-            if kind.check is None or (entry.kind == "vectors" and not entry.name.endswith("-xxh3")):
-                paths = []  # written before files carried checksums
-            for path in paths:
-                try:
-                    kind.check(path)  # type: ignore[misc]
-                except FoilsError as error:
-                    if path.exists():
-                        damaged[path] = str(error)
-            checked[entry.kind] += len(paths)
-            unchecked[entry.kind] += not paths
-            advance(1)
-    return Cache("verify", folder, entries, checked=+checked, unchecked=+unchecked, damaged=damaged)
 
 
 def _pruned(folder: Path, entries: Sequence[Entry], settings: PruneSettings) -> Cache:

@@ -116,7 +116,7 @@ fuse nowhere a b --split dev -o out
 mine nowhere --pool dense --pool-depth 9 -o out
 mine nowhere --with trisampler --draw uniform -o out
 mine nowhere --with bm25 --encoder e -o out
-mine nowhere --with bm25 --encoder-args backend=onnx -o out
+mine nowhere --with bm25 --encoder-args precision=float16 -o out
 mine nowhere --with cross-encoder --cross-encoder m --pool random,bm25 --encoder e -o out
 filter nowhere a --min-score 1 --encoder e -o out
 rate nowhere s --judge llm:m --temperature 0.5 -o out

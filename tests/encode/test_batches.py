@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foils.encode import EncoderSettings, SentenceEncoder
 from foils.encode import forward as forward_module
-from foils.encode.batches import side_by_side, token_batches, tokens_on
+from foils.encode.forward import side_by_side, token_batches, tokens_on
 
 torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")

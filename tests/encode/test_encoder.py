@@ -271,7 +271,6 @@ def test_a_text_without_a_vector_of_its_own_stays_zero() -> None:
     ("settings", "message"),
     [
         ({"precision": "float8"}, "unknown precision 'float8'; expected one of: auto, bfloat16, float16, float32"),
-        ({"backend": "jax"}, "unknown backend 'jax'"),
         ({"max_length": 1}, "max_length 1; expected at least 2"),
         ({"encode_batch": 0}, "encode_batch 0; expected at least 1"),
     ],

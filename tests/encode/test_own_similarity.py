@@ -94,7 +94,7 @@ def test_settings_reach_the_model_and_the_fingerprint(folders):
         small = open_own(folder, EncoderSettings(encode_batch=1))
         np.testing.assert_allclose(small.predict(pairs), plain.predict(pairs), rtol=1e-4)
         assert open_own(folder).fingerprint == plain.fingerprint == cross_encoder_digest(plain)
-        for idle in ({"similarity": "cosine"}, {"precision": "bfloat16"}, {"backend": "onnx"}):
+        for idle in ({"similarity": "cosine"}, {"precision": "bfloat16"}):
             with pytest.raises(InputError, match=f"on a {kind} model"):
                 open_own(folder, EncoderSettings(**idle))
 

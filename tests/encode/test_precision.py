@@ -97,7 +97,7 @@ def test_without_it_float32_stays_and_nothing_is_encoded(
     assert encoder.describe()["precision"] == "float32"
     assert not (tmp_path / "store").exists()
     assert [each.getMessage() for each in caplog.records] == [
-        "precision float32: nothing faster is native to this device and backend"
+        "precision float32: nothing faster is native to this device"
     ]
     assert encoder.fingerprint == opened(folder, tmp_path / "store", precision="float32").fingerprint
 

@@ -21,7 +21,7 @@ from foils.cli.app import run
 from foils.data import Negatives
 from foils.deciding.doors import score
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.encode.similarity import check_temperature_of, similarity_of
+from foils.encode.models import check_temperature_of, similarity_of
 from foils.evaluation.measuring import measure_encoder
 from foils.mining.retrievers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError

@@ -1,4 +1,4 @@
-"""The cache's size, its checksums, and what of it is removed: least recently used first, never what is in use."""
+"""The cache's size, and what of it is removed: least recently used first, never what is in use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from foils.upkeep import Cache
 DAY = 86_400
 LOG = "llm/0123456789abcdef"
 JUDGED = f"judgements/{'a' * 16}-{'b' * 16}"
-EXPORT = "compiled/abc.onnx"
 
 
 @pytest.fixture
@@ -45,8 +44,6 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with AnswerStore(folder / LOG) as log:
         log.add("k", {"score": 0.25})
     write_table(folder / JUDGED / "part-0.parquet", pa.table({"forward": np.linspace(0, 1, 99)}), {})
-    (folder / EXPORT).mkdir(parents=True)
-    (folder / EXPORT / "model.onnx").write_bytes(b"12345")
     (folder / "notes.txt").write_text("mine")
     (folder / "vectors" / "notes").mkdir()
     (folder / "vectors" / "notes" / "a.txt").write_text("mine too")
@@ -59,7 +56,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def placed(folder: Path) -> list[Path]:
     """The entries, the least recently used first."""
     (vectors,), (collection,) = folder.glob("vectors/*-float32-*"), folder.glob("collections/*")
-    return [folder / LOG, folder / JUDGED, vectors, collection, folder / EXPORT]
+    return [folder / LOG, folder / JUDGED, vectors, collection]
 
 
 def test_what_lies_in_the_cache(kept: Path) -> None:
@@ -67,58 +64,21 @@ def test_what_lies_in_the_cache(kept: Path) -> None:
     assert isinstance(found, Cache)
     assert {each.path for each in found.entries} == set(placed(kept))
     assert {each.kind: each.files for each in found.entries} == {
-        "vectors": 1, "collections": 4, "compiled": 1, "judgements": 1, "llm": 1,
+        "vectors": 1, "collections": 4, "judgements": 1, "llm": 1,
     }  # fmt: skip
     files = [path for path in kept.rglob("*") if path.is_file()]
     assert found.to_json()["bytes"] == sum(path.stat().st_size for path in files)
     assert found.other is not None
     assert (found.other.files, found.other.bytes) == (2, len("mine") + len("mine too"))
-    assert "compiled models" in str(found)
+    assert "answers of language models" in str(found)
     assert {each.kind for each in foils.cache("size", kind=("llm", "vectors")).entries} == {"llm", "vectors"}
 
 
 def test_nothing_lies_in_a_cache_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "none"))
     assert foils.cache().entries == []
-    assert foils.cache("verify").damaged == {}
     assert foils.cache("prune", keep=0).removed == []
     assert not cache_folder().exists()
-
-
-def test_a_whole_cache_is_whole(kept: Path) -> None:
-    found = foils.cache("verify")
-    assert isinstance(found, Cache)
-    assert (found.checked, found.unchecked) == (
-        {"vectors": 1, "collections": 1, "judgements": 1, "llm": 1}, {"compiled": 1},
-    )  # fmt: skip
-    assert found.damaged == {}
-    assert run(["cache", "verify"]) == 0
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
-
-
-def test_a_changed_bit_of_each_kind_is_found(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, judged, vectors, collection, _ = placed(kept)
-    (shard,), part, documents = vectors.glob("*.npy"), judged / "part-0.parquet", collection / "documents.arrow"
-    flip(shard, -12)
-    flip(part, 200)
-    flip(documents, documents.read_bytes().index("text é 1".encode()))
-    answers = log / "answers.sqlite"
-    flip(answers, answers.read_bytes().index(b"0.25") + 3)
-    found = foils.cache("verify")
-    assert set(found.damaged) == {shard, part, collection, answers}
-    assert "damaged answers" in found.damaged[answers]
-    assert str(shard) in str(found)
-    result = tmp_path / "result.json"
-    assert run(["cache", "verify", "--json", str(result)]) == 1
-    seen = capsys.readouterr()
-    assert "4 of the cache's files are damaged" in seen.err
-    assert str(shard) in seen.out
-    assert len(json.loads(result.read_text())["damaged"]) == 4, "it is written although the verb fails"
 
 
 def test_the_least_recently_used_are_removed_first(kept: Path) -> None:
@@ -131,10 +91,10 @@ def test_the_least_recently_used_are_removed_first(kept: Path) -> None:
         assert [each.path for each in found.removed] == order[:count]
     assert all(path.exists() for path in order), "a dry run removes nothing"
     assert run(["cache", "prune", "--keep", f"{sum(sizes[path] for path in order[2:])}B"]) == 0
-    assert [path.exists() for path in order] == [False, False, True, True, True]
+    assert [path.exists() for path in order] == [False, False, True, True]
     assert [each.path for each in foils.cache("prune", older_than=0).removed] == [], "used in the future"
-    foils.cache("prune", keep=0, kind=("compiled",))
-    assert [path.exists() for path in order] == [False, False, True, True, False]
+    foils.cache("prune", keep=0, kind=("vectors",))
+    assert [path.exists() for path in order] == [False, False, False, True]
     foils.cache("prune", keep=0)
     assert not any(path.exists() for path in order)
     assert (kept / "notes.txt").read_text() == "mine"
@@ -151,7 +111,7 @@ def test_days_since_the_last_use(kept: Path) -> None:
 
 
 def test_use_is_seen(kept: Path) -> None:
-    log, _, vectors, _, _ = placed(kept)
+    log, _, vectors, _ = placed(kept)
     with AnswerStore(log):
         pass
     VectorStore(kept / "vectors").embed(HashingEncoder(), ["a"], "document")
@@ -168,7 +128,7 @@ def test_what_is_in_use_stays(kept: Path) -> None:
         aside.write_bytes(b"")
         found = foils.cache("prune", keep=0)
     assert {each.path for each in found.in_use} == {log, judged, vectors}
-    assert [path.exists() for path in order] == [True, True, True, False, False]
+    assert [path.exists() for path in order] == [True, True, True, False]
     store.embed(HashingEncoder(), ["b"], "document")
     del store
     assert {each.path for each in foils.cache("prune", keep=0).removed} == {log, judged, vectors}
@@ -206,16 +166,10 @@ def test_nothing_outside_the_cache_is_touched(kept: Path, tmp_path: Path) -> Non
     (kept / "vectors" / "linked-float32").symlink_to(outside)
     (kept / LOG).with_name("1123456789abcdef").symlink_to(outside)
     placed(kept)[2].joinpath("inner").symlink_to(outside)
-    (kept / "compiled" / "abc.onnx" / "model.onnx").unlink()
-    (kept / "compiled" / "abc.onnx").rmdir()
-    (kept / "compiled").rmdir()
-    (kept / "compiled").symlink_to(tmp_path)
-    (tmp_path / "other.onnx").mkdir()
     before = foils.cache().to_json()["bytes"]
     assert before == sum(path.stat().st_size for path in kept.rglob("*") if path.is_file() and not path.is_symlink())
     foils.cache("prune", keep=0)
     assert (outside / "a.npy").read_bytes() == b"precious"
-    assert (tmp_path / "other.onnx").is_dir()
     assert (kept / "vectors" / "linked-float32").is_symlink()
 
 
@@ -236,9 +190,9 @@ def test_what_is_refused(kept: Path) -> None:
     ("arguments", "message"),
     [
         (["prune"], "prune needs --keep (a size), --older-than (days)"),
-        (["verify", "--keep", "1GB"], "--keep 1000000000: no effect with ACTION verify"),
+        (["size", "--keep", "1GB"], "--keep 1000000000: no effect with ACTION size"),
         (["prune", "--keep", "much"], "'much' is not a size"),
-        (["shrink"], 'Choose from: "size", "verify", "prune"'),
+        (["shrink"], 'Choose from: "size", "prune"'),
     ],
 )
 def test_what_the_program_refuses(
@@ -254,4 +208,4 @@ def test_the_program_alone_shows_the_size(kept: Path, capsys: pytest.CaptureFixt
     assert run(["cache", "size", "--kind", "llm", "--kind", "vectors"]) == 0
     seen = capsys.readouterr().out
     assert "answers of language models" in seen
-    assert "compiled" not in seen
+    assert "judgements" not in seen

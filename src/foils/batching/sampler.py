@@ -44,7 +44,7 @@ from foils.batching.vectors import (
     rank_and_count,
     share_cache,
 )
-from foils.encode.similarity import similarity_of
+from foils.encode.models import similarity_of
 from foils.runtime.errors import FoilsError, FormatError, InputError
 
 SAVED = "foils_batches.npz"

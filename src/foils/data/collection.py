@@ -455,25 +455,6 @@ def _verify(path: Path, checksum: str) -> None:
         _verified.add(facts)
 
 
-def check_stored(folder: Path) -> None:
-    """Read a stored collection through, and compare its digest.
-
-    Raises:
-        FormatError: a file of it is missing or damaged, or its contents have changed.
-    """
-    stored, hasher = open_stored(folder), hashlib.blake2b(digest_size=16)
-    try:
-        for table in (stored.documents, stored.queries):
-            take_in(table, hasher)
-        for split in stored.splits:
-            hasher.update(split.encode())
-            take_in(stored.qrels[split], hasher)
-    except (pa.ArrowException, ValueError) as error:
-        raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
-    if hasher.hexdigest() != stored.digest:
-        raise FormatError("damaged collection in the cache (its contents have changed); remove the folder", folder)
-
-
 def cache_place(*facts: object) -> Path:
     """Return the folder in the cache for the collection that these facts determine."""
     state = hashlib.blake2b(repr((_FORMAT, facts)).encode(), digest_size=16).hexdigest()

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.adapters import merge_adapters
 from foils.encode.encoder import EncoderSettings
-from foils.encode.models import check_hub, find_model, loading, own_kind, refuse_own, refuse_pickles
+from foils.encode.models import check_hub, find_model, loading, merge_adapters, own_kind, refuse_own, refuse_pickles
 from foils.encode.own_similarity import OwnSimilarity, open_own
 from foils.runtime.errors import InputError
 

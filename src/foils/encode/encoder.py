@@ -15,13 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, ca
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.backends import CompiledModel
-from foils.encode.forward import batched_vectors, own_vectors, pads_texts
-from foils.encode.models import STATIC, is_static, load_model
-from foils.encode.processes import Processes
-from foils.encode.similarity import SIMILARITIES, similarity_of
+from foils.encode.forward import Processes, batched_vectors, own_vectors, pads_texts
+from foils.encode.models import SIMILARITIES, STATIC, is_static, load_model, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
-from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
@@ -33,7 +29,6 @@ AnyFloats = TypeVar("AnyFloats", bound=npt.NDArray[np.floating])
 
 ENCODER_ARGS = "encoder_args"  # the program's option that takes rarely used settings as its keys
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-BACKENDS = ("torch", "onnx", "openvino")
 PROMPT_NAMES: dict[Kind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
@@ -73,10 +68,8 @@ class EncoderSettings(Settings):
         similarity: How vectors are compared: by cosine (scaled to unit length) or dot (as they are). Default: what the
             model was made for.
         precision: Precision of the computation. auto is bfloat16 where the device computes it natively and the lowest
-            cosine to float32 over a sample of the collection is at least .999, and float32 elsewhere; float16 needs
-            torch. The loss is measured and reported. In Python a loaded model stays as it is by auto.
-        backend: What runs the transformer; onnx and openvino are often faster on a processor. What they change is
-            measured and reported.
+            cosine to float32 over a sample of the collection is at least .999, and float32 elsewhere. The loss is
+            measured and reported. In Python a loaded model stays as it is by auto.
         encode_batch: Texts encoded at once, for speed. It does not change results beyond rounding. Default: as many
             as 1,024 tokens hold on a processor, and 16,384 elsewhere.
         trust_remote_code: Run code that comes with the model.
@@ -90,7 +83,6 @@ class EncoderSettings(Settings):
     document_prompt: Annotated[str | None, Option(within=ENCODER_ARGS)] = None
     similarity: Annotated[str | None, Option(names=SIMILARITIES, within=ENCODER_ARGS)] = None
     precision: Annotated[str, Option(names=PRECISIONS, within=ENCODER_ARGS)] = "auto"
-    backend: Annotated[str, Option(names=BACKENDS, within=ENCODER_ARGS)] = "torch"
     encode_batch: Annotated[int | None, Option(least=1, within=ENCODER_ARGS)] = None
     trust_remote_code: Annotated[bool, Option(within=ENCODER_ARGS)] = False
 
@@ -138,29 +130,21 @@ class SentenceEncoder:
 
     def _compute_in(self, precision: str) -> None:
         """Move the model to a precision ("auto": as it is), and say so in settings and fingerprint."""
-        model, backend = self.model, self.settings.backend
+        model = self.model
         own = str(next((each.dtype for each in model.parameters()), "float32")).removeprefix("torch.")
         self.settings = replace(self.settings, precision=precision)
         self.precision = own if precision == "auto" else precision
         named = "float32" if precision == "auto" else precision  # a model as it is, under the name that it always had
         if precision == "float32" != own:
             named = f"{precision} of {own}"
-        shaping = (self.max_length, self.similarity == "cosine", named, backend)
+        # "torch" stands for what runs the model: others could, and vectors that are kept stay known.
+        shaping = (self.max_length, self.similarity == "cosine", named, "torch")
         shaping += (model.truncate_dim,) if model.truncate_dim is not None else ()
         self.fingerprint = hashlib.blake2b(repr((self._weights, shaping)).encode(), digest_size=16).hexdigest()
-        self._compiled: CompiledModel | None = None
-        if backend == "torch" and own != self.precision:
+        if own != self.precision:
             import torch
 
             model.to(getattr(torch, precision))
-        elif backend != "torch":
-            self._compiled = CompiledModel(
-                model.float(),
-                cache_folder() / "compiled",
-                fingerprint=self._weights,
-                backend=backend,
-                precision="float32" if precision == "auto" else precision,
-            )
 
     def __getstate__(self) -> dict[str, Any]:
         """Send an encoder that was loaded by name to other processes by that name: they load the same weights."""
@@ -184,7 +168,6 @@ class SentenceEncoder:
             "max_length": self.max_length,
             "similarity": self.similarity,
             "precision": self.precision,
-            "backend": self.settings.backend,
             "query_prompt": self._prompts["query"],
             "document_prompt": self._prompts["document"],
         }
@@ -205,10 +188,10 @@ class SentenceEncoder:
 
     def _vectors(self, texts: Sequence[str], kind: Kind) -> Floats:
         model, prompt, size = self.model, self._prompts[kind], self.settings.encode_batch
-        if self._compiled is None and (self.processes or not pads_texts(model)):
+        if self.processes or not pads_texts(model):
             pool = self.processes and self.processes.pool
             return own_vectors(model, texts, kind, prompt, size=size, cut=self.max_length is not None, pool=pool)
-        return batched_vectors(model, texts, kind, prompt, dimension=self.dimension, size=size, compiled=self._compiled)
+        return batched_vectors(model, texts, kind, prompt, dimension=self.dimension, size=size)
 
 
 def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:
@@ -223,8 +206,7 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
     settings = settings or EncoderSettings()
     if settings.precision == "auto":
         settings = replace(settings, precision="float32")
-    device = settings.device if settings.backend == "torch" else "cpu"
-    model = load_model(name, kind="encoder", device=device, trust_remote_code=settings.trust_remote_code)
+    model = load_model(name, kind="encoder", device=settings.device, trust_remote_code=settings.trust_remote_code)
     prefix = STATIC if str(name).startswith(STATIC) else ""
     place = Path(str(name).removeprefix(prefix))
     encoder = SentenceEncoder(model, settings, name=prefix + place.name)

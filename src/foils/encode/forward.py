@@ -1,15 +1,22 @@
-"""Vectors of texts by a sentence-transformers model: in batches of tokens, or by the model's own `encode`."""
+"""Vectors of texts by a sentence-transformers model: in batches of tokens, or by the model's own `encode`.
+
+Texts are sorted by length and tokenised in windows, each text once; the texts of a window are sorted again, by their
+tokens, and cut where a batch is full: little padding, and activations that stay in a processor's cache. Windows and
+batches change speed, not vectors beyond rounding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-from foils.encode.backends import CompiledModel
-from foils.encode.batches import WINDOW, Batch, side_by_side, token_batches, tokens_on
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -72,7 +79,6 @@ def batched_vectors(
     *,
     dimension: int,
     size: int | None,
-    compiled: CompiledModel | None = None,
 ) -> Floats:
     """Return (n, d) vectors of texts in batches of tokens, on a processor one batch on each core at a time.
 
@@ -83,7 +89,6 @@ def batched_vectors(
         prompt: put before each.
         dimension: d, of which the model may give more.
         size: texts of a batch; None: as many as its tokens allow (`tokens_on`).
-        compiled: runs the transformer in the model's place.
     """
     import torch
 
@@ -92,9 +97,6 @@ def batched_vectors(
 
     def forward(batch: Batch) -> None:
         rows, features = batch
-        if compiled is not None:
-            vectors[rows] = compiled.encode_batch(features)[:, :dimension]
-            return
         with torch.inference_mode():
             moved = {name: value.to(device) if hasattr(value, "to") else value for name, value in features.items()}
             out = model(moved, task=kind)["sentence_embedding"]
@@ -107,7 +109,7 @@ def batched_vectors(
         size=size,
     )
     model.eval()
-    spread = compiled is None and device.type == "cpu" and _without_state(model)
+    spread = device.type == "cpu" and _without_state(model)
     side_by_side(forward, batches, threads=torch.get_num_threads() if spread else 1)
     return vectors
 
@@ -118,3 +120,135 @@ def _without_state(model: SentenceTransformer) -> bool:
     rotations = str([getattr(config, name, None) for name in ("rope_parameters", "rope_scaling")])
     ours = type(model[0].auto_model).__module__.startswith("transformers.")
     return ours and "dynamic" not in rotations and "longrope" not in rotations
+
+
+Rows = npt.NDArray[np.intp]
+Features = Mapping[str, Any]
+Batch = tuple[Rows, Features]  # rows of the texts, and their features
+Preprocess = Callable[[list[str]], Features]
+
+WINDOW = 1_024  # texts tokenised together; with more the share of padding falls no further
+TOKENS = {"cpu": 1_024}  # of a batch, with padding, by type of device
+ON_OTHERS = 16_384
+
+
+def tokens_on(device: str) -> int:
+    """Return how many tokens a batch holds on a type of device, as "cpu" or "cuda"."""
+    return TOKENS.get(device, ON_OTHERS)
+
+
+def token_batches(
+    texts: Sequence[str], preprocess: Preprocess, *, tokens: int, size: int | None = None, window: int = WINDOW
+) -> Iterator[Batch]:
+    """Yield (rows, features) of batches that hold each text once, the longest texts first.
+
+    Args:
+        texts: (n,) of any lengths.
+        preprocess: makes tensors of texts, `attention_mask` (B, L) among them, padded on either side.
+        tokens: of a batch at most, padding counted, at least one text.
+        size: texts of a batch, instead of tokens.
+        window: texts tokenised, and sorted by their tokens, together.
+
+    Yields:
+        (b,) rows of `texts`, and their features, without columns that are padding in all of them.
+    """
+    order = np.argsort([-len(text) for text in texts], kind="stable")
+    for start in range(0, len(order), window):
+        rows = order[start : start + window]
+        features = preprocess([texts[row] for row in rows])
+        mask = features["attention_mask"]
+        lengths = mask.sum(1).numpy()
+        sorted_rows = np.argsort(-lengths, kind="stable")
+        at = 0
+        while at < len(sorted_rows):
+            count = size or max(1, tokens // max(1, int(lengths[sorted_rows[at]])))
+            chosen = sorted_rows[at : at + count]
+            yield rows[chosen], _taken(features, mask, chosen)
+            at += count
+
+
+def _taken(features: Features, mask: Any, rows: Rows) -> Features:
+    """These rows of the features, cut to the columns that one of them uses, at least one."""
+    columns = mask[rows].bool().any(0)
+    columns[0] |= not columns.any()
+    return {
+        name: value[rows][:, columns] if getattr(value, "shape", None) == mask.shape else value
+        for name, value in features.items()
+    }
+
+
+def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, threads: int) -> None:
+    """Do the work of each batch: in as many threads of one core each, where there are as many batches.
+
+    One batch on all cores waits for the slowest of them at every operation; batches side by side wait once, at the
+    end. Fewer batches than threads are done one after the other, each on all cores.
+    """
+    ahead = list(islice(batches, threads)) if threads > 1 else []
+    if len(ahead) < max(2, threads):
+        for batch in chain(ahead, batches):
+            work(batch)
+        return
+    with _one_thread_each(threads) as pool:
+        running: deque[Future[None]] = deque()
+        for batch in chain(ahead, batches):
+            running.append(pool.submit(work, batch))
+            if len(running) > 2 * threads:
+                running.popleft().result()
+        for each in running:
+            each.result()
+
+
+@contextmanager
+def _one_thread_each(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool in whose threads torch computes with one thread; here it keeps those that it has."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)
+
+
+class Processes:
+    """Processes that compute for a model, started when the first texts come.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder.
+        devices: torch devices, one process each; None: all GPUs, or four processes without one.
+    """
+
+    def __init__(self, model: Any, devices: Sequence[str] | None) -> None:
+        self._model, self._devices = model, None if devices is None else list(devices)
+
+    @cached_property
+    def pool(self) -> Any:
+        """What `encode` and `predict` take as their pool."""
+        return self._model.start_multi_process_pool(self._devices)
+
+    def stop(self) -> None:
+        """Stop those that were started."""
+        if "pool" in self.__dict__:
+            self._model.stop_multi_process_pool(self.pool)
+
+
+class Computes(Protocol):
+    """What computes with a model, and may do so in several processes."""
+
+    model: Any
+    processes: Processes | None
+
+
+@contextmanager
+def in_processes(one: Computes, devices: Sequence[str] | bool) -> Iterator[None]:
+    """Let what computes do so in several processes inside the context; True: on all devices, False: in this process."""
+    if not devices:
+        yield
+        return
+    one.processes = Processes(one.model, None if devices is True else devices)
+    try:
+        yield
+    finally:
+        one.processes.stop()
+        one.processes = None

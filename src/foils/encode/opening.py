@@ -89,10 +89,10 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         encoder: Encoder = load_encoder(given, settings)
         if self.precision == "auto" and isinstance(encoder, SentenceEncoder):
             encoder = fastest(encoder, partial(load_encoder, given, settings), collection, self.open_store())
-        chosen = self.changed("precision", "storage", "backend")
+        chosen = self.changed("precision", "storage")
         lossy = {name: value for name, value in chosen.items() if value != "float32"}
         if lossy:
-            exact = load_encoder(given, replace(settings, precision="float32", backend="torch"))
+            exact = load_encoder(given, replace(settings, precision="float32"))
             self._report_loss(exact, encoder, collection, lossy)
         return encoder
 

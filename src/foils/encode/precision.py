@@ -65,8 +65,8 @@ def fastest(
     """
     if not multiplies(exact.model):
         return exact
-    if exact.settings.backend == "onnx" or not computes_bfloat16(exact.model.device):
-        log.info("precision float32: nothing faster is native to this device and backend")
+    if not computes_bfloat16(exact.model.device):
+        log.info("precision float32: nothing faster is native to this device")
         return exact
     reference = _sample(exact, collection, store)
     fast = exact.in_precision("bfloat16")

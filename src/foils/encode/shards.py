@@ -174,15 +174,6 @@ def mapped(path: Path) -> Records:
     return records
 
 
-def check_shard(path: Path) -> None:
-    """Read a shard through.
-
-    Raises:
-        FormatError: it is damaged, or its name is another's.
-    """
-    _keys_of(mapped(path), path)
-
-
 def name_of(keys: Keys) -> str:
     """Return the name of the shard of these keys."""
     return f"{hashlib.blake2b(keys.tobytes(), digest_size=16).hexdigest()}.npy"

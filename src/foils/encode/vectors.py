@@ -238,7 +238,7 @@ def text_keys(texts: Sequence[str], route: str) -> Keys:
 
 
 def cosine_loss(reference: Floats, vectors: Floats) -> tuple[float, float]:
-    """Return mean and minimum cosine of paired rows, each (n, d): what another precision or backend changes."""
+    """Return mean and minimum cosine of paired rows, each (n, d): what another precision changes."""
     a, b = reference.astype(np.float64), vectors.astype(np.float64)
     cosines = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
     return float(cosines.mean()), float(cosines.min())

@@ -110,17 +110,6 @@ def _checksum(key: str, text: str) -> str:
     return xxhash.xxh3_64(f"{key}\0{text}".encode()).hexdigest()
 
 
-def check_answers(path: Path) -> None:
-    """Read a file of answers through.
-
-    Raises:
-        FormatError: it is damaged.
-        FailureError: it cannot be read.
-    """
-    with AnswerStore(path.parent) as store:
-        _ = store.records
-
-
 def without_thoughts(text: str) -> str:
     """Return an answer without what stands between <think> and </think>.
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from foils.data.collection import Collection, Rows
 from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.encoder import Kind, check_finite
+from foils.encode.forward import Processes, in_processes
 from foils.encode.own_similarity import as_pair_model
-from foils.encode.processes import Processes, in_processes
 from foils.encode.vectors import VectorStore
 from foils.mining.pairs import Retriever, Scores, TextPairs, with_judgements_of
 from foils.runtime.errors import InputError
@@ -79,7 +79,7 @@ class CrossEncoderScorer:
         return {"name": self._encoder.name, "fingerprint": self.fingerprint}
 
     def in_processes(self, devices: Sequence[str] | bool) -> AbstractContextManager[None]:
-        """Let several processes score inside the context (see `foils.encode.processes.in_processes`)."""
+        """Let several processes score inside the context (see `foils.encode.forward.in_processes`)."""
         return in_processes(self._encoder, devices)
 
     def score(self, pairs: TextPairs) -> Scores:

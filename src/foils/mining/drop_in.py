@@ -23,10 +23,9 @@ from foils.data.tables import provenance, take
 from foils.data.texts import ColumnTexts
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
-from foils.encode.models import load_model
+from foils.encode.forward import in_processes
+from foils.encode.models import SIMILARITIES, load_model
 from foils.encode.opening import StoreSettings
-from foils.encode.processes import in_processes
-from foils.encode.similarity import SIMILARITIES
 from foils.mining.candidates import QUERIES, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
 from foils.mining.pairs import Marks, Rule, Scores

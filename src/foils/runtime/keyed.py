@@ -1,4 +1,4 @@
-"""Settings that the program takes together, as keys of one option: `--encoder-args backend=onnx,encode_batch=64`.
+"""Settings that the program takes together, as keys of one option: `--encoder-args precision=float32,encode_batch=64`.
 
 In Python each is a keyword argument, like any other. A setting is such a key where its `Option` names the option that
 it is `within`.

@@ -137,7 +137,7 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """The name that the program has for it; of a key, with its option, as `--encoder-args backend=…`."""
+        """The name that the program has for it; of a key, with its option, as `--encoder-args precision=…`."""
         if self.option.within:
             return f"{dashed(self.option.within)} {self.key}=…"
         return self.option.flag or dashed(self.name)
@@ -266,7 +266,7 @@ def spelled(name: str, value: object = None) -> str:
 
 
 def _valued(flag: str, value: object) -> str:
-    """A name and a value; within a keyed option, `--encoder-args backend=…`, the value takes the place of the dots."""
+    """A name and a value; in a keyed option, `--encoder-args precision=…`, the value takes the place of the dots."""
     return f"{flag[:-1]}{value}" if flag.endswith("=…") else f"{flag} {value}"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.encode.encoder import Encoder
-from foils.encode.similarity import check_temperature_of
+from foils.encode.models import check_temperature_of
 from foils.encode.vectors import VectorStore
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number

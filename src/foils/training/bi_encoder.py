@@ -16,7 +16,7 @@ from foils.batching.conflicts import believed_relevant, known_conflicts
 from foils.batching.methods import APART, METHODS, TEACHER
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode import EmbeddingSettings
-from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
+from foils.encode.models import OF_COSINES, check_temperature_of, similarity_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse
 from foils.training.data import TrainingSet

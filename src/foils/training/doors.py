@@ -17,8 +17,7 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike
 from foils.data.tables import provenance
 from foils.data.training_rows import RowSettings
-from foils.encode.models import DEFAULT_MODEL, STATIC
-from foils.encode.similarity import SIMILARITIES
+from foils.encode.models import DEFAULT_MODEL, SIMILARITIES, STATIC
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.options import Option, Settings, refuse, spelled

@@ -26,8 +26,7 @@ from torch import Tensor, nn
 from foils.batching.vectors import processes_to_come
 from foils.data.training_rows import ABSENT
 from foils.encode import EmbeddingSettings
-from foils.encode.models import load_model
-from foils.encode.similarity import similarity_of
+from foils.encode.models import load_model, similarity_of
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap

@@ -19,7 +19,7 @@ import torch
 from sentence_transformers.base.losses.merged_forward import embed_columns
 from torch import Tensor, nn
 
-from foils.encode.similarity import similarity_of
+from foils.encode.models import similarity_of
 from foils.runtime.errors import InputError
 from foils.training.data import TrainingSet
 from foils.training.gathering import Share

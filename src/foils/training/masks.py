@@ -20,8 +20,8 @@ from transformers import TrainerCallback
 
 from foils.data.training_rows import ABSENT
 from foils.encode import EmbeddingSettings, Vectors
+from foils.encode.models import similarity_of
 from foils.encode.opening import EncoderLike, description
-from foils.encode.similarity import similarity_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
 from foils.training.data import TrainingSet

@@ -14,10 +14,8 @@ from typing import Any
 
 import torch
 
-from foils.encode.adapters import merge_adapters
 from foils.encode.encoder import PROMPT_NAMES, Kind, prompt_of
-from foils.encode.models import is_static, load_model
-from foils.encode.similarity import similarity_of
+from foils.encode.models import is_static, load_model, merge_adapters, similarity_of
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.options import spelled
 from foils.training.settings import TrainSettings
