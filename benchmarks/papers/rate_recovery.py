@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from scipy.stats import kendalltau
 
 from common import save
-from foils.rating import Pairs, rate_adaptively, regular_pairs, thurstone
+from foils.rating import Pairs, ask_adaptively, regular_pairs, thurstone
 
 PRIOR_SD = 10.0
 SPREAD = 0.7  # probits, of planted ratings: 207 Elo points
@@ -76,11 +76,9 @@ def adaptive() -> list[dict[str, float]]:
             for rounds in (0, 1, 2, 4):
                 rng = np.random.default_rng(2)
                 ask = lambda pairs, rng=rng, truth=truth, answers=answers: answered(pairs, truth, answers, rng)  # noqa: E731
-                if rounds:
-                    _, _, ratings = rate_adaptively(sizes, ask, degree=k, rounds=rounds, prior_sd=PRIOR_SD, rng=rng)
-                else:
-                    pairs = regular_pairs(sizes, degree=k, rng=rng)
-                    ratings = thurstone(pairs, ask(pairs), prior_sd=PRIOR_SD)
+                pairs = regular_pairs(sizes, degree=2 if rounds else k, rng=rng)
+                asked = ask_adaptively(pairs, ask, goal=25 * k, rounds=rounds) if rounds else (pairs, ask(pairs))
+                ratings = thurstone(*asked, prior_sd=PRIOR_SD)
                 found.append({"answers": answers, "k": k, "rounds": rounds, **quality(ratings.rating, truth)})
     return found
 

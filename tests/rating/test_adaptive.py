@@ -3,7 +3,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kendalltau
 
-from foils.rating import Pairs, informative_pairs, rate_adaptively, regular_pairs, thurstone
+from foils.rating import Pairs, ask_adaptively, informative_pairs, regular_pairs, thurstone
 from foils.rating.estimators import THURSTONE, comparison_bits
 from foils.runtime.errors import InputError
 
@@ -60,14 +60,18 @@ def noisy(truth, answers, seed):
     return lambda pairs: rng.binomial(answers, ndtr(truth[pairs.first] - truth[pairs.second])) / answers
 
 
+def adaptively(sizes, ask, *, degree=6, rounds=2, choice_sd=1.0, seed=3):
+    start = regular_pairs(sizes, degree=2, rng=np.random.default_rng(seed))
+    goal = start.sizes * degree // 2
+    return ask_adaptively(start, ask, goal=goal, rounds=rounds, choice_sd=choice_sd)
+
+
 def test_it_spends_as_much_as_the_random_graph_and_orders_better():
     sizes = [30] * 60
     truth = np.random.default_rng(2).normal(size=1800)
     pairs = regular_pairs(sizes, degree=6, rng=np.random.default_rng(3))
     random = thurstone(pairs, noisy(truth, 5, 4)(pairs)).rating
-    spent, preference, ratings = rate_adaptively(
-        sizes, noisy(truth, 5, 4), degree=6, rounds=2, rng=np.random.default_rng(3)
-    )
+    spent, preference = adaptively(sizes, noisy(truth, 5, 4))
     assert len(spent) == len(pairs) == len(preference)
 
     def agreement(found):
@@ -75,14 +79,12 @@ def test_it_spends_as_much_as_the_random_graph_and_orders_better():
             [kendalltau(a, b).statistic for a, b in zip(found.reshape(60, 30), truth.reshape(60, 30), strict=True)]
         )
 
-    assert agreement(ratings.rating) > agreement(random) + 0.005
+    assert agreement(thurstone(spent, preference).rating) > agreement(random) + 0.005
 
 
 def test_preferences_stay_with_their_pairs():
     truth = np.random.default_rng(5).normal(size=20)
-    pairs, preference, _ = rate_adaptively(
-        [12, 8], lambda p: ndtr(truth[p.first] - truth[p.second]), degree=6, rng=np.random.default_rng(6)
-    )
+    pairs, preference = adaptively([12, 8], lambda p: ndtr(truth[p.first] - truth[p.second]))
     np.testing.assert_allclose(preference, ndtr(truth[pairs.first] - truth[pairs.second]))
 
 
@@ -94,15 +96,10 @@ def test_more_rounds_choose_otherwise_and_missing_answers_are_borne():
         found[::5] = np.nan
         return found
 
-    one, three = (rate_adaptively([16], ask, degree=6, rounds=r, rng=np.random.default_rng(8)) for r in (1, 3))
-    assert set(zip(one[0].first, one[0].second, strict=True)) != set(zip(three[0].first, three[0].second, strict=True))
-    assert np.isfinite(three[2].rating).all()
-    loose = rate_adaptively([16], ask, degree=6, rounds=1, choice_sd=10.0, rng=np.random.default_rng(8))
-    assert set(zip(one[0].first, one[0].second, strict=True)) != set(zip(loose[0].first, loose[0].second, strict=True))
-
-
-def test_faulty_settings_are_refused():
-    with pytest.raises(InputError, match="start_degree"):
-        rate_adaptively([5], lambda p: np.zeros(len(p)), degree=2, start_degree=4, rng=np.random.default_rng(0))
+    one, three, loose = (adaptively([16], ask, rounds=r, choice_sd=sd) for r, sd in ((1, 1.0), (3, 1.0), (1, 10.0)))
+    chosen = [set(zip(pairs.first, pairs.second, strict=True)) for pairs, _ in (one, three, loose)]
+    assert chosen[0] != chosen[1]
+    assert chosen[0] != chosen[2]
+    assert np.isfinite(thurstone(*three).rating).all()
     with pytest.raises(InputError, match="rounds"):
-        rate_adaptively([5], lambda p: np.zeros(len(p)), rounds=0, rng=np.random.default_rng(0))
+        adaptively([5], ask, rounds=0)

@@ -16,12 +16,10 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from foils.llm.answers import AnswerStore
-from foils.llm.batch import WAITS, BatchFolder
 from foils.llm.client import Client, Sampling, Usage
 from foils.llm.request import NoAnswerError, Request
 from foils.runtime import progress
@@ -277,7 +275,6 @@ def ask_missing(
     answer_tokens: int = ANSWER_TOKENS,
     task: str,
     unit: str,
-    batch: Callable[[KeyedRecord], KeptRecord] | None = None,
 ) -> list[dict[str, Any]]:
     """Return what each record came to, as JSON has it, in the order of `records`.
 
@@ -293,7 +290,6 @@ def ask_missing(
         answer_tokens: about how many an answer takes, likewise.
         task: what the progress says.
         unit: what it counts.
-        batch: what a record came to in a batch, in the place of the server; one that waits is not kept.
 
     Raises:
         FormatError: the store is damaged.
@@ -306,7 +302,7 @@ def ask_missing(
             by_key.setdefault(record.key, record)
         answers = {key: line for key in by_key if (line := kept.get(key)) is not None and line["failure"] is None}
         missing = [record for key, record in by_key.items() if key not in answers]
-        if missing and text_of is not None and batch is None:
+        if missing and text_of is not None:
             characters = sum(len(text_of(record)) for record in missing)
             usage = Usage(len(missing), characters // CHARACTERS_A_TOKEN, len(missing) * answer_tokens)
             announce({client: usage})
@@ -315,14 +311,10 @@ def ask_missing(
 
             def finished(record: KeyedRecord, served: KeptRecord) -> None:
                 answers[record.key] = served.as_record()
-                if served.failure != WAITS:
-                    kept.add(record.key, answers[record.key])
+                kept.add(record.key, answers[record.key])
                 advance(1)
 
-            if batch is not None:
-                for record in missing:
-                    finished(record, batch(record))
-            elif missing:
+            if missing:
                 ask_all(client, missing, serve, finished)
         return [answers[record.key] for record in records]
 
@@ -358,7 +350,6 @@ def ask_questions(
     sampling: Sampling,
     tries: int = 1,
     schema: Mapping[str, Any] | None = None,
-    batch: BatchFolder | None = None,
     announced: bool = False,
     task: str,
     unit: str = "questions",
@@ -378,8 +369,6 @@ def ask_questions(
         sampling: how answers are drawn.
         tries: how often a question is asked, until its answer can be read.
         schema: JSON schema of an answer; None: free text.
-        batch: files of requests and results in the place of the server; what is open is written, and `batch.settle`
-            tells whether any question waits. None: the server is asked.
         announced: whether the costs were said before.
         task: what the progress says.
         unit: what it counts.
@@ -406,17 +395,8 @@ def ask_questions(
                 break
         return answered
 
-    def in_batch(batch: BatchFolder, question: Question) -> _Answered:
-        def body_of(asked: Request) -> dict[str, Any]:
-            return asked.body(client.model, without=() if client.structured else ("response_format",))
-
-        of = partial(request, question)
-        value, failure, usage = batch.asked(question.key, of, read, body_of=body_of, unreadable=unreadable, tries=tries)
-        return _Answered(name, usage, value, failure)
-
-    by_batch = None if batch is None else partial(in_batch, batch)
     return ask_missing(
-        client, folder, questions, serve, task=task, unit=unit, batch=by_batch,
+        client, folder, questions, serve, task=task, unit=unit,
         text_of=None if announced else lambda question: question.prompt,
         answer_tokens=ANSWER_TOKENS if schema is not None else sampling.max_tokens or ANSWER_TOKENS,
     )  # fmt: skip

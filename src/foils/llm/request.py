@@ -1,4 +1,4 @@
-"""What is asked of a chat model, and how its completion is read: of a server at once, or in a batch's files."""
+"""What is asked of a chat model, and how its completion is read."""
 
 from __future__ import annotations
 

@@ -1,15 +1,13 @@
 """How hard each negative is: from pairwise judgements on a sparse graph to Elo ratings with errors."""
 
-from foils.rating.adaptive import ask_adaptively, informative_pairs, rate_adaptively
+from foils.rating.adaptive import ask_adaptively, informative_pairs
 from foils.rating.cross_query import BetweenJudge, Offsets, answers_between, fit_offsets, pairs_between
 from foils.rating.diagnostics import (
     agreements,
     deviance,
     deviance_explained,
     intransitive_triples,
-    judge_weights,
     krippendorff_alpha,
-    sureness,
 )
 from foils.rating.distil import Distilled, PairwiseJudge, distil, load_pairwise_judge, save_judge
 from foils.rating.estimators import (
@@ -86,7 +84,6 @@ __all__ = [
     "fit_offsets",
     "informative_pairs",
     "intransitive_triples",
-    "judge_weights",
     "krippendorff_alpha",
     "lead_errors",
     "load_cross_encoder_judge",
@@ -94,13 +91,11 @@ __all__ = [
     "online_elo",
     "pairs_between",
     "random_pairs",
-    "rate_adaptively",
     "rate_negatives",
     "refined",
     "regular_pairs",
     "save_judge",
     "spread_of",
-    "sureness",
     "thurstone",
     "thurstone_ascent",
 ]

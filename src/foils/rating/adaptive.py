@@ -13,50 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.rating.estimators import ESTIMATORS, LINKS, Link, Ratings, comparison_bits, covariance
-from foils.rating.graph import regular_pairs
 from foils.rating.pairs import Block, Floats, Pairs, Rows
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
 _CELLS = 500_000
 _CELL = 120  # bytes that a cell of the choice takes: covariance, leads, bits, worth
-
-
-def rate_adaptively(
-    sizes: npt.ArrayLike,
-    ask: Callable[[Pairs], Floats],
-    *,
-    degree: int = 6,
-    start_degree: int = 2,
-    rounds: int = 2,
-    model: str = "thurstone",
-    prior_sd: float = 10.0,
-    choice_sd: float = 1.0,
-    rng: np.random.Generator,
-) -> tuple[Pairs, Floats, Ratings]:
-    """Return pairs, preferences and ratings after as many comparisons as a `degree`-regular graph has.
-
-    Args:
-        sizes: (Q,) candidates of each query.
-        ask: from pairs to preferences (m,), NaN where there is no answer.
-        degree: mean number of comparisons per candidate in all.
-        start_degree: of the random graph asked first, even, at most `degree`.
-        rounds: between which the rest is divided; see `ask_adaptively`.
-        model: thurstone or bradley-terry.
-        prior_sd: of the ratings returned, as in `thurstone`.
-        choice_sd: of the ratings by which pairs are chosen.
-        rng: draws the first graph.
-
-    Raises:
-        InputError: start_degree above degree, fewer than one round, or what `regular_pairs` refuses.
-    """
-    if start_degree > degree:
-        raise InputError(f"start_degree {start_degree} of degree {degree}; expected at most degree")
-    start = regular_pairs(sizes, degree=start_degree, rng=rng)
-    n = start.sizes
-    goal = np.where(n <= degree + 1, n * (n - 1) // 2, n * degree // 2)
-    pairs, preference = ask_adaptively(start, ask, goal=goal, rounds=rounds, model=model, choice_sd=choice_sd)
-    return pairs, preference, ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
 
 
 def ask_adaptively(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from foils.rating.estimators import LINKS, Link, Ratings, estimate
 from foils.rating.graph import Keys, mixed
-from foils.rating.judges import EnsembleJudge, Judge, members, settle
+from foils.rating.judges import EnsembleJudge, Judge, members
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows
 from foils.rating.prior import Spread, bounded, spread_of
 from foils.runtime.errors import InputError
@@ -132,7 +132,6 @@ def answers_between(judge: Judge, candidates: Candidates, first: Rows, second: R
     A judge that failed in one order is left out of that pair; NaN where all are.
     """
     answers = np.stack([_both_orders(each, candidates, first, second) for each in between_judges(judge)])
-    settle(judge)
     return judge.mean(answers) if isinstance(judge, EnsembleJudge) else answers[0]
 
 

@@ -32,7 +32,7 @@ from foils.rating.pairs import Pairs
 from foils.rating.session import JudgeSession
 from foils.rating.stage import Rated, rate_negatives
 from foils.runtime.doors import door
-from foils.runtime.options import Needs, Option, several
+from foils.runtime.options import Needs, Option
 from foils.runtime.surroundings import ScaleSettings
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,6 @@ _ASKED: Needs = [{"judge": "llm"}, {"between_judge": "llm"}]
         **dict.fromkeys(("question", "llm"), _ASKED),
         "distilling": {"distil": True},
         "between_judge": {"between": True},
-        "weights": {"judge": lambda judge: len(several(judge)) > 1, "why": "which is a single one"},
     }
 )
 def rate(
@@ -88,7 +87,7 @@ def rate(
     rated = rate_negatives(
         loaded,
         named.negatives,
-        judges[0] if len(judges) == 1 else EnsembleJudge(judges, judging.weights),
+        judges[0] if len(judges) == 1 else EnsembleJudge(judges),
         split=split,
         between_judge=open_between(opening, loaded),
         record=records[0] if len(judges) == 1 else records,

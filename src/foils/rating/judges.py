@@ -20,17 +20,12 @@ from foils.encode import Encoder, Vectors, VectorStore
 from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.encoder import Kind
 from foils.encode.vectors import Texts
-from foils.llm import WaitingError, digest
-from foils.rating.diagnostics import judge_weights
+from foils.llm import digest
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows
 from foils.runtime.errors import FailureError, InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
-
-
-AUTO = "auto"
-Weights = Sequence[float] | str | None
 
 
 class Judge(Protocol):
@@ -60,66 +55,33 @@ def prepared(judge: Judge, candidates: Candidates, pairs: Pairs) -> Judge | None
     return ready
 
 
-def settle(judge: Judge) -> None:
-    """Have a judge, or those of an ensemble, finish what was begun for all questions together, by its own `settle`.
-
-    Raises:
-        WaitingError: questions wait for answers that come later, as a batch's.
-    """
-    waiting: list[WaitingError] = []
-    for each in members(judge):
-        try:
-            if hasattr(each, "settle"):
-                each.settle()
-        except WaitingError as error:
-            waiting.append(error)
-    if waiting:
-        raise WaitingError("; ".join(map(str, waiting)))
-
-
 class EnsembleJudge:
     """The mean of several judges' probabilities, p = (1/|P|) Σ R_p(q, d_i, d_j) (eq. 29), R_p the mean of both orders.
 
-    With weights it is Σ w_p R_p / Σ w_p. A judge that failed in one order of a pair is left out of that pair's mean;
-    NaN where every judge is. `ask` asks the judges one after the other, and keeps the answers of each by themselves.
+    A judge that failed in one order of a pair is left out of that pair's mean; NaN where every judge is. `ask` asks the
+    judges one after the other, and keeps the answers of each by themselves.
 
     Args:
         judges: at least one.
-        weights: how much each counts, at least 0; or `auto`: as `judge_weights` finds from the answers at hand. None:
-            all count alike.
 
     Raises:
-        InputError: no judge, or weights that are not one of each, or all 0.
+        InputError: no judge.
     """
 
     antisymmetric = True
 
-    def __init__(self, judges: Sequence[Judge], weights: Weights = None) -> None:
+    def __init__(self, judges: Sequence[Judge]) -> None:
         if not judges:
             raise InputError("an ensemble needs at least one judge")
-        self.judges, self.weights = tuple(judges), weights
-        if weights is not None and weights != AUTO:
-            given = np.asarray(weights, float)
-            if given.shape != (len(judges),) or not (np.isfinite(given) & (given >= 0)).all() or not given.any():
-                raise InputError(
-                    f"weights {tuple(weights)} of {len(judges)} judges; expected one of each, at least 0, not all 0"
-                )
+        self.judges = tuple(judges)
         self.name = "+".join(judge.name for judge in judges)
-        weighed = () if weights is None else (tuple(weights),)
-        self.fingerprint = digest("ensemble", *(judge.fingerprint for judge in judges), *weighed)
-
-    def weights_of(self, answers: Floats) -> Floats:
-        """Return (J,) how much each judge counts, given (J, m) what they prefer."""
-        if self.weights is None:
-            return np.ones(len(self.judges))
-        return judge_weights(answers) if self.weights == AUTO else np.asarray(self.weights, np.float64)
+        self.fingerprint = digest("ensemble", *(judge.fingerprint for judge in judges))
 
     def mean(self, answers: Floats) -> Floats:
-        """Return (m,) the judges' weighted mean of (J, m) answers, a missing one left out; NaN where all are."""
-        weights = self.weights_of(answers)[:, None]
-        weights = np.where(np.isfinite(answers), weights, 0.0)
-        total, weight = (weights * np.where(np.isfinite(answers), answers, 0.0)).sum(axis=0), weights.sum(axis=0)
-        return np.asarray(np.divide(total, weight, out=np.full(answers.shape[1], np.nan), where=weight > 0))
+        """Return (m,) the judges' mean of (J, m) answers, a missing one left out; NaN where all are."""
+        known = np.isfinite(answers)
+        total, count = np.where(known, answers, 0.0).sum(axis=0), known.sum(axis=0)
+        return np.asarray(np.divide(total, count, out=np.full(answers.shape[1], np.nan), where=count > 0))
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the mean of the judges' answers, each asked in both orders where order can matter, (m,)."""

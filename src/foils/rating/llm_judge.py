@@ -16,7 +16,6 @@ import numpy as np
 
 from foils.llm import (
     AnswerStore,
-    BatchFolder,
     Client,
     ModelUse,
     Question,
@@ -115,8 +114,6 @@ class QuestionSettings(Settings):
         domain: Field of the collection, which the prompt names.
         asks: Times a question is asked until its answer can be read.
         longest: Characters of a document that the model is shown.
-        batch: Folder for OpenAI's batch form. Questions are written there in files to be sent, and results that are put
-            there are read by the next run.
     """
 
     heading = "Language model"
@@ -127,7 +124,6 @@ class QuestionSettings(Settings):
     domain: Annotated[str, Option(within=LLM_ARGS)] = "general"
     asks: Annotated[int, Option(least=1, within=LLM_ARGS)] = 2
     longest: Annotated[int | None, Option(least=1, within=LLM_ARGS)] = 6000
-    batch: Annotated[str | Path | None, Option(within=LLM_ARGS)] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,8 +207,6 @@ class LLMJudge:
         log: folder of the answers.
         question: what is asked.
         sampling: how answers are drawn.
-        batch: folder of OpenAI's batch form, in the place of the server (`foils.llm.batch`); `settle` then tells
-            whether any question waits. None: the server is asked.
 
     Attributes:
         client: how the model is reached.
@@ -227,7 +221,6 @@ class LLMJudge:
         log: str | Path,
         question: QuestionSettings | None = None,
         sampling: Sampling | None = None,
-        batch: str | Path | None = None,
     ) -> None:
         self.client = client
         self._question, self._sampling = question or QuestionSettings(), sampling or Sampling()
@@ -235,17 +228,7 @@ class LLMJudge:
         decisive = {**self._question.describe(), **self._sampling.describe()}
         self.fingerprint = digest("llm judge", client.identity, sorted(decisive.items()))
         self._log = AnswerStore(log)
-        self._batch = None if batch is None else BatchFolder(batch, f"{self.name}-{self.fingerprint[:8]}")
         self.asked = ModelUse()
-
-    def settle(self) -> None:
-        """Finish the files of a batch.
-
-        Raises:
-            WaitingError: questions wait for the results of one.
-        """
-        if self._batch is not None:
-            self._batch.settle()
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it."""
@@ -294,7 +277,6 @@ class LLMJudge:
             sampling=self._sampling,
             tries=self._question.asks,
             schema=self._question.schema,
-            batch=self._batch,
             announced=announced,
             task=f"asking {self.name}",
         )

@@ -14,13 +14,13 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings
 from foils.rating.distil import KINDS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
-from foils.rating.judges import AUTO, BiEncoderJudge, Judge, Weights, load_cross_encoder_judge
+from foils.rating.judges import BiEncoderJudge, Judge, load_cross_encoder_judge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
 from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder
 from foils.runtime.keyed import parsed_keys, without_keys
-from foils.runtime.options import Option, Settings, numbers_of, refuse, settings_of, several, spelled
+from foils.runtime.options import Option, Settings, refuse, settings_of, several, spelled
 
 if TYPE_CHECKING:
     JudgeLike = str | Judge
@@ -30,7 +30,7 @@ else:
 
 RATING_ARGS, DISTIL_ARGS = "rating_args", "distil_args"  # options of the program that take settings as their keys
 VALIDATIONS = ("none", "borderline", "all")
-BI_ENCODER = "bi-encoder"
+BI_ENCODER, AUTO = "bi-encoder", "auto"
 
 
 def parsed_prior(given: float | str) -> float | str:
@@ -48,15 +48,6 @@ def parsed_prior(given: float | str) -> float | str:
     return value
 
 
-def parsed_weights(given: str) -> tuple[float, ...] | str:
-    """Read `auto`, or numbers with commas between them.
-
-    Raises:
-        InputError: it is neither.
-    """
-    return given if given == AUTO else numbers_of(float, "weights", f"{AUTO}, or numbers, as in 2,1,1", given)
-
-
 @dataclass(frozen=True, kw_only=True)
 class JudgeSettings(Settings):
     """Who says which of two documents answers a query better.
@@ -66,15 +57,12 @@ class JudgeSettings(Settings):
             bi-encoder. Its own settings may follow, as in llm:MODEL,base_url=URL. May be given several times: the mean
             of their answers. Default: bi-encoder. In Python also an object with the methods of `Judge`, or a list.
         between_judge: Judge between queries. Default: that of the ratings.
-        weights: Weights of several judges, as 2,1,1, or auto. They are in the order of the judges; auto finds them from
-            how three judges or more agree. Default: all count alike.
         temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for logits.
         judgements: Folder that keeps judgements; none is asked for twice. Default: the cache.
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
     between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE", within=RATING_ARGS)] = None
-    weights: Annotated[Weights, Option(parse=parsed_weights, metavar="WEIGHTS", within=RATING_ARGS)] = None
     temperature: Annotated[float | None, Option(above=0)] = None
     judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
 
@@ -225,7 +213,7 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
             f"{spelled('judge')} llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}"
         )
     place, asked = llm.folder(collection), opening.question
-    return LLMJudge(llm.client(), place, asked, llm.sampling(), asked.batch)
+    return LLMJudge(llm.client(), place, asked, llm.sampling())
 
 
 def _recorded(path: str, opening: Opening, collection: Collection) -> Judge:
@@ -235,8 +223,8 @@ def _recorded(path: str, opening: Opening, collection: Collection) -> Judge:
 
 
 OWN = (JudgeSettings, LLMSettings, QuestionSettings)  # whose settings a judge may have of its own
-SHARED = ("llm_model", "price", "weights")
-"""Of them those that it may not: its model stands in its name, prices and weights are of the run."""
+SHARED = ("llm_model", "price")
+"""Of them those that it may not: its model stands in its name, prices are of the run."""
 
 
 def _names(*groups: type) -> frozenset[str]:

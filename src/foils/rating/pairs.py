@@ -360,23 +360,22 @@ class Judgements:
         return (self.forward + self.backward) / 2 - 0.5
 
 
-def combined(answers: Sequence[Judgements], weights: npt.ArrayLike | None = None) -> Judgements:
-    """Return the mean of several judges' judgements of the same pairs, p = Σ_p w_p (f_p + 1 − b_p)/2 / Σ_p w_p.
+def combined(answers: Sequence[Judgements]) -> Judgements:
+    """Return the mean of several judges' judgements of the same pairs, p = (1/|P|) Σ_p (f_p + 1 − b_p)/2.
 
     f_p and b_p are judge p's answers in both orders. A judge that lacks one order of a pair is left out of that pair,
     with the order that it has: its position bias would stay in the mean. NaN where every judge is left out.
 
     Args:
         answers: of at least one judge, all about the same pairs.
-        weights: (J,) w, at least 0; a judge of weight 0 is left out. None: all count alike, as published.
 
-    Source: ANMI 2.0 eq. 29, each R_p being the mean of both orders; the weights are ours.
+    Source: ANMI 2.0 eq. 29, each R_p being the mean of both orders.
     """
     forward = backward = count = np.zeros(())
-    for one, weight in zip(answers, np.ones(len(answers)) if weights is None else np.asarray(weights), strict=True):
-        whole = np.isfinite(one.preference) & (weight > 0)
-        forward = forward + np.where(whole, weight * one.forward, 0.0)
-        backward = backward + np.where(whole, weight * one.backward, 0.0)
-        count = count + weight * whole
+    for one in answers:
+        whole = np.isfinite(one.preference)
+        forward = forward + np.where(whole, one.forward, 0.0)
+        backward = backward + np.where(whole, one.backward, 0.0)
+        count = count + whole
     with np.errstate(invalid="ignore"):
         return Judgements(forward / count, backward / count)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from foils.data.records import whole_json
 from foils.data.tables import read_table, with_types, write_table
-from foils.rating.judges import EnsembleJudge, Judge, members, prepared, settle
+from foils.rating.judges import EnsembleJudge, Judge, members, prepared
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query, rows_between
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
@@ -289,14 +289,12 @@ def ask(
         FailureError: an answer outside [0, 1], or not one for each pair.
         InputError: an ensemble with another number of records than judges.
     """
-    return together(judge, ask_each(judge, candidates, pairs, record=record, block=block))
+    return together(ask_each(judge, candidates, pairs, record=record, block=block))
 
 
-def together(judge: Judge, parts: Sequence[Judgements]) -> Judgements:
+def together(parts: Sequence[Judgements]) -> Judgements:
     """Return what the judges of an ensemble say together of the same pairs; what a single one says as it is."""
-    if not isinstance(judge, EnsembleJudge):
-        return parts[0]
-    return combined(parts, judge.weights_of(np.stack([part.preference for part in parts])))
+    return parts[0] if len(parts) == 1 else combined(parts)
 
 
 def _ask_one(
@@ -315,9 +313,7 @@ def ask_each(
     """Return what each judge of an ensemble says of all pairs, one after the other; of a single judge, its answers."""
     candidates.check(pairs)
     judges, own = members(judge), _record_of_each(judge, record)
-    answers = [_ask_one(one, candidates, pairs, kept, block) for one, kept in zip(judges, own, strict=True)]
-    settle(judge)
-    return answers
+    return [_ask_one(one, candidates, pairs, kept, block) for one, kept in zip(judges, own, strict=True)]
 
 
 def questions_of(judge: Judge) -> int:
@@ -402,11 +398,11 @@ class JudgeSession:
         """Return P(first ≻ second), (m,), of all judges together."""
         parts = ask_each(self._judge, self.candidates, pairs, record=self._record, block=self._block)
         self._answers.append((pairs, parts))
-        return self._together(parts).preference
+        return together(parts).preference
 
     def first_answered(self) -> tuple[Pairs, Floats]:
         """Return the pairs that were asked about first, without regard to any answer, and have one; and the answers."""
-        pairs, preference = self._answers[0][0], self._together(self._answers[0][1]).preference
+        pairs, preference = self._answers[0][0], together(self._answers[0][1]).preference
         known = np.isfinite(preference)
         return pairs.where(known), preference[known]
 
@@ -448,16 +444,9 @@ class JudgeSession:
         """Return all pairs that were asked about and their answers, query by query."""
         parts = [part for _, part in self.judges()]
         if len(self._answers) == 1:  # in this order already
-            return self._answers[0][0], self._together(parts)
+            return self._answers[0][0], together(parts)
         first, second, order = self._in_order()
-        return Pairs(self.candidates.offsets, first[order], second[order]), self._together(parts)
-
-    def weights(self) -> Floats:
-        """Return (J,) how much each judge counts, by all that was answered so far."""
-        if not isinstance(self._judge, EnsembleJudge):
-            return np.ones(1)
-        each = zip(*(parts for _, parts in self._answers), strict=True)
-        return self._judge.weights_of(np.stack([np.concatenate([part.preference for part in own]) for own in each]))
+        return Pairs(self.candidates.offsets, first[order], second[order]), together(parts)
 
     def judges(self) -> list[tuple[str, Judgements]]:
         """Return each judge's name and its answers about all pairs, in the order of `everything`."""
@@ -475,9 +464,6 @@ class JudgeSession:
             )
             for number, name in enumerate(names)
         ]
-
-    def _together(self, parts: list[Judgements]) -> Judgements:
-        return parts[0] if len(parts) == 1 else combined(parts, self.weights())
 
     def _in_order(self) -> tuple[Rows, Rows, Rows]:
         """Both ends of all pairs as they were asked, and their order query by query."""

@@ -17,7 +17,7 @@ from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.llm import ModelUse
 from foils.rating.adaptive import ask_adaptively
 from foils.rating.cross_query import Offsets, answers_between, between_judges, fit_offsets, pairs_between
-from foils.rating.diagnostics import agreements, deviance_explained, intransitive_triples, krippendorff_alpha, sureness
+from foils.rating.diagnostics import agreements, deviance_explained, intransitive_triples, krippendorff_alpha
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, lead_errors
 from foils.rating.graph import (
     Keys,
@@ -154,24 +154,18 @@ class JudgeSummary:
         missing: pairs without its judgement.
         position_bias: see `Judgements`.
         agreement: how often it prefers what the mean of the others prefers.
-        sureness: factor on its logits that makes it as sure as the others bear out (`sureness`); below 1: too sure.
-        weight: how much it counts.
     """
 
     name: str
     missing: int
     position_bias: float
     agreement: float
-    sureness: float
-    weight: float
 
     def row(self) -> tuple[str, str]:
         """Return it as a row of a table."""
         facts = [
             f"agrees with the others {number(self.agreement, 2)}",
             f"position bias {number(self.position_bias)}",
-            f"sureness {number(self.sureness, 2)}",
-            f"weight {number(self.weight, 2)}",
             f"missing {self.missing:,}",
         ]
         return f"judge {self.name}", ", ".join(facts)
@@ -605,9 +599,7 @@ def _of_judges(asking: JudgeSession) -> dict[str, Any]:
         return {}
     answers = [each for _, each in judges]
     facts = [
-        JudgeSummary(name, own.missing, own.position_bias, float(agreement), float(slope), float(weight))
-        for (name, own), agreement, slope, weight in zip(
-            judges, agreements(answers), sureness(answers), asking.weights(), strict=True
-        )
+        JudgeSummary(name, own.missing, own.position_bias, float(agreement))
+        for (name, own), agreement in zip(judges, agreements(answers), strict=True)
     ]
     return {"judges": facts, "alpha": krippendorff_alpha(answers)}
