@@ -19,7 +19,6 @@ from foils.data import Negatives
 from foils.data.push import last_parts, model_card, table_card, without_local_paths, without_paths
 from foils.data.tables import provenance
 from foils.runtime.errors import InputError
-from foils.runtime.files import intact, sealed
 
 pytest.importorskip("huggingface_hub")
 from hub_server import TOKEN, Hub, Repository, hub
@@ -152,8 +151,8 @@ def test_a_hub_that_refuses_or_is_not_there(server: Hub, negatives: Path, tmp_pa
     assert not server.repositories
 
 
-def test_a_model_and_a_study_are_pushed_without_what_nobody_named(server: Hub, negatives: Path, tmp_path: Path) -> None:
-    model, study = tmp_path / "model", tmp_path / "study"
+def test_a_model_is_pushed_without_what_nobody_named(server: Hub, negatives: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
     for name, text in {
         "config.json": json.dumps({"_name_or_path": "/home/me/models/base", "hidden_size": 16}),
         "README.md": "---\nlicense: mit\ntags: [a]\n---\n# My model\nTrained on /home/me/data/pairs.csv.\n",
@@ -170,23 +169,6 @@ def test_a_model_and_a_study_are_pushed_without_what_nobody_named(server: Hub, n
     assert files["tokenizer.json"] == (model / "tokenizer.json").read_bytes()
     assert header(files["README.md"].decode()) == {"license": "mit", "tags": ["a", "foils"]}
     assert "Trained on pairs.csv." in files["README.md"].decode()
-    cell = study / "cells" / "a--b--c"
-    (cell / "sources").mkdir(parents=True)
-    (cell / "trained").mkdir()
-    (cell / "cell.json").write_text(json.dumps(sealed({"model": {"name": "/home/me/models/base"}})))
-    (cell / "sources" / "bm25--1.parquet").write_bytes(negatives.read_bytes())
-    (cell / "trained" / "bm25--1--0.json").write_text("{}")
-    (study / "commands.txt").write_text("foils study /home/me/data/scifact/ -o study/\n")
-    (study / "letters.txt").write_text("private")
-    pushed = run(server, tmp_path, "push", study, "hf:me/study", "--license", "cc-by-4.0")
-    assert pushed.returncode == 0, pushed.stderr
-    files = server.repositories["dataset", "me/study"].files
-    assert "letters.txt" not in files
-    assert files["commands.txt"] == b"foils study \xe2\x80\xa6 -o study/\n"
-    kept = json.loads(files["cells/a--b--c/cell.json"])
-    assert kept["model"]["name"] == "base"
-    assert intact(kept)
-    assert "| a--b--c | 1 |" in files["README.md"].decode()
     assert not any(b"/home/me" in content for content in files.values())
 
 
@@ -202,7 +184,7 @@ def test_nothing_is_sent_offline_and_without_a_licence(server: Hub, negatives: P
     assert "no licence; give --license" in ended.stderr
     (tmp_path / "empty").mkdir()
     ended = run(server, tmp_path, "push", tmp_path / "empty", "hf:me/x", "--license", "mit")
-    assert "expected a table of negatives, or the folder of a model or of a study" in ended.stderr
+    assert "expected a table of negatives, or the folder of a model" in ended.stderr
     with pytest.raises(InputError, match="expected hf:OWNER/NAME"):
         foils.push(negatives, "me/x", license="mit")
     assert not server.requests

@@ -84,15 +84,15 @@ def push(
     public: bool = False,
     overwrite: bool = False,
 ) -> Pushed:
-    """Put a table of negatives, a model or a study on the Hugging Face hub, with a card that says how it was made.
+    """Put a table of negatives or a model on the Hugging Face hub, with a card that says how it was made.
 
     A table is read again as the source hf:OWNER/NAME, with the same digest. Of a folder, hidden files, checkpoints,
     logs and links that lead out of it are left out. Of absolute paths in provenance, cards and settings only the last
     part is sent. Log in first, by `hf auth login` or HF_TOKEN.
 
     Args:
-        what: The Parquet file of a table, or the folder of a model or of a study. In Python also a table of negatives,
-            or what `train` returned.
+        what: The Parquet file of a table, or the folder of a model. In Python also a table of negatives, or what
+            `train` returned.
         to: Where to: hf:OWNER/NAME, made where it is not there.
         license: Licence, by the hub's identifier, as apache-2.0 or cc-by-4.0. Default: that of a model's own card.
         public: Let everyone see it. Default: only you, and who you share the repository with.

@@ -1,11 +1,11 @@
-"""Pushing tables, models and studies to the Hugging Face hub, without paths of this machine: their last part stays."""
+"""Pushing tables and models to the Hugging Face hub, without paths of this machine: their last part stays."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -28,11 +28,36 @@ _VOCABULARIES = ("tokenizer.json", "vocab", "merges", "added_tokens")
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _NAME = re.compile(r"hf:[\w.-]+/[\w.-]+")
 _LEFT_OUT = re.compile(r"\..*|checkpoints?(-\d+)?|.*\.part|optimizer\.pt|training_args\.bin|events\.out\..*")
-Kind = Literal["table", "model", "study"]
-CARD = "README.md"
-TAGS = ["foils", "hard-negatives"]
-STUDY = ("commands.txt", "cells/*/cell.json", "cells/*/scores.json", "cells/*/sources/*.parquet",
-         "cells/*/trained/*.json")  # fmt: skip
+Kind = Literal["table", "model"]
+CARD, TAGS = "README.md", ["foils", "hard-negatives"]
+CARD_OF_TABLE = """---
+{head}
+---
+
+# {title}
+
+Hard negatives: one row for each query and document, with its source, its rank (from 0) and its score (the source's own,
+higher is better). A row with `keep` false is rejected, for its `reason`. Ids are those of the collection that it was
+mined from.
+
+Columns: {columns}.
+
+| | count |
+|---|---:|
+{counts}
+
+```console
+$ foils score COLLECTION hf:{name}
+```
+
+## How it was made
+
+```json
+{made}
+```
+
+SHA-256 of `{file}`: `{digest}`
+"""
 
 
 def last_parts(value: Any) -> Any:
@@ -68,17 +93,6 @@ def without_paths(name: str, content: bytes) -> bytes:
     return (json.dumps(cleaned, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _card(name: str, license: str | None, lead: str, counts: Iterable[tuple[str, int]], rest: str, **head: Any) -> str:
-    """The card of a data set: what it is, its counts, and how it is used."""
-    from huggingface_hub import DatasetCardData
-
-    rows = "\n".join(f"| {key} | {count:,} |" for key, count in counts)
-    return (
-        f"---\n{DatasetCardData(license=licence(license), tags=TAGS, **head).to_yaml()}\n---\n\n"
-        f"# {name.rpartition('/')[2]}\n\n{lead}\n\n| | count |\n|---|---:|\n{rows}\n\n{rest}\n"
-    )
-
-
 def table_card(negatives: Negatives, name: str, license: str | None, *, digest: str) -> str:
     """Return the card of a table: what it holds, its numbers, how it was made, and how it is read again.
 
@@ -88,6 +102,8 @@ def table_card(negatives: Negatives, name: str, license: str | None, *, digest: 
         license: an identifier of the hub's.
         digest: SHA-256 of the file.
     """
+    from huggingface_hub import DatasetCardData
+
     sources = pc.value_counts(negatives.table["source"]).to_pylist()
     counts = [
         ("rows", len(negatives)),
@@ -97,32 +113,20 @@ def table_card(negatives: Negatives, name: str, license: str | None, *, digest: 
         *((f"rejected: {reason}", count) for reason, count in negatives.rejected().items()),
         *((f"from {each['values']}", each["counts"]) for each in sources),
     ]
-    lead = (
-        "Hard negatives: one row for each query and document, with its source, its rank (from 0) and its score (the "
-        "source's own, higher is better). A row with `keep` false is rejected, for its `reason`. Ids are those of the "
-        "collection that it was mined from.\n\n"
-        f"Columns: {', '.join(f'`{column}`' for column in negatives.table.column_names)}."
+    head = DatasetCardData(
+        license=licence(license), tags=TAGS, task_categories=["text-retrieval"],
+        configs=[{"config_name": "default", "data_files": TABLE}],
+    )  # fmt: skip
+    return CARD_OF_TABLE.format(
+        head=head.to_yaml(),
+        title=name.rpartition("/")[2],
+        name=name,
+        columns=", ".join(f"`{column}`" for column in negatives.table.column_names),
+        counts="\n".join(f"| {key} | {count:,} |" for key, count in counts),
+        made=json.dumps(negatives.provenance, indent=2, ensure_ascii=False, sort_keys=True),
+        file=TABLE,
+        digest=digest,
     )
-    made = json.dumps(negatives.provenance, indent=2, ensure_ascii=False, sort_keys=True)
-    rest = (
-        f"```console\n$ foils score COLLECTION hf:{name}\n```\n\n## How it was made\n\n```json\n{made}\n```\n\n"
-        f"SHA-256 of `{TABLE}`: `{digest}`"
-    )
-    configs = [{"config_name": "default", "data_files": TABLE}]
-    return _card(name, license, lead, counts, rest, task_categories=["text-retrieval"], configs=configs)
-
-
-def study_card(name: str, license: str | None, files: Iterable[str]) -> str:
-    """Return the card of a study: its cells, and how its page is made from it."""
-    parts = [file.split("/") for file in files if file.startswith("cells/")]
-    trained = [(cell, sum(part[1:3] == [cell, "trained"] for part in parts)) for cell in sorted({p[1] for p in parts})]
-    lead = (
-        "A study of hard negatives: for each collection and model, sources of negatives, what predictors say of them, "
-        "and what training on them gave. The counts are those of trainings."
-    )
-    title = name.rpartition("/")[2]
-    download = f"hf download --repo-type dataset {name} --local-dir {title}\n$ foils report {title}/"
-    return _card(name, license, lead, trained, f"```console\n$ {download}\n```")
 
 
 def model_card(written: str, name: str, license: str | None) -> str:
@@ -160,7 +164,7 @@ class Pushed(Result):
 
     Attributes:
         name: of the repository, OWNER/NAME.
-        kind: "table", "model" or "study".
+        kind: "table" or "model".
         files: name of each file -> bytes.
         public: whether everyone sees it.
         commit: its digest.
@@ -186,10 +190,10 @@ class Pushed(Result):
 
 
 def push_to_hub(what: Any, to: str, *, license: str | None, public: bool, overwrite: bool) -> Pushed:
-    """Put a table, a model or a study into a repository of the hub, in one commit.
+    """Put a table or a model into a repository of the hub, in one commit.
 
     Args:
-        what: a table of negatives, or the file of one; the folder of a model or of a study, or what training returned.
+        what: a table of negatives, or the file of one; the folder of a model, or what training returned.
         to: hf:OWNER/NAME; made where it is not there.
         license: an identifier of the hub's, as apache-2.0; None: that of a model's own card.
         public: let everyone see it.
@@ -199,7 +203,7 @@ def push_to_hub(what: Any, to: str, *, license: str | None, public: bool, overwr
         What was put there.
 
     Raises:
-        InputError: the hub may not be reached (HF_HUB_OFFLINE), something that is none of the three, no licence, a name
+        InputError: the hub may not be reached (HF_HUB_OFFLINE), something that is neither, no licence, a name
             of another form, a repository that holds files already, or that is public where that was not chosen.
         FailureError: the hub refuses, or cannot be reached.
     """
@@ -256,16 +260,12 @@ def _stage(what: Any, folder: Path, name: str, license: str | None) -> Kind:
         (folder / CARD).write_text(table_card(negatives, name, license, digest=digest), "utf-8")
         return "table"
     if any((path / each).is_file() for each in ("modules.json", "config.json")):
-        _stage_files(path, folder, ("**/*",))
+        _stage_files(path, folder)
         card = path / CARD
         text = model_card(card.read_text("utf-8") if card.is_file() else "", name, license)
         (folder / CARD).write_bytes(without_paths(CARD, text.encode()))
         return "model"
-    if (path / "cells").is_dir():
-        files = _stage_files(path, folder, STUDY)
-        (folder / CARD).write_text(study_card(name, license, files), "utf-8")
-        return "study"
-    raise InputError(f"{path}: expected a table of negatives, or the folder of a model or of a study")
+    raise InputError(f"{path}: expected a table of negatives, or the folder of a model")
 
 
 def without_local_paths(negatives: Negatives) -> Negatives:
@@ -280,23 +280,19 @@ def _cleaned(negatives: Negatives, path: Path | None) -> tuple[Negatives, bytes]
     return cleaned, path.read_bytes() if path and cleaned is negatives else cleaned.file_bytes()
 
 
-def _stage_files(folder: Path, aside: Path, patterns: Iterable[str]) -> list[str]:
+def _stage_files(folder: Path, aside: Path) -> None:
     """Lay aside the files of a folder, without hidden ones, checkpoints, logs, and links that lead out of it."""
-    names, inside = [], folder.resolve()
-    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+    inside = folder.resolve()
+    for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         if not path.is_file() or any(map(_LEFT_OUT.fullmatch, parts)) or not path.resolve().is_relative_to(inside):
             continue
-        names.append("/".join(parts))
         place = aside.joinpath(*parts)
         place.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".parquet":
-            place.write_bytes(_cleaned(Negatives.read(path), path)[1])
-        elif path.suffix in (".json", ".md", ".txt"):
-            place.write_bytes(without_paths(names[-1], path.read_bytes()))
+        if path.suffix in (".json", ".md", ".txt"):
+            place.write_bytes(without_paths(path.name, path.read_bytes()))
         else:
             place.symlink_to(path.resolve())
-    return names
 
 
 @contextmanager

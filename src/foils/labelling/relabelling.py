@@ -481,7 +481,6 @@ def marked(
 
 
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
-IDS = ["query_id", "doc_id"]
 MANY = 0.05  # share of the rows whose loss is worth a remark
 
 
