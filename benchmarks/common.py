@@ -108,7 +108,7 @@ def mined(collection: Collection, per_query: int) -> dict[str, Negatives]:
     lexical, hard, far = f"bm25 0-{per_query}", f"dense 0-{per_query}", f"dense 100-{100 + per_query}"
     for a, b in ((lexical, hard), ("random", hard), (hard, far)):
         parts = {name: sources[name] for name in (a, b)}
-        sources[f"{a} & {b}"] = foils.fuse(parts, method="interleave", top=per_query)
+        sources[f"{a} & {b}"] = foils.fuse(collection, parts, method="interleave", top=per_query)
     return sources
 
 
