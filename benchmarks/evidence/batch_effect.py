@@ -15,8 +15,8 @@ dev, a fifth of the training queries, 500 at most, is dev and not trained on. Wh
 small dev, which of them a sampler gets may matter more than the sampler: with --shared-rate all samplers take the rate
 of the highest mean over them. With --hide, a share of the training positives is not known; with --relabel, as many
 documents of each query by dense search with all-MiniLM-L6-v2's word table are relabelled without a judge, by what is
-labelled: all losses leave out the rows that are called positive, and a sampler with apart=0.5 keeps apart what is
-relevant with that probability. nDCG@10 and R@10 on the test split over the whole corpus, averaged over seeds per query,
+labelled: all losses leave out the rows that are called positive.
+nDCG@10 and R@10 on the test split over the whole corpus, averaged over seeds per query,
 against the samplers of --against, with intervals and Holm's correction. Finished runs are kept in --work, so a study
 that was stopped goes on.
 """
@@ -42,8 +42,8 @@ from tokenizers import Tokenizer
 
 import foils
 from common import hidden, load, narrowed, save
-from foils.batching.conflicts import Conflicts, believed_relevant, known_conflicts
-from foils.batching.methods import APART, method_named
+from foils.batching.conflicts import Conflicts, known_conflicts
+from foils.batching.methods import method_named
 from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives, load_collection
 from foils.evaluation.measuring import encoder_score, measure_encoder
@@ -87,12 +87,7 @@ class Sampler:
         if self.method == NO_DUPLICATES:
             return NO_DUPLICATES
         apart: dict[str, Any] = {"avoid_known": False} if self.together else {"known": known}
-        if APART in self.settings:
-            more = believed_relevant(data.texts.collection, data.negatives, self.settings[APART])
-            rows = data.rows[:, 0], data.rows[:, 1]
-            apart = {"known": known_conflicts(data.texts.collection, *rows, more=more)}
-        own = {name: value for name, value in self.settings.items() if name != APART}
-        return BatchPlanner(self.method, own, **apart)
+        return BatchPlanner(self.method, self.settings, **apart)
 
 
 @cache

@@ -14,7 +14,6 @@ pytest.importorskip("datasets")
 from sentence_transformers import SentenceTransformerTrainer
 
 from foils.batching.doors import batch as plan_batches
-from foils.batching.methods import BatchChoice
 from foils.batching.vectors import EmbeddingCache
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
@@ -185,47 +184,6 @@ def test_mnrl_is_the_dense_loss_with_known_positives_left_out(shape, mini_batch_
             torch.testing.assert_close(ours[name], p.grad, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["hobit", "mutual", "ngame"])
-@pytest.mark.parametrize("through", ["plan", "training"])
-def test_pairs_that_are_probably_relevant_are_kept_apart(name, through, collection, tmp_path, trained_on):
-    """The table believes that each query is answered by the document after its two positives."""
-    believed = negatives_of(collection, [(f"q{i}", f"d{i + 2}", 0.6 + 0.004 * i) for i in range(64)])
-    settings, met = dict(OWN.get(name, {})), {}
-    for apart in (None, 0.6, 0.8):
-        settings |= {} if apart is None else {"apart": apart}
-        if through == "plan":
-            plan = plan_batches(
-                collection, name, believed, encoder=static_model(), vectors=VectorStore(tmp_path / "vectors"),
-                settings=settings, batch_size=SIZE, seed=3, form="pairs",
-            )  # fmt: skip
-            rows, batches = plan.rows, list(plan.plan.epochs[0])
-            pairs = np.stack([rows.query_rows, rows.doc_rows], 1)
-        else:
-            data = training_set(collection, believed, form="pairs")
-            batches, pairs = trained_on(data, tmp_path / str(apart), name, settings), data.rows[:, :2]
-        met[apart] = {int(q) for batch in batches for q in pairs[batch][:, 0] for d in pairs[batch][:, 1] if d == q + 2}
-    assert len(met[None]) > 5
-    assert not met[0.6]
-    assert met[0.8]
-    assert max(met[0.8]) < 50, "0.6 + 0.004 · 50 = 0.8"
-
-
-@pytest.mark.parametrize(
-    ("apart", "source", "said"),
-    [(0.5, None, "no table with a column relevance"), (0.5, "mined", "foils relabel"), (1.5, "mined", "at most 1")],
-)
-def test_apart_needs_probabilities(apart, source, said, collection, tmp_path):
-    source = source and table(collection)
-    with pytest.raises(InputError, match=said):
-        plan_batches(collection, "hobit", source, settings={"apart": apart, "seeds": 2}, encoder=static_model(),
-                     vectors=VectorStore(tmp_path), batch_size=SIZE)  # fmt: skip
-    with pytest.raises(InputError, match=said):
-        train_bi_encoder(static_model(), training_set(collection, source), tmp_path, settings=STILL, batches="hobit",
-                         batch_settings={"apart": apart, "seeds": 2})  # fmt: skip
-    with pytest.raises(InputError, match="apart: a training reads that"):
-        BatchChoice("hobit", {"apart": 0.5})
-
-
 def test_b3_may_have_a_teacher(collection, tmp_path, trained_on):
     teacher = static_model(seed=9)
     teacher.save_pretrained(str(tmp_path / "teacher"))
@@ -258,7 +216,6 @@ def test_the_cache_of_hobit_c_may_be_of_half_precision(collection, tmp_path, mon
         ("hobit", {"cache": "float16"}, "unknown setting of hobit"),
         ("hobit", {"teacher": "x"}, "unknown setting of hobit"),
         ("b3", {"teacher": "no/such-model"}, "no/such-model"),
-        ("hobit", {"apart": "much"}, "apart=much"),
     ],
 )
 def test_settings_that_a_training_cannot_heed_are_refused(name, own, said, collection, tmp_path):

@@ -19,13 +19,12 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors
-from foils.data import Collection, Negatives
+from foils.data import Collection
 from foils.data.training_rows import TextNumbers
 from foils.runtime.errors import InputError, require
 
 Codes = NDArray[np.int32]
 Offsets = NDArray[np.int64]
-RELEVANCE = "relevance"
 MOSTLY = 0.5
 """Share of the pairs of a class that must be known positives for it to be one."""
 
@@ -138,50 +137,19 @@ def find_conflicts(
     )
 
 
-def known_conflicts(
-    collection: Collection, query_rows: Rows, doc_rows: Rows, *, more: tuple[Rows, Rows] | None = None
-) -> Conflicts:
+def known_conflicts(collection: Collection, query_rows: Rows, doc_rows: Rows) -> Conflicts:
     """Return which rows may not meet: by the collection's judgements of all splits, and by equal texts.
 
     Args:
         collection: whose judgements and texts.
         query_rows: (N,) the query of each training row, by its row in the collection.
         doc_rows: (N,) the positive of each training row, likewise.
-        more: further pairs to keep apart, (m,) queries and (m,) documents, likewise.
     """
-    pairs = [collection.known_positives.pairs(), *([] if more is None else [more])]
-    known_queries, known_documents = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    known_queries, known_documents = collection.known_positives.pairs()
     query = TextNumbers(np.concatenate([query_rows, known_queries]), collection.query_texts)
     document = TextNumbers(np.concatenate([doc_rows, known_documents]), collection.document_texts)
     known = zip(query(known_queries).tolist(), document(known_documents).tolist(), strict=True)
     return find_conflicts(query(query_rows).tolist(), document(doc_rows).tolist(), positives=known)
-
-
-def believed_relevant(collection: Collection, negatives: Negatives | None, least: float) -> tuple[Rows, Rows]:
-    """Return the pairs of a table that are relevant with at least this probability, by rows of the collection.
-
-    They are probably false negatives wherever they meet. The probability is the column `relevance` of `foils relabel`;
-    rows without one, or with a text of their own, are left out.
-
-    Args:
-        collection: that the table belongs to.
-        negatives: the table; None: there is none, which is refused.
-        least: probability, above 0 and at most 1.
-
-    Raises:
-        InputError: a probability out of range, or a table without the column.
-    """
-    if isinstance(least, bool) or not isinstance(least, (int, float)) or not 0 < least <= 1:
-        raise InputError(f"apart={least}: expected a probability above 0 and at most 1, as 0.5")
-    if negatives is None or RELEVANCE not in negatives.table.column_names:
-        raise InputError(
-            f"apart={least} keeps pairs apart that are probably relevant, and there is no table with a column "
-            f"{RELEVANCE}; give the source that foils relabel wrote"
-        )
-    queries, documents = negatives.rows_in(collection)
-    relevance = np.asarray(negatives.table[RELEVANCE].to_numpy(), np.float64)
-    chosen = (relevance >= least) & (documents >= 0)
-    return queries[chosen], documents[chosen]
 
 
 def no_conflicts(rows: int) -> Conflicts:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from foils.batching.conflicts import believed_relevant, known_conflicts
-from foils.batching.methods import APART, METHODS, OF_TRAINING, method_named
+from foils.batching.conflicts import known_conflicts
+from foils.batching.methods import METHODS, OF_TRAINING, method_named
 from foils.batching.plan import BatchPlan, plan_epochs
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
@@ -59,7 +59,6 @@ def batch(
     """
     method_named(method, settings or {})  # before anything is read
     own = dict(settings or {})
-    apart = own.pop(APART, None)
     idle = [name for name in OF_TRAINING if name in own]
     if idle:
         raise InputError(f"{', '.join(idle)}: no effect on a plan, whose vectors are the encoder's; leave it out")
@@ -70,8 +69,7 @@ def batch(
     encoder, store = encoding.open(loaded)
     queries = store.embed(encoder, loaded.query_texts(trained.query_rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(loaded, trained.doc_rows), "document").take(slice(None))
-    more = None if apart is None else believed_relevant(loaded, negatives.negatives if negatives else None, apart)
-    known = known_conflicts(loaded, trained.query_rows, trained.doc_rows, more=more)
+    known = known_conflicts(loaded, trained.query_rows, trained.doc_rows)
     shape: dict[str, Any] = {"batch_size": batch_size, "epochs": epochs}
     plan = plan_epochs(queries, documents, name=method, settings=own, seed=seed, conflicts=known, **shape)
     chosen = {"with": method, **(settings or {}), **shape, **vars(rows)}

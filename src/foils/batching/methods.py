@@ -56,10 +56,9 @@ METHODS: dict[str, BatchingMethod] = {
 
 SCHEDULE = {"warmup": 0, "refresh": 1, "anneal": 0}
 """Settings that every method has beside its own, in epochs, as `BatchChoice` takes them."""
-APART, TEACHER, CACHE = "apart", "teacher", "cache"
-OF_TRAINING = (APART, TEACHER, CACHE)
-"""Settings that a training resolves before: `apart` of every method (`foils.batching.conflicts.believed_relevant`), the
-name of B3's `teacher`, and the precision of HOBIT-C's `cache`."""
+TEACHER, CACHE = "teacher", "cache"
+OF_TRAINING = (TEACHER, CACHE)
+"""Settings of a training alone: the name of B3's `teacher`, and the precision of HOBIT-C's `cache`."""
 
 
 def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
@@ -70,7 +69,7 @@ def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
     """
     check_names("batching method", [name], METHODS)
     method = METHODS[name]
-    own = [APART, *{"teacher": [TEACHER], "cached": [CACHE]}.get(method.vectors, [])]
+    own = {"teacher": [TEACHER], "cached": [CACHE]}.get(method.vectors, [])
     check_names(f"setting of {name}", settings, {**method.settings, **SCHEDULE, **dict.fromkeys(own)})
     return method
 
@@ -114,10 +113,8 @@ class BatchChoice:
     ) -> None:
         self.name, self.settings = name, {**(settings or {}), **more}
         self.method = method_named(name, self.settings)
-        if given := [each for each in (APART, TEACHER) if each in self.settings]:
-            raise InputError(
-                f"{', '.join(given)}: a training reads that; here give known conflicts, or a teacher's vectors"
-            )
+        if TEACHER in self.settings:
+            raise InputError(f"{TEACHER}: a training reads that; here give a teacher's vectors")
         self.dtype = self.settings.pop(CACHE, "float32")
         counts = [self.settings.pop(each, default) for each, default in SCHEDULE.items()]
         self.warmup, self.refresh, self.anneal = counts

@@ -12,8 +12,8 @@ from sentence_transformers.base.losses.gradcache import has_static_embedding_inp
 from sentence_transformers.base.sampler import BatchSamplers
 from transformers import TrainerCallback
 
-from foils.batching.conflicts import believed_relevant, known_conflicts
-from foils.batching.methods import APART, METHODS, TEACHER
+from foils.batching.conflicts import known_conflicts
+from foils.batching.methods import METHODS, TEACHER
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode import EmbeddingSettings
 from foils.encode.models import OF_COSINES, check_temperature_of, similarity_of
@@ -122,12 +122,11 @@ def _hook(
     if batches == NO_DUPLICATES:
         return None
     collection, own = data.texts.collection, dict(batch_settings or {})
-    apart, named = own.pop(APART, None), own.pop(TEACHER, None)
+    named = own.pop(TEACHER, None)
     temperature = settings.loss_settings.get("temperature")
     if "tau" in METHODS[batches].settings and isinstance(temperature, (int, float)) and temperature > 0:
         own.setdefault("tau", float(temperature))
-    more = None if apart is None else believed_relevant(collection, data.negatives, apart)
-    known = known_conflicts(collection, data.rows[:, 0], data.rows[:, 1], more=more)
+    known = known_conflicts(collection, data.rows[:, 0], data.rows[:, 1])
     use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
     teacher = None if named is None else guide_vectors(named, data, settings=use).of_pairs()
     return BatchPlanner(batches, own, known=known, teacher=teacher, mixture=data.mixture)
