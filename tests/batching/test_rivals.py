@@ -281,6 +281,6 @@ def test_methods_refuse_strange_names_and_settings():
     assert method_named("hobit", {"alpha": 0.5}).vectors == "current"
     with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, mutual, ngame, random, walks"):
         method_named("hobbit", {})
-    known = r"unknown setting of ngame 'alpha'; expected one of: anneal, apart, cluster_size, refresh, warmup"
+    known = r"unknown setting of ngame 'alpha'; expected one of: anneal, cluster_size, refresh, warmup"
     with pytest.raises(InputError, match=known):
         method_named("ngame", {"alpha": 1, "tau": 2})
