@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from math import isfinite
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import xxhash
 
@@ -122,21 +122,6 @@ def alone(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def lock_alone(opened: IO[bytes], path: str | Path) -> None:
-    """Lock an open file until it is closed, for what only one process may write.
-
-    Raises:
-        FailureError: another process has it.
-    """
-    if fcntl is not None:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FailureError(f"{path} is being written by another process; wait until it has ended") from error
-        except OSError:
-            return  # a file system without locks
 
 
 def hold(folder: Path, *, by: object) -> None:
