@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -27,6 +29,22 @@ os.environ.update(
 pytest.register_assert_rewrite("hostile")
 settings.register_profile("foils", deadline=None)  # a busy machine is no failure
 settings.load_profile("foils")
+
+SEEN = {"modules": 0, "tests": 0}  # when what there was last left the garbage collector's sight
+
+
+@pytest.fixture(autouse=True)
+def _sparing_the_collector() -> None:
+    """Keep what imports and earlier tests left out of the full collections that each training asks for.
+
+    They took most of its time: a trainer asks for several, and each looks at every object of every module.
+    """
+    SEEN["tests"] += 1
+    if len(sys.modules) > SEEN["modules"] + 50 or SEEN["tests"] % 100 == 0:
+        SEEN["modules"] = len(sys.modules)
+        gc.collect()
+        gc.freeze()
+
 
 DOCUMENTS = {
     "d1": ("Sailing", "A sailing boat turns its bow through the wind to change tack."),
