@@ -77,18 +77,18 @@ def read_labels(path: str | Path) -> tuple[pa.Table, list[int]]:
     records = records_of_file(path)
     columns = _columns(records)
     complaints, rows, lines = Complaints(path), [], []
-    seen: dict[tuple[Any, ...], int] = {}
     quoted = _ending(path) in DELIMITERS
     for line, fields in records.read(complaints):
         if all(value in (None, "") for value in fields.values()):
             continue
         row = _row(fields, columns, complaints, line, quoted=quoted)
         if row is not None:
-            _check_against(seen, row, complaints, line)
             rows.append(row)
             lines.append(line)
+    table = pa.Table.from_pylist(rows, LABELS)
+    _first_of_each(table, complaints, lines)
     complaints.settle()
-    return pa.Table.from_pylist(rows, LABELS), lines
+    return table, lines
 
 
 def write_labels(path: str | Path, table: pa.Table, provenance: Provenance) -> None:
@@ -184,22 +184,6 @@ def _probability(value: Any, complaints: Complaints, line: int) -> float | None:
         pass
     complaints.add(f"probability is {value!r}; expected a number above 0 and at most 1, or nothing", line)
     return None
-
-
-def _check_against(seen: dict[tuple[Any, ...], int], row: Mapping[str, Any], complaints: Complaints, line: int) -> None:
-    """Complain of a judge who said otherwise of the same pair before."""
-    if row["relevant"] is None:
-        return
-    text = row.get("text")
-    document = (" ".join(text.split()),) if text else row["doc_id"]
-    judge = row.get("judge") or PERSON
-    before = seen.setdefault((row["query_id"], document, judge), row["relevant"])
-    if before != row["relevant"]:
-        complaints.add(
-            f"{judge} judged query {row['query_id']!r}, document {row.get('doc_id') or text!r} as {before} above, "
-            f"and as {row['relevant']} here; keep one of the two",
-            line,
-        )
 
 
 def _write_lines(opened: IO[str], table: pa.Table, delimiter: str | None) -> None:
@@ -458,15 +442,29 @@ def _check(table: pa.Table) -> npt.NDArray[np.int64]:
     given = table["probability"].drop_null().to_numpy()
     if not ((given > 0) & (given <= 1)).all():
         raise InputError("a probability of being drawn is not in (0, 1]; leave it empty where a pair was not drawn")
+    complaints = Complaints("labels")
+    rows = _first_of_each(table, complaints, [None] * len(table))
+    complaints.settle()
+    return rows
+
+
+def _first_of_each(table: pa.Table, complaints: Complaints, lines: Sequence[int | None]) -> npt.NDArray[np.int64]:
+    """The row to keep of each pair and judge, ascending; complain of a judge who said otherwise of it before."""
     first: dict[tuple[Any, ...], int] = {}
-    columns = (pair_keys(table).to_pylist(), table["judge"].to_pylist(), table["relevant"].to_pylist())
-    for row, (key, judge, relevant) in enumerate(zip(*columns, strict=True)):
-        before = first.setdefault((key, judge), row)
-        if columns[2][before] is None:
-            first[key, judge] = row
-        elif relevant not in (None, columns[2][before]):
-            query = table["query_id"][row].as_py()
-            raise InputError(f"{judge} judged a document of query {query!r} both ways; keep one of the two")
+    relevant = table["relevant"].to_pylist()
+    named = zip(table["judge"].to_pylist(), relevant, strict=True)
+    judges = [judge or (PERSON if answer is not None else None) for judge, answer in named]
+    for row, key in enumerate(zip(pair_keys(table).to_pylist(), judges, strict=True)):
+        before = first.setdefault(key, row)
+        if relevant[before] is None:
+            first[key] = row
+        elif relevant[row] not in (None, relevant[before]):
+            pair = table.slice(row, 1).to_pylist()[0]
+            complaints.add(
+                f"{key[1]} judged query {pair['query_id']!r}, document {pair['doc_id'] or pair['text']!r} as "
+                f"{relevant[before]} above, and as {relevant[row]} here; keep one of the two",
+                lines[row],
+            )
     return np.sort(np.array(list(first.values()), np.int64))
 
 
