@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE ?= 1
 # Where modules may not be compiled, each of the tests' many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum release faults fuzz lint types docs pages bench all clean
+.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum mutations release faults fuzz lint types docs pages bench all clean
 
 all: lint types test docs
 
@@ -46,6 +46,10 @@ test-slow: $(READY)
 
 test-ray: $(READY)
 	$(PYTEST) -m slow tests/scale
+
+# Formulas and seams, broken one after the other: each must turn a test red.
+mutations: $(READY)
+	$(BIN)/python tests/mutations.py
 
 # The recipes of docs/deploying.md, with the stores that nothing else needs.
 test-stores: $(READY)

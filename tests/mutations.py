@@ -1,0 +1,71 @@
+"""Break formulas and seams one after the other: each must turn a test of its folder red, among those of `make test`.
+
+    make mutations
+
+Works in a copy of the sources, so that nothing here is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MUTATIONS = [  # file, what stands there, what is put in its place, tests that must notice
+    ("data/fusion.py", "1.0 / (k + 1.0 +", "1.0 / (k + 2.0 +", "mining"),
+    ("data/tokens.py", "(np.asarray(frequency, np.float64) + 1)) + 1", "(np.asarray(frequency, np.float64) + 1))",
+     "scoring"),
+    ("data/splitting.py", "TWINS = 0.7", "TWINS = 0.9", "data"),
+    ("data/pairs.py", "if self._rows[number] >= 0:", "if self._rows[number] > 0:", "data"),
+    ("data/collection.py", "own[self.known_positives.contain(np.arange(len(own)), own)] = -1", "pass", "data"),
+    ("encode/shards.py", "if _checksum(whole[:-CHECKSUM]) != whole[-CHECKSUM:].tobytes():", "if False:", "encode"),
+    ("llm/answers.py", "if _checksum(key, text) != checksum:", "if False:", "llm"),
+    ("runtime/files.py", "        flush(temporary)\n        temporary.replace(path)", "        temporary.replace(path)",
+     "data"),
+    ("mining/rules.py", "lowest - self.absolute - self.relative", "lowest - self.absolute + self.relative", "mining"),
+    ("scoring/gates.py", "return rho * eta * (1 - similarities.coverage)", "return rho * (1 - similarities.coverage)",
+     "scoring"),
+    ("scoring/information.py", "+ information / regularization", "+ information * regularization", "scoring"),
+    ("deciding/decision.py", "strength * (1 - (1 + HARM) * pi)", "strength * (1 - HARM * pi)", "deciding"),
+    ("batching/objective.py", "(q - alpha * p) @ d.T", "(q + alpha * p) @ d.T", "batching"),
+    ("batching/rivals.py", ".reshape(rows.size, -1)[:, skip:]", ".reshape(rows.size, -1)", "batching"),
+    ("rating/pairs.py", "(self.forward + 1 - self.backward) / 2", "self.forward", "rating"),
+    ("rating/estimators.py", "ratings[second] -= change", "ratings[second] -= 0.5 * change", "rating"),
+    ("selection/rules.py", "WEIGHTS = (0.0, 0.5, 1.0, 0.7, 0.3)", "WEIGHTS = (0.0, 0.5, 1.0, 0.8, 0.3)", "selection"),
+    ("training/objectives.py", "        logits = logits + log_weights\n    return", "        pass\n    return",
+     "training"),
+    ("training/masks.py", "(threshold - similarities) / softness", "(similarities - threshold) / softness", "training"),
+    ("searching/dimensions.py", "np.floor(share * dimension + 0.5)", "np.floor(share * dimension)", "searching"),
+    ("statistics/significance.py", "np.maximum.accumulate(stepped)", "stepped", "statistics"),
+    ("cli/verbs.py", "        result.export(path, form=form)", "        pass", "cli"),
+]  # fmt: skip
+
+
+def main() -> None:
+    survived = []
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place, "src")
+        shutil.copytree(ROOT / "src", copy)
+        environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
+        for file, found, instead, folder in MUTATIONS:
+            path = copy / "foils" / file
+            whole = path.read_text("utf-8")
+            if whole.count(found) < 1:
+                sys.exit(f"{file} has no {found!r} any more; name another line")
+            path.write_text(whole.replace(found, instead, 1), "utf-8")
+            command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", f"tests/{folder}"]
+            ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+            path.write_text(whole, "utf-8")
+            failed = next((line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
+            print(f"{file}: {failed or 'SURVIVED'}", flush=True)
+            survived += [] if failed else [file]
+    if survived:
+        sys.exit(f"no test noticed what was broken in {', '.join(survived)}")
+
+
+if __name__ == "__main__":
+    main()
