@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from foils.deciding.benefit import FORM, HARM, added_losses
+from foils.deciding.decision import _summed
 
 X = {"dense": np.array([1.0, 0.5]), "far": np.array([0.2, 0.2])}
 RATIOS = {"dense": np.array([0.10, 0.02]), "far": np.array([0.004, 0.0])}
@@ -42,3 +43,15 @@ def test_the_numbers_of_the_page() -> None:
     crossing = (benefit("dense", 0.0) - benefit("far", 0.0)) / (falls["dense"] - falls["far"])
     assert crossing == pytest.approx(3.5, abs=0.02)
     assert (crossing * RATIOS["dense"]).mean() == pytest.approx(0.21, abs=0.002)
+
+
+def test_the_decision_sums_what_the_page_sums() -> None:
+    """Σ s·(1 − (1 + κ)·π) by block, κ = 1.5, π = σ(constant + slope·log r): here ½, then r/(1 + r)."""
+    strength, block = np.array([1.0, 2.0, 4.0]), np.array([0, 0, 1])
+    logs = np.log([0.25, 1.0, 0.25])
+    sums, share = _summed(logs, strength, block, 2, 0.0, 0.0)
+    np.testing.assert_allclose(sums, [-0.25 * 3, -0.25 * 4])
+    assert share == 0.5
+    sums, share = _summed(logs, strength, block, 2, 0.0, 1.0)
+    np.testing.assert_allclose(sums, [1 * (1 - 2.5 * 0.2) + 2 * (1 - 2.5 * 0.5), 4 * (1 - 2.5 * 0.2)])
+    assert share == pytest.approx(0.3)
