@@ -79,10 +79,15 @@ def settings_of(cell: dict[str, Any]) -> StudySettings:
     )  # fmt: skip
 
 
+def whole(cell: dict[str, Any], data: Path) -> Collection:
+    """The collection of a cell as it is."""
+    place = data / cell["collection"]
+    return load_collection(str(place) if place.is_dir() else cell["collection"])
+
+
 def loaded(cell: dict[str, Any], data: Path) -> Collection:
     """The collection of a cell, some of its judgements hidden, and as many of its test queries as the cell wants."""
-    place = data / cell["collection"]
-    collection = load_collection(str(place) if place.is_dir() else cell["collection"])
+    collection = whole(cell, data)
     if cell["hide"]:
         collection, _ = hidden(collection, cell["hide"])
     if "trained" in cell:
@@ -190,7 +195,7 @@ def decide(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path
     scores, decision = made_of(cell, collection, sources, folder)
     predicted = predict(scores, {name: decision.worths[name] for name in sources})
     if decision.recurrence is not None:
-        truth = hidden_ones(collection, load_collection(str(data / cell["collection"])))
+        truth = hidden_ones(collection, whole(cell, data))
         complete = cell["collection"] in COMPLETE
         for name in sources:
             always, with_truth = benefits_of(decision, name, truth)
@@ -237,10 +242,10 @@ def benefits_of(decision: Decision, name: str, truth: set[tuple[str, str]]) -> t
     return float(always), float((added * learned * (1 - (1 + HARM) * false)).sum() / len(records))
 
 
-def hidden_ones(collection: Collection, whole: Collection) -> set[tuple[str, str]]:
+def hidden_ones(collection: Collection, complete: Collection) -> set[tuple[str, str]]:
     """The judgements of the split train that the collection has no more."""
     tables = [
-        each.qrels["train"].filter(pc.greater(each.qrels["train"]["relevance"], 0)) for each in (whole, collection)
+        each.qrels["train"].filter(pc.greater(each.qrels["train"]["relevance"], 0)) for each in (complete, collection)
     ]
     first, second = (set(zip(each["query_id"].to_pylist(), each["doc_id"].to_pylist(), strict=True)) for each in tables)
     return first - second
