@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from grid_tables import PARTS, summarised
+from grid_tables import PARTS, summarised, tables
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -330,7 +330,8 @@ def main() -> None:
             labelled(cell, before, given.folder, given.data)
         elif given.action == "decide" and (made := decide(cell, before, given.folder, given.data)) is not None:
             known[cell["name"]] = made
-        write_json(RESULTS, summarised(known))
+        summary = summarised(known)
+        write_json(RESULTS, {**summary, "tables": tables(summary)})
 
 
 if __name__ == "__main__":

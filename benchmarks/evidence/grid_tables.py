@@ -49,6 +49,20 @@ def summarised(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def tables(result: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
+    """The tables of a summary, by caption, as result files hold them."""
+    made = {
+        "Cells": cells, "Agreement": agreement, "By kind of model and collection": groups,
+        "What the choice gains": choices, "The cause": cause, "Predictors": predictors,
+    }  # fmt: skip
+    shown = {}
+    for caption, of in made.items():
+        lines = [line for line in of(result).split("\n") if line]
+        rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines]
+        shown[caption] = {"columns": rows[0], "rows": rows[2:]}
+    return shown
+
+
 def kappas(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Of the cells that have both a strength and a benefit, the mean τ that the benefit would have with other κ.
 

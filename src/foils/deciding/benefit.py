@@ -149,8 +149,8 @@ def expected_recurrence(collection: Collection, split: str) -> float:
 
 
 # What a benefit is worth in points of nDCG@10, fitted on the reliable choice cells of benchmarks/results/grid.json and
-# tried on its test cells (`benchmarks/evidence/ablation.py`): the gain over none is slope·sign(B)·|B|^power, its errors
-# follow Student's t with 3 degrees of freedom: one of the slope for all sources, one of its own for each.
+# tried on its test cells (`benchmarks/run.py decide ablation`): the gain over none is slope·sign(B)·|B|^power, its
+# errors follow Student's t with 3 degrees of freedom: one of the slope for all sources, one of its own for each.
 @dataclass(frozen=True)
 class Points:
     """How a benefit becomes points of nDCG@10.
