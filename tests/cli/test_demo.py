@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foils.experiments.demo import demo
+from foils.experiments.demo import PACKAGES, demo
 
 
 @pytest.mark.slow
@@ -30,3 +30,5 @@ def test_one_model_is_decided_for_and_tuned(
     assert str(shown).split() == ended.out.split()
     assert (tmp_path / "out" / "tuned" / "report.html").is_file()
     assert shown.to_json()["tuned"] == shown.tuned.to_json()
+    named = shown.tuned.plan["given"]["collection"]
+    assert named == f"pydocs:{','.join(PACKAGES)}", "the next command would measure on other queries"

@@ -65,7 +65,8 @@ def demo(
             all-MiniLM-L6-v2, which trains in seconds.
         seed: Seed of random negatives, of the scores and of training; the same seed gives the same bytes.
     """
-    collection, folder = load_collection(f"pydocs:{','.join(PACKAGES)}"), Path(output)
+    read, folder = f"pydocs:{','.join(PACKAGES)}", Path(output)
+    collection = load_collection(read)
     log.info(
         "pydocs: %s documents, %s queries, from the documentation of installed packages",
         f"{len(collection.documents):,}",
@@ -79,5 +80,5 @@ def demo(
     write_json(folder / "scores.json", scores.to_json())
     scores.report(folder / PAGE)
     log.info("report: %s", folder / PAGE)
-    tuned = tune(collection, model=model, output=folder / "tuned", minutes=MINUTES, keep=NONE, seed=seed)
+    tuned = tune(read, model=model, output=folder / "tuned", minutes=MINUTES, keep=NONE, seed=seed)
     return Demo(scores, cast("Tuned", tuned))
