@@ -327,10 +327,8 @@ class BatchPlan(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan's measures, with null where there is no number, and what was left out."""
-        plan, facts = (
-            self.plan,
-            ("batch_size", "unguarded", "overlap", "overlap_random", "objective", "objective_random"),
-        )
+        plan = self.plan
+        facts = "batch_size", "unguarded", "overlap", "overlap_random", "objective", "objective_random"
         return {
             "with": plan.name,
             "settings": plan.settings,
