@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 import tomllib
 from pathlib import Path
@@ -11,14 +13,18 @@ from typing import Any
 import pytest
 
 import foils
+from foils.cli.app import run
 from foils.data.fusion import Fusion
+from foils.data.read import CollectionSettings
 from foils.data.splitting import with_three_splits
 from foils.encode.models import load_model
 from foils.experiments import plan as planning
+from foils.experiments.doors import TuneSettings, _given, _with_splits
 from foils.experiments.parts import check_sizes, of_splits, split_sizes, with_hard_documents, with_queries
 from foils.experiments.plan import PARTS, Plan, clock, schedule
 from foils.experiments.tasks import EncoderTask, learned_nothing
 from foils.experiments.tune import Trial, best_merge, halving
+from foils.experiments.tuned import read_again
 from foils.runtime.errors import FormatError, InputError
 from foils.training.models import LEARNING_RATES, OF_ADAPTERS
 from train_models import bert_model, made_up, static_model
@@ -241,3 +247,19 @@ def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world: Path, monkeypa
     assert list(one) == list(two)
     assert changed
     assert all("embeddings" not in name and name.endswith(".weight") and one[name].ndim == 2 for name in changed)
+
+
+def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path: Path) -> None:
+    rows = [f"what is number {at}?,it is the {at}th number" for at in range(300)]
+    pairs = tmp_path / "my pairs.csv"
+    pairs.write_text("\n".join(["asked,said", *rows]), "utf-8")
+    (tmp_path / "more.csv").write_text("text\nanother number\n", "utf-8")
+    reading = CollectionSettings(columns={"query": "asked", "positive": "said"}, corpus=tmp_path / "more.csv")
+    whole, shares = _with_splits(pairs, reading, None)
+    given = _given(pairs, whole, "m", TuneSettings(), reading, shares)
+    assert (
+        run(["evaluate", *shlex.split(read_again(given)), "--model", "bm25", "--json", str(tmp_path / "e.json")]) == 0
+    )
+    queries = json.loads((tmp_path / "e.json").read_text("utf-8"))["systems"][0]["per_query"]["nDCG@10"]
+    positives = whole.positives("test")
+    assert sorted(queries) == sorted(whole.queries["query_id"].take(positives.query_rows).to_pylist())

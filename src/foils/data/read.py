@@ -578,7 +578,7 @@ def _pairs(given: Any) -> Any:
         return hf_pairs(str(given).removeprefix("hf:"))
     if str(given) == "-":
         raise InputError("-: pairs are read more than once, standard input only once; write them to a file first")
-    if _is_file(given):
+    if is_file(given):
         return given
     if _is_table(given) or _is_no_folder(given):
         existing_file(given)
@@ -596,7 +596,8 @@ def _is_table(name: str | Path) -> bool:
     return str(name).lower().removesuffix(".gz").endswith(ENDINGS)
 
 
-def _is_file(name: str | Path) -> bool:
+def is_file(name: str | Path) -> bool:
+    """Tell whether a name is that of a file."""
     try:
         return Path(name).is_file()
     except (OSError, ValueError):  # a name that is too long, or no name
@@ -607,7 +608,7 @@ def _load(name: str | Path) -> Collection:
     lenient = str(name).startswith(PREFIX)
     name = str(name).removeprefix(PREFIX) if lenient else name
     kind, colon, rest = str(name).partition(":")
-    if lenient and (kind in ("mteb", "pydocs") or _is_file(name) or _is_table(name)):
+    if lenient and (kind in ("mteb", "pydocs") or is_file(name) or _is_table(name)):
         raise InputError(
             f"{PREFIX}{name}: lenient: leaves out records without a text, and judgements of what is not there, of a "
             f"BEIR folder, ir_datasets:ID, or hf:NAME in BEIR's layout; write {name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection, Run
+from foils.data.read import is_file
+from foils.data.splitting import SHARES
 from foils.evaluation.systems import Evaluation
 from foils.experiments.plan import Plan
 from foils.experiments.tasks import BM25
@@ -19,6 +22,23 @@ from foils.runtime.results import Result, Table, number, p_value, signed
 from foils.statistics import Comparison
 
 SHOWN = 10  # queries that gained, and that lost, on the page
+
+
+def read_again(given: Mapping[str, Any]) -> str:
+    """Return the arguments by which a verb reads what a tuning read, with the same documents and the same test.
+
+    Args:
+        given: section [given] of a plan.
+    """
+    collection = str(given["collection"])
+    words = [collection]
+    if columns := given.get("columns"):
+        words += ["--columns", ",".join(f"{role}={name}" for role, name in columns.items())]
+    if corpus := given.get("corpus"):
+        words += ["--corpus", str(corpus)]
+    if is_file(collection) and tuple(shares := given["split_shares"]) != SHARES:
+        words += ["--collection-args", "split_shares=" + ",".join(f"{share:.7g}" for share in shares)]
+    return shlex.join(words)
 
 
 @dataclass(frozen=True)
@@ -247,9 +267,9 @@ class Tuned(Result):
         """What may be done next."""
         given, comparison = self.plan["given"], self.comparison
         if self.better and self.deploys == "both" and self.retrieves:
-            return f"foils evaluate {given['collection']} --model bm25 --model both={self.path}"
+            return f"foils evaluate {read_again(given)} --model bm25 --model both={self.path}"
         if self.better:
-            return f"foils evaluate {given['collection']} --model {self.model}"
+            return f"foils evaluate {read_again(given)} --model {self.model}"
         queries = len(self.evaluation.systems[0].query_ids)
         if comparison is None:
             return "look at the pairs (foils describe): does the positive answer the query, and is it findable?"
