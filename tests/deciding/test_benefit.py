@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logsumexp
 
-from foils.data import Collection
-from foils.deciding.benefit import FORM, MOST, Odds, added_losses, expected_recurrence
+from foils.deciding.benefit import FORM, MOST, Odds, added_losses
 
 NONE = np.array([-np.inf])
 
@@ -57,16 +56,6 @@ def test_another_slope_turns_the_line_about_the_answers() -> None:
     weights = expit(a + logs)
     mean = weights @ logs / weights.sum()
     assert b + slope * mean == pytest.approx(a + mean, abs=0.02)
-
-
-def test_recurrence_comes_from_training_pairs_alone() -> None:
-    """Of five training pairs two have a document that no other has: Good and Turing say 1 − 2/5."""
-    documents = {f"d{i}": f"text {i}" for i in range(5)}
-    train = {"q1": {"d0": 1}, "q2": {"d0": 1}, "q3": {"d1": 1}, "q4": {"d2": 1}, "q5": {"d0": 1}}
-    queries = {f"q{i}": f"query {i}" for i in range(1, 7)}
-    for test in ({}, {"test": {"q6": {"d0": 1}}}, {"test": {"q6": {"d4": 1}}}):
-        collection = Collection.from_dicts("c", documents, queries, {"train": train, **test})
-        assert expected_recurrence(collection, "train") == pytest.approx(0.6)
 
 
 def test_points_rise_with_the_benefit_and_err_with_heavy_tails() -> None:

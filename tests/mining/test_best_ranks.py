@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from decided_world import WorldEncoder
-from foils.deciding.benefit import expected_recurrence
+from foils.data.splitting import expected_recurrence
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.mining.results import Mined

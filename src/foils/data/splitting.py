@@ -206,14 +206,17 @@ def recurrence(collection: Collection, split: str, train: str = TRAIN) -> float 
     Raises:
         UnknownNameError: no such split.
     """
-    return _share_known(_pairs(collection, split), _pairs(collection, train))
+    pairs, known = collection.labels(split).doc_rows, collection.labels(train).doc_rows
+    return float(np.isin(pairs, known).mean()) if len(pairs) else None
 
 
 def expected_recurrence(collection: Collection, train: str = TRAIN) -> float:
-    """Return R as it is expected of queries to come, in [0, 1].
+    """Return R as it is expected of queries to come, in [0, 1]; judgements of test are not looked at.
 
-    It is that of the split dev; else that of the other splits' queries that are not trained on; else the estimate of
-    Good and Turing, 1 − n₁/n; 1 where the split has no relevant document.
+    It is that of the split dev, which stands for the queries to come: where a collection was split by its documents,
+    its training pairs cannot tell. Without dev it is 1 − n₁/n, n₁ of the n training pairs having a document that no
+    other pair has: the estimate of Good (1953) and Turing for the chance that the next document was seen before. It
+    is 1 where the split has no relevant document.
 
     Args:
         collection: with judgements of the split.
@@ -222,30 +225,10 @@ def expected_recurrence(collection: Collection, train: str = TRAIN) -> float:
     Raises:
         UnknownNameError: no such split.
     """
-    known = _pairs(collection, train)
-    others = [name for name in collection.splits if name != train]
-    for names in ([name for name in others if name == DEV], others):
-        if not names:
-            continue
-        pairs = pa.concat_tables([_pairs(collection, name) for name in names])
-        new = pairs.filter(pc.invert(pc.is_in(pairs["query_id"], value_set=known["query_id"].combine_chunks())))
-        if (share := _share_known(new, known)) is not None:
-            return share
-    counts = pc.value_counts(known["doc_id"].combine_chunks()).field("counts")
-    return 1 - pc.sum(pc.equal(counts, 1)).as_py() / len(known) if len(known) else 1.0
-
-
-def _pairs(collection: Collection, split: str) -> pa.Table:
-    """The relevant pairs of a split, each once."""
-    table = collection.judgements(split)
-    table = table.filter(pc.greater(table["relevance"], 0)).select(["query_id", "doc_id"])
-    texts = [column.cast(pa.large_string()).combine_chunks() for column in table.columns]
-    return pa.table(dict(zip(table.column_names, texts, strict=True)))
-
-
-def _share_known(pairs: pa.Table, known: pa.Table) -> float | None:
-    there = pc.is_in(pairs["doc_id"].combine_chunks(), value_set=known["doc_id"].combine_chunks())
-    return float(pc.mean(there).as_py()) if len(pairs) else None
+    if train != DEV and DEV in collection.qrels and (share := recurrence(collection, DEV, train)) is not None:
+        return share
+    counts = np.bincount(collection.labels(train).doc_rows)
+    return 1 - float((counts == 1).sum() / counts.sum()) if counts.sum() else 1.0
 
 
 OFFSET = "offset"  # of a query's ratings (`foils rate`)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
-from foils.data.collection import Collection, Rows
+from foils.data.collection import Rows
 from foils.deciding.unlabelled import Pairs
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import Measured
@@ -136,16 +136,6 @@ def in_batch_odds(measured: Measured, unlabelled: Pairs, count: int, temperature
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = np.log(count * spread / size) + top
     return np.where(size > 0, odds, -np.inf)
-
-
-def expected_recurrence(collection: Collection, split: str) -> float:
-    """Return R by the training pairs alone: 1 − n₁/n, n₁ of the n pairs having a document that no other pair has.
-
-    It is the estimate of Good (1953) and Turing for the chance that the next document was seen before; 1 where the
-    split has no relevant document. Judgements of other splits are not looked at.
-    """
-    counts = np.bincount(collection.positives(split).doc_rows)
-    return 1 - float((counts == 1).sum() / counts.sum()) if counts.sum() else 1.0
 
 
 # What a benefit is worth in points of nDCG@10, fitted on the reliable choice cells of benchmarks/results/grid.json and

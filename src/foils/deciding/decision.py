@@ -16,6 +16,7 @@ from foils.data.collection import Collection, Rows
 from foils.data.labels import Labels, LabelsLike
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.recapture import Recapture
+from foils.data.splitting import expected_recurrence
 from foils.data.texts import DocumentTexts
 from foils.deciding.benefit import (
     FORM,
@@ -24,7 +25,6 @@ from foils.deciding.benefit import (
     STARTS,
     Odds,
     added_losses,
-    expected_recurrence,
     in_batch_odds,
     learnabilities,
     pulls,
