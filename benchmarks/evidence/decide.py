@@ -34,6 +34,7 @@ from foils.data import Collection, load_collection
 from foils.data.labels import Labels
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.benefit import FORM, HARM
+from foils.deciding.decision import TOLERANCE
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.labelling.sheet import pairs_of
 from foils.runtime.files import cache_folder
@@ -41,7 +42,7 @@ from foils.runtime.files import cache_folder
 IN_BATCH, NONE, RANDOM = "in-batch negatives", "none", "random"
 MODEL = "static:all-MiniLM-L6-v2"
 COSTS = {NONE: 0, RANDOM: 1, "bm25": 2, "dense": 3}
-TOLERANCE, DEGREES = 0.02, 3
+DEGREES = 3
 
 
 class Cell(NamedTuple):
@@ -94,7 +95,7 @@ def three_lines(cell: Cell) -> Values:
 
 
 def cheapest_of_the_best(values: Values, tolerance: float = TOLERANCE) -> str:
-    """The cheapest choice that loses at most 2 % of the best value, as the decision takes it."""
+    """The cheapest choice that loses at most 5 % of the best value, as the decision takes it."""
     best = max(values.values())
     near = [source for source, value in values.items() if value >= best - tolerance * max(best, 0.0)]
     return min(near, key=lambda source: (_cost(source), -values[source]))
@@ -106,7 +107,7 @@ def _cost(source: str) -> int:
 
 FORMS: dict[str, tuple[Rule, float]] = {
     "the decision": (benefits, TOLERANCE),
-    "without the tolerance for cheaper ones": (benefits, 0.0),
+    **{f"{share:.0%} for cheaper ones": (benefits, share) for share in (0.0, 0.02, 0.1, 0.2)},
     "κ = 1": (lambda cell: benefits(cell, 1.0), TOLERANCE),
     "κ = 2": (lambda cell: benefits(cell, 2.0), TOLERANCE),
     "κ = 5": (lambda cell: benefits(cell, 5.0), TOLERANCE),

@@ -56,7 +56,7 @@ LEAST_RATIO = 1e-12  # n_L/n_U, at least
 SLACK, SURELY = 1.05, 10.0  # of the bound of o; recaptured positives of a source whose rate bounds it
 COUNTED, UNCOUNTED, OUTSIDE = 0.05, 0.6, 1.0  # what the logarithm of a rate may be wrong by beside chance
 CONFIRMED = 0.975  # probability of an answer among the judged from which on a share has a lower end above 0
-TOLERANCE = 0.02  # share of the best benefit that the cheaper of two sources may lose
+TOLERANCE = 0.05  # share of the best benefit that a cheaper source may lose; the choice cells allow 2 to 20 %
 WORTH_LABELS = 0.1  # points of nDCG that the choice may lose before labels are asked for
 LABELS = 60  # that are asked for at a time
 ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
@@ -270,7 +270,7 @@ def decide(
 
     Each candidate's benefit is a mean over the same queries of the split; a query that a source has no negative for
     counts as none. Without labels the share of unlabelled answers is known up to a bound alone. Chosen is the candidate
-    with the largest benefit at half of it, or a cheaper one that loses at most 2 % of that; said is up to which share
+    with the largest benefit at half of it, or a cheaper one that loses at most 5 % of that; said is up to which share
     it stays the best. With labels benefits are means over what is believed after them.
 
     Args:
@@ -625,7 +625,8 @@ def _ability(measured: Measured, names: Sequence[str], random: int) -> float:
         return math.nan
     records = measured.records
     own = np.flatnonzero(records.members >> records.names.index(RANDOM) & 1)
-    return float((measured.similarities.s_n[own] < measured.s_p[records.record[own]]).mean())
+    below = measured.similarities.s_n[own] < measured.s_p[records.record[own]]
+    return float(below.mean()) if len(own) else math.nan
 
 
 def _verdict(chosen: bool, name: str, best: str, tied: bool, low: float, high: float) -> str:
