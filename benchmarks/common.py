@@ -18,6 +18,8 @@ import pyarrow as pa
 
 import foils
 from foils.data import Collection, Negatives
+from foils.data.labels import Labels
+from foils.labelling.sheet import pairs_of
 
 RESULTS = Path(__file__).parent / "results"
 FIRSTS = (0, 10, 20, 50, 100)  # first ranks of windows
@@ -121,6 +123,14 @@ def false_shares(sources: Mapping[str, Negatives], gone: pa.Table) -> dict[str, 
         pairs = zip(kept["query_id"].to_pylist(), kept["doc_id"].to_pylist(), strict=True)
         shares[name] = float(np.mean([pair in truth for pair in pairs]))
     return shares
+
+
+def answered(sources: Mapping[str, Negatives], truth: Iterable[tuple[str, str]], count: int, seed: int) -> Labels:
+    """Return labels of so many pairs of the sources, drawn as `foils label` does; those of `truth` are answers."""
+    universe, answers = pairs_of(sources), set(truth)
+    table = universe.table.take(pa.array(universe.draw(count, seed=seed).rows)).select(["query_id", "doc_id"])
+    pairs = zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True)
+    return Labels(table.append_column("relevant", pa.array([int(pair in answers) for pair in pairs], pa.int8())))
 
 
 @contextmanager

@@ -8,6 +8,8 @@ the gain in points with parts of the decision changed or left out. Forms are fit
 *choice*, and tried on those of the part *test*; cells whose order does not repeat are left out. The rule of three lines
 and *always random* stay in the table, as what any decision has to beat.
 
+It also says how often candidates trained best, by what P(best) said of them after sixty labels.
+
 `shares` hides training positives of a collection whose judgements are complete (banking77, clinc150), the likeliest so
 many times as seldom as the least likely, and counts how often the intervals hold the true share after 60 labels.
 
@@ -19,7 +21,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,14 +31,12 @@ from scipy.optimize import minimize
 from scipy.stats import kendalltau
 from scipy.stats import t as student
 
-from common import false_shares, hidden, load, mined, save
+from common import answered, false_shares, hidden, load, mined, save
 from foils.data import Collection, load_collection
-from foils.data.labels import Labels
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.benefit import FORM, HARM
 from foils.deciding.decision import TOLERANCE
 from foils.encode import EncoderSettings, VectorStore, load_encoder
-from foils.labelling.sheet import pairs_of
 from foils.runtime.files import cache_folder
 
 IN_BATCH, NONE, RANDOM = "in-batch negatives", "none", "random"
@@ -177,17 +177,41 @@ def ablation() -> dict[str, Any]:
     return {"forms": forms, "points": points}
 
 
+def calibration() -> list[dict[str, Any]]:
+    """How often a candidate trained best, by its P(best) after sixty labels, on reliable cells (`grid labelled`)."""
+    told: dict[str, list[tuple[float, bool]]] = {"choice": [], "test": []}
+    for cell in load("grid")["cells"].values():
+        if cell["part"] not in told or cell["reliability"]["verdict"] != "reliable":
+            continue
+        measured = {name: float(np.mean(of[: cell["reliability"]["seeds"]])) for name, of in cell["measured"].items()}
+        measured[NONE] = measured.get(IN_BATCH, float("nan"))
+        for labelled in cell.get("labelled", []):
+            known = {name: chance for name, chance in labelled["best"].items() if measured[name] == measured[name]}
+            best = max(known, key=lambda name: measured[name])
+            told[cell["part"]] += [(chance, name == best) for name, chance in known.items()]
+    rows = []
+    for low, high in pairwise((0.0, 0.02, 0.1, 0.25, 0.5, 1.01)):
+        row: dict[str, Any] = {"P(best)": f"{low:g} to {min(high, 1):g}"}
+        for part, of in told.items():
+            inside = np.array([each for each in of if low <= each[0] < high]).reshape(-1, 2)
+            said, seen = inside.mean(axis=0) if len(inside) else (float("nan"), float("nan"))
+            row |= {
+                f"{part}, candidates": len(inside),
+                f"{part}, mean": round(said, 3),
+                f"{part}, best": round(seen, 3),
+            }
+        rows.append(row)
+    return rows
+
+
 def shares(name: str, hide: float, prefer: float, seed: int, count: int = 60) -> list[tuple[float, float, float]]:
     """True share, and the ends of its interval after labels, of each source."""
     whole = load_collection(name)
     collection, gone = hidden(whole, hide, seed) if prefer == 1 else _preferring(whole, hide, prefer, seed)
     sources = {each.replace("+", " "): table for each, table in mined(collection, 10).items() if table.keep.any()}
     true = false_shares(sources, gone)
-    pairs = set(zip(gone["query_id"].to_pylist(), gone["doc_id"].to_pylist(), strict=True))
-    universe = pairs_of(sources)
-    table = universe.table.take(pa.array(universe.draw(count, seed=seed).rows)).select(["query_id", "doc_id"])
-    asked = zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True)
-    labels = Labels(table.append_column("relevant", pa.array([int(pair in pairs) for pair in asked], pa.int8())))
+    pairs = zip(gone["query_id"].to_pylist(), gone["doc_id"].to_pylist(), strict=True)
+    labels = answered(sources, pairs, count, seed)
     encoder, store = load_encoder(MODEL, EncoderSettings(max_length=128)), VectorStore(cache_folder() / "vectors")
     worths = decide(collection, sources, encoder, store, BeliefSettings(labels=labels), seed=seed).worths
     return [(true[each], worths[each].false_share_low, worths[each].false_share_high) for each in sources]
@@ -230,7 +254,7 @@ def main() -> None:
         {"form": name, **{f"{key}, {part}": round(value, 4) for part, of in each.items() for key, value in of.items()}}
         for name, each in result.get("ablation", {"forms": {}})["forms"].items()
     ]
-    save("decide", result, {"Parts of the decision": rows})
+    save("decide", result, {"Parts of the decision": rows, "After sixty labels": calibration()})
 
 
 if __name__ == "__main__":

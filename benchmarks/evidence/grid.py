@@ -13,10 +13,10 @@ is a folder with a masked language model, which --model names; without it its ce
 `train` works as `foils study` does, in a study of its own for each model in FOLDER, and goes on where it was stopped;
 --seeds adds seeds where the order of the sources does not repeat yet. `decide` says what the decision, by its form of
 today, and every predictor make of the sources of trained cells; of cells that are not in FOLDER what the results hold
-of their trainings stays. `labelled` decides with the answers of benchmarks/labels: one reader judged sixty pairs of the
-sources of the collection's static cell, drawn as `foils label --draw uncertain` draws them. `summary` says of each cell
-how far its order repeats, which regime it is, Kendall's τ of every predictor, and what the decision's choice loses; the
-All of them write benchmarks/results/grid.json.
+of their trainings stays. `labelled` decides with sixty answers: where the judgements are complete with the truth of
+pairs drawn at random, three times, else with those of one reader (benchmarks/evidence/labels). `summary` says of each
+cell how far its order repeats, which regime it is, Kendall's τ of every predictor, and what the decision's choice
+loses. All of them write benchmarks/results/grid.json.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 import foils
-from common import hidden, mined, narrowed
+from common import answered, hidden, mined, narrowed
 from foils.data import Collection, Negatives, load_collection
 from foils.deciding import Decision
 from foils.deciding import decide as decide_between
@@ -166,16 +166,21 @@ def made_of(
 
 
 def labelled(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> None:
-    """Put what the decision says with a reader's answers into what is known of a cell."""
-    labels = LABELS / f"{cell['collection']}.tsv"
-    if "decision" not in known or not labels.is_file() or cell["hide"] or "trained" in cell:
+    """Put what the decision says with sixty answers into what is known of a cell: a reader's, or the truth's."""
+    read, complete = LABELS / f"{cell['collection']}.tsv", cell["collection"] in COMPLETE
+    if "decision" not in known or "trained" in cell or not (complete or read.is_file()):
         return
     collection = loaded(cell, data)
     sources = {name: table for name, table in sources_of(cell, collection).items() if name in known["predictors"]}
-    decision = made_of(cell, collection, sources, folder, labels=labels).decision
-    known["labelled"] = {"source": decision.source, "probability": decision.best_with_probability}
+    truth = hidden_ones(collection, whole(cell, data))
+    answers = [answered(sources, truth, 60, seed) for seed in range(3)] if complete else [read]
+    decisions = [made_of(cell, collection, sources, folder, labels=each).decision for each in answers]
+    known["labelled"] = [
+        {"source": each.source, "best": {one.name: round(one.best_with_probability, 3) for one in each.candidates}}
+        for each in decisions
+    ]
     for source, values in known["predictors"].items():
-        values["benefit_labelled"] = decision.worths[source].benefit
+        values["benefit_labelled"] = float(np.mean([each.worths[source].benefit for each in decisions]))
 
 
 def decide(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | None:

@@ -166,6 +166,6 @@ class Points:
 
 
 FORM: Mapping[str, Points] = {
-    "encoder": Points(slope=2.13, power=0.5, slope_error=0.18, error=0.29),
+    "encoder": Points(slope=1.94, power=0.5, slope_error=0.21, error=0.30),
     "nothing": Points(slope=10.0, power=1.0, slope_error=0.0, error=0.60),
 }
