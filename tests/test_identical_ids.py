@@ -149,7 +149,9 @@ def test_search_does_not_return_the_query_itself(arguments, tmp_path, settings, 
     def searched(collection, **more):
         embedded = embed_collection(collection, HashingEncoder(), VectorStore(tmp_path), split="test")
         found = search_collection(embedded, settings, k=5, second_pass=second_pass, **more)
-        return {query: list(documents) for query, documents in rankings_of(found.run).items()}, found.ranked.masks
+        return {
+            query: list(documents) for query, documents in rankings_of(found.run).items()
+        }, found.ranked.sharpened.masks
 
     (own, masks), (all_, other) = searched(arguments), searched(kept(arguments))
     for query in "ac":

@@ -5,7 +5,7 @@
         [--json benchmarks/results/search_collections.json]
 
 For each collection: the encoder as it comes by exact search; then, ranking again within the 1,000 retrieved, RDIME and
-`selective` (nothing to tune) and the published grids of DIME and Eclipse (Table 1), chosen by cross-validation over 20
+Rocchio as they come and the published grids of DIME and Eclipse (Table 1), chosen by cross-validation over 20
 deals of the queries (honest, with the spread over deals) and on the queries themselves (oracle). Differences from all
 dimensions, and of Eclipse from the DIME of its sun, are tested two-sided: Shapiro–Wilk, paired t or Wilcoxon, Holm over
 the comparisons of a measure, honest ones and oracle ones apart; the paired randomisation test stands beside. (The paper
@@ -44,11 +44,11 @@ from foils.searching import (
     embed_collection,
     evaluate_grid,
     judged_queries,
-    mask_values,
     oracle,
     published_grid,
-    query_masks,
+    query_values,
     search_collection,
+    sharpened_queries,
 )
 from foils.searching.choosing import TENTHS, GridValues, Tuned
 from foils.searching.runs import Embedded
@@ -88,11 +88,11 @@ def thinned() -> Grid:
 
 
 def masked_with(judged: Judged, settings: DimensionSettings, *, answered: bool = False, seed: int = 0) -> System:
-    masks, _ = query_masks(
+    made = sharpened_queries(
         judged.queries, judged.documents, judged.feedback, settings, answers=judged.answers if answered else None,
         rng=np.random.default_rng(seed),
     )  # fmt: skip
-    return System(settings.method, "fixed", mask_values(judged, masks), float(masks.mean()))
+    return System(settings.method, "fixed", query_values(judged, made.queries), float(made.masks.mean()))
 
 
 def chosen(name: str, values: GridValues, kind: str) -> System:
@@ -117,11 +117,11 @@ def grids_of(judged: Judged, grids: Mapping[str, Grid]) -> dict[str, GridValues]
 
 
 def filters(judged: Judged, values: Mapping[str, GridValues]) -> list[System]:
-    """Table 1: all dimensions, RDIME with every sun, selective, and each grid, honest and oracle."""
+    """Table 1: all dimensions, RDIME with every sun, Rocchio, and each grid, honest and oracle."""
     rdime = DimensionSettings("rdime")
     fixed = [replace(masked_with(judged, DimensionSettings("none")), name="baseline")]
     fixed += [replace(masked_with(judged, rdime, answered=of), name=f"{sun} RDIME") for sun, of in suns(judged).items()]
-    fixed.append(replace(masked_with(judged, DimensionSettings("selective")), name="PRF selective"))
+    fixed.append(replace(masked_with(judged, DimensionSettings("rocchio")), name="PRF Rocchio"))
     return [*fixed, *(chosen(name, of, kind) for name, of in values.items() for kind in ("honest", "oracle"))]
 
 

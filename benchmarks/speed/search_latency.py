@@ -1,6 +1,6 @@
 """What a sharpened search adds to a single query's search, at the median and at the 99th percentile.
 
-    python benchmarks/run.py search_latency COLLECTION [--rounds 3] [--json benchmarks/results/search_latency.json]
+    python benchmarks/run.py search_latency COLLECTION [--rounds 3]
 
 An index of faiss over the documents of a collection (flat and HNSW, M 32, efSearch 128), 10 documents for each of its
 test queries, one at a time: the search alone, without vectors; and `SharpenedSearch` over it, whose function reads the
@@ -11,7 +11,6 @@ Processor time of the calling thread (faiss on one thread), encoding of the quer
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,13 +19,14 @@ from typing import Any
 import faiss
 import numpy as np
 
+from common import save
 from foils.data import load_collection
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
 from foils.searching import DimensionSettings, FaissIndex, SharpenedSearch, embed_collection
 
 K = 10
-RDIME, SELECTIVE = DimensionSettings("rdime"), DimensionSettings("selective")
+RDIME, ROCCHIO = DimensionSettings("rdime"), DimensionSettings("rocchio")
 
 
 def ways(index: Any) -> dict[str, Callable[[np.ndarray], object]]:
@@ -35,11 +35,11 @@ def ways(index: Any) -> dict[str, Callable[[np.ndarray], object]]:
         rows = rows[rows >= 0]
         return rows.tolist(), index.reconstruct_batch(rows)
 
-    again = {"rdime": RDIME, "selective": SELECTIVE}
+    again = {"rdime": RDIME, "rocchio": ROCCHIO}
     sharpened = {name: SharpenedSearch(search, settings) for name, settings in again.items()}
     for depth in (K, 100):
-        ranked = SharpenedSearch(search, SELECTIVE, second_pass="rerank", candidates=depth)
-        sharpened[f"selective, {depth} ranked again"] = ranked
+        ranked = SharpenedSearch(search, ROCCHIO, second_pass="rerank", candidates=depth)
+        sharpened[f"rocchio, {depth} ranked again"] = ranked
     plain = {"search alone": lambda query: index.search(query[None], K)}
     return plain | {name: lambda query, of=of: of(query, K) for name, of in sharpened.items()}
 
@@ -66,7 +66,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collection", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search_latency.json")
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)
     encoder = load_encoder(DEFAULT_MODEL, EncoderSettings(max_length=256))
@@ -79,8 +78,11 @@ def main() -> None:
     for kind in ("flat", "hnsw"):
         index = FaissIndex.build(embedded.documents, kind).index
         result["index"][kind] = measured(index, embedded.queries, arguments.rounds)
-    arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=1))
+    rows = [
+        {"": name, **{f"{kind} {p}": of[name][p] for kind, of in result["index"].items() for p in ("p50", "p99")}}
+        for name in result["index"]["flat"]
+    ]
+    save("search_latency", result, {"": rows})
 
 
 if __name__ == "__main__":

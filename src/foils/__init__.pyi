@@ -205,7 +205,7 @@ def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typin
     split: typing.Any = ..., top: int = ..., feedback_depth: int = ..., second_pass: typing.Any = ...,
     index: typing.Any = ..., tune: typing.Any = ..., measure: typing.Any = ..., feedback: typing.Any = ...,
     answers: typing.Any = ..., k_plus: int | None = ..., k_minus: int = ..., alpha: float = ..., beta: float = ...,
-    share: float = ..., scaled: bool = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    share: float = ..., weight: float = ..., scaled: bool = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     memory: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
     query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,

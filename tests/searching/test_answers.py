@@ -15,8 +15,8 @@ from foils.searching import (
     Judged,
     embed_collection,
     evaluate_grid,
-    query_masks,
     search_vectors,
+    sharpened_queries,
 )
 from foils.searching.answers import answer_prompt, ask_answers
 from foils.searching.choosing import Relevant
@@ -136,14 +136,14 @@ def test_a_query_without_an_answer_keeps_every_dimension():
     documents, queries, answers = Vectors.of(unit(80)), unit(4, seed=1), unit(4, seed=2)
     silent = answers.copy()
     silent[2] = np.nan
-    for method in ("dime", "eclipse", "rdime"):
+    for method in ("dime", "eclipse", "rdime", "rocchio"):
         settings = DimensionSettings(method, k_plus=2, k_minus=3, share=0.5)
         found, full, base = (
             search_vectors(queries, documents, ExactIndex(documents), chosen, k=30, answers=given)
             for chosen, given in ((settings, silent), (settings, answers), (DimensionSettings("none"), None))
         )
-        assert found.no_feedback.tolist() == [False, False, True, False]
-        assert found.masks.all(axis=1).tolist() == [False, False, True, False]
+        assert found.sharpened.no_feedback.tolist() == [False, False, True, False]
+        assert found.sharpened.changed.tolist() == [True, True, False, True]
         assert found.scores[2].tobytes() == base.scores[2].tobytes()
         for row in (0, 1, 3):
             assert found.scores[row].tobytes() == full.scores[row].tobytes()
@@ -154,8 +154,8 @@ def test_a_query_without_an_answer_keeps_every_dimension():
     assert values.values["AP"][2, 0] == values.values["AP"][2, 1]
     whole = evaluate_grid(Judged(queries, documents, lists, relevant, answers), grid, answered=True)
     np.testing.assert_array_equal(values.values["AP"][[0, 1, 3]], whole.values["AP"][[0, 1, 3]])
-    masks, _ = query_masks(queries, documents, lists, DimensionSettings("dime", share=0.3), answers=silent)
-    assert masks[2].all()
+    made = sharpened_queries(queries, documents, lists, DimensionSettings("dime", share=0.3), answers=silent)
+    assert made.masks[2].all()
 
 
 def test_only_the_answers_that_there_are_are_embedded(small: Collection, tmp_path):

@@ -17,7 +17,7 @@ from foils.searching import (
     sun,
     weighted_sun,
 )
-from foils.searching.dimensions import check_depths, dimension_order, kept_count, masked, moon_rows, scaled_to, trusted
+from foils.searching.dimensions import check_depths, dimension_order, kept_count, masked, moon_rows, moved, scaled_to
 
 FEEDBACK = np.array([[4.0, 0, 0, 1], [2, 2, 0, 1], [0, 2, 2, 1], [0, 0, 4, 1], [0, 0, 6, 3]])
 QUERY = np.array([0.5, 1.0, 0.25, -1.0])
@@ -72,20 +72,9 @@ def test_a_sun_is_scaled_to_its_query():
     np.testing.assert_allclose(scaled_to([[3, 4], [1, 0]], [[0, 2], [4, 0]]), [[0, 5], [1, 0]])
 
 
-def test_trust_worked_by_hand():
-    """Cosines with the query .8, .6, 0; with one another .96, .6, .8: a lead of .8, and .7867 against .4667."""
-    query, feedback = np.array([1.0, 0]), np.array([[0.8, 0.6], [0.6, 0.8], [0, 1]])
-    for scale in (1, 7):
-        for lead, agreement, expected in ((0.79, 0.31, True), (0.81, 0.31, False), (0.79, 0.33, False)):
-            scaled = feedback * np.array([[scale], [1], [3 * scale]])
-            assert trusted(scale * query, scaled, lead=lead, agreement=agreement) is expected
-    assert not trusted(query, feedback[:2], lead=-2, agreement=-2), "there is no third document"
-    near = np.array([[0.6, 0.8], [0.6, 0.8]])
-    six = np.concatenate([feedback, near, [[-1, 0]]])
-    assert trusted(query, six, lead=0.79, agreement=0.2) == trusted(query, six[:5], lead=0.79, agreement=0.2)
-    assert not trusted(np.zeros(2), feedback, lead=0.01, agreement=-2), "nothing is like a query of zeros"
-    with pytest.raises(InputError, match="finite query"):
-        trusted(np.array([1.0, np.nan]), feedback, lead=0, agreement=0)
+def test_a_step_towards_the_sun_worked_by_hand():
+    np.testing.assert_allclose(moved([3, 4], [0, 2], weight=0.5), [3, 6.5])
+    np.testing.assert_array_equal(moved([[3, 4], [1, 0]], [[0, 0], [0, 9]], weight=0.5), [[3, 4], [1, 0.5]])
 
 
 @given(arrays(np.float64, 6, elements=st.floats(-2, 2, width=32)))

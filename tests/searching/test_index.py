@@ -96,7 +96,7 @@ def test_both_metrics_rank_as_the_inner_product_does(wrap, metric, settings, sec
     index = wrap(filled(faiss.IndexFlat(D, metric)))
     found = search_vectors(QUERIES, VECTORS, index, settings, k=25, second_pass=second)
     exact = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=25, second_pass=second)
-    np.testing.assert_array_equal(found.masks, exact.masks)
+    np.testing.assert_array_equal(found.sharpened.masks, exact.sharpened.masks)
     for one, other, scores, expected in zip(found.positions, exact.positions, found.scores, exact.scores, strict=True):
         np.testing.assert_array_equal(one, other)
         np.testing.assert_allclose(scores, expected, atol=1e-5)

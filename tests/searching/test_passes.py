@@ -17,9 +17,9 @@ from foils.searching import (
     keep_share,
     moon,
     passes,
-    query_masks,
     rdime_mask,
     search_vectors,
+    sharpened_queries,
     sun,
     weighted_sun,
 )
@@ -71,40 +71,29 @@ def test_both_second_passes_are_the_definition(method, answered):
     for row, query in enumerate(QUERIES):
         answer = None if answers is None else answers[row]
         mask, whole, within = plainly(query, settings, k=20, depth=50, answer=answer)
-        np.testing.assert_array_equal(index.masks[row], mask)
+        np.testing.assert_array_equal(index.sharpened.masks[row], mask)
         np.testing.assert_array_equal(index.positions[row], whole)
         np.testing.assert_array_equal(rerank.positions[row], within)
         np.testing.assert_allclose(rerank.scores[row], DOCUMENTS[within] @ (query * mask), rtol=1e-5, atol=1e-6)
-    assert not index.no_feedback.any()
+    assert not index.sharpened.no_feedback.any()
 
 
 @pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
-def test_selective_is_rdime_where_the_feedback_is_trusted_and_the_baseline_elsewhere(second):
-    def found(method, **more):
-        return search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings(method, **more), k=20, **second)
-
-    rdime, baseline = found("rdime"), search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=20)
-    cosines = np.sort(QUERIES @ DOCUMENTS.T, axis=1)[:, ::-1]
-    lead = float(np.median(cosines[:, 0] - cosines[:, 2]))
-    likeness = []
-    for query in QUERIES:
-        best = DOCUMENTS[np.argsort(-(DOCUMENTS @ query), kind="stable")[:5]].astype(np.float64)
-        pairs = [best[i] @ best[j] for i in range(5) for j in range(i)]
-        likeness.append(np.mean(pairs) - np.mean(best @ query))
-    agreement = float(np.median(likeness))
-    for options, expected in (
-        ({"lead": lead - 1e-4, "agreement": -2.0}, cosines[:, 0] - cosines[:, 2] >= lead - 1e-4),
-        ({"lead": 0.0, "agreement": agreement - 1e-4}, np.array(likeness) >= agreement - 1e-4),
-    ):
-        assert 0 < expected.sum() < len(QUERIES)
-        selective = found("selective", **options)
-        assert not selective.no_feedback.any()
-        for row, is_trusted in enumerate(expected):
-            of = rdime if is_trusted else baseline
-            np.testing.assert_array_equal(selective.masks[row], of.masks[row])
-            np.testing.assert_array_equal(selective.positions[row], of.positions[row])
-    with pytest.raises(InputError, match="take rdime"):
-        search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("selective"), answers=QUERIES)
+def test_rocchio_searches_with_the_query_moved_towards_the_mean_of_its_best_documents(second):
+    settings = DimensionSettings("rocchio", k_plus=2, weight=0.4)
+    found = search_vectors(QUERIES, VECTORS, INDEX, settings, k=20, **second)
+    for row, query in enumerate(QUERIES):
+        first = np.argsort(-(DOCUMENTS @ query), kind="stable")
+        mean = DOCUMENTS[first[:2]].mean(axis=0)
+        query = query + 0.4 * mean / np.linalg.norm(mean)  # queries have length 1
+        np.testing.assert_allclose(found.sharpened.queries[row], query, rtol=1e-5)
+        among = first[:20] if second else np.arange(120)
+        np.testing.assert_array_equal(found.positions[row], among[np.argsort(-(DOCUMENTS[among] @ query))][:20])
+    assert found.sharpened.moved.all()
+    assert found.sharpened.masks.all()
+    plain = search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=20)
+    still = search_vectors(QUERIES, VECTORS, INDEX, replace(settings, weight=0.0), k=20, **second)
+    assert bytes_of(still) == bytes_of(plain)
 
 
 @pytest.mark.parametrize("method", ["dime", "eclipse", "rdime"])
@@ -138,6 +127,8 @@ def test_with_all_dimensions_kept_the_result_is_the_baselines_byte_for_byte(meth
         {"moon_pool": 30},
         {"method": "dime"},
         {"method": "rdime"},
+        {"method": "rocchio"},
+        {"method": "rocchio", "weight": 0.1},
         {"method": "none"},
     ],
 )
@@ -154,17 +145,21 @@ def test_every_setting_changes_the_result(change, second):
     assert run(replace(ECLIPSE, **change)) != run(ECLIPSE)
 
 
-@pytest.mark.parametrize("method", ["rdime", "selective"])
-def test_what_rdime_keeps_does_not_depend_on_how_long_documents_are(method):
+def test_what_rdime_keeps_does_not_depend_on_how_long_documents_are():
     """As published it does: the rule compares q² with q ⊙ s."""
     lists = [np.argsort(-(DOCUMENTS @ query), kind="stable")[:30] for query in QUERIES]
 
     def kept(factor, **more):
-        settings = DimensionSettings(method, k_plus=2, lead=-2, agreement=-2, **more)
-        return query_masks(QUERIES, Vectors.of(DOCUMENTS * np.float32(factor)), lists, settings)[0]
+        settings = DimensionSettings("rdime", k_plus=2, **more)
+        return sharpened_queries(QUERIES, Vectors.of(DOCUMENTS * np.float32(factor)), lists, settings).masks
 
     for factor in (0.25, 2, 10):
         np.testing.assert_array_equal(kept(factor), kept(1))
+    moves = [
+        sharpened_queries(QUERIES, Vectors.of(DOCUMENTS * np.float32(factor)), lists, DimensionSettings("rocchio"))
+        for factor in (1, 10)
+    ]
+    np.testing.assert_allclose(moves[0].queries, moves[1].queries, rtol=1e-5)
     shares = [kept(factor, scaled=False).mean() for factor in (0.25, 1, 2, 10)]
     assert shares == sorted(shares)
     assert shares[-1] - shares[0] > 0.3
@@ -173,16 +168,17 @@ def test_what_rdime_keeps_does_not_depend_on_how_long_documents_are(method):
 def test_the_sun_of_a_mask_may_be_weighted():
     lists = [np.argsort(-(DOCUMENTS @ query), kind="stable")[:30] for query in QUERIES]
     plain = DimensionSettings("dime", k_plus=5, share=0.5)
-    masks, _ = query_masks(QUERIES, VECTORS, lists, replace(plain, sun_temperature=0.05))
+    masks = sharpened_queries(QUERIES, VECTORS, lists, replace(plain, sun_temperature=0.05)).masks
     for query, rows, mask in zip(QUERIES, lists, masks, strict=True):
         s = weighted_sun(query, DOCUMENTS[rows], 5, temperature=0.05)
         np.testing.assert_array_equal(mask, keep_share(dime_importance(query, s), 0.5))
-    assert not np.array_equal(masks, query_masks(QUERIES, VECTORS, lists, plain)[0])
+    assert not np.array_equal(masks, sharpened_queries(QUERIES, VECTORS, lists, plain).masks)
 
 
 @pytest.mark.parametrize("second", ["index", "rerank"])
 def test_the_moon_is_the_end_of_the_feedback_however_many_documents_are_returned(second):
-    masks = [search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=k, second_pass=second).masks for k in (1, 10, 110)]
+    masks = [search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=k, second_pass=second).sharpened.masks
+             for k in (1, 10, 110)]  # fmt: skip
     for row, query in enumerate(QUERIES):
         expected, _, _ = plainly(query, ECLIPSE, k=1, depth=120)
         for mask in masks:
@@ -244,7 +240,7 @@ def test_with_another_run_s_feedback_a_query_without_it_gets_the_baseline_s_resu
     lists = [np.arange(0), *([np.arange(40)] * 8)]
     found = search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback=lists)
     plain = search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=10)
-    assert found.no_feedback.tolist() == [True] + [False] * 8
+    assert found.sharpened.no_feedback.tolist() == [True] + [False] * 8
     np.testing.assert_array_equal(found.positions[0], plain.positions[0])
     np.testing.assert_array_equal(found.scores[0], plain.scores[0])
 
@@ -254,7 +250,7 @@ def test_numbers_that_are_no_positions_are_refused(wrong):
     """NumPy takes −1, which an approximate index gives where it found nothing, for the last document."""
     lists = [np.arange(40)] * 8 + [np.asarray(wrong)]
     for call in (
-        lambda: query_masks(QUERIES, VECTORS, lists, ECLIPSE),
+        lambda: sharpened_queries(QUERIES, VECTORS, lists, ECLIPSE),
         lambda: search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback=lists),
         lambda: search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), feedback=lists, feedback_depth=1),
     ):
@@ -265,8 +261,9 @@ def test_numbers_that_are_no_positions_are_refused(wrong):
 def test_a_random_moon_never_holds_a_document_of_the_sun():
     """Of 12 documents 3 make the sun and the last 8 are the pool; with 11 they would meet."""
     settings = replace(ECLIPSE, moon_pool=8)
-    _, short = query_masks(QUERIES[:2], VECTORS, [np.arange(12), np.arange(11)], settings, rng=np.random.default_rng(0))
-    assert short.tolist() == [False, True]
+    lists = [np.arange(12), np.arange(11)]
+    made = sharpened_queries(QUERIES[:2], VECTORS, lists, settings, rng=np.random.default_rng(0))
+    assert made.no_feedback.tolist() == [False, True]
     drawn = [moon_rows(12, 4, pool=8, rng=np.random.default_rng(seed)) for seed in range(200)]
     assert min(rows.min() for rows in drawn) == 4
 
@@ -277,15 +274,16 @@ def test_a_random_moon_never_holds_a_document_of_the_sun():
         (ECLIPSE, [0, 4, 7, 8, 9], [True, True, True, False, False]),  # 0 < 3 < k − 4
         (replace(ECLIPSE, method="dime"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
         (replace(ECLIPSE, method="rdime"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
+        (replace(ECLIPSE, method="rocchio"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
         (replace(ECLIPSE, moon_pool=8), [8, 9, 11, 12, 13], [True, True, True, False, False]),  # 0 < 3 < k − 8
         (replace(ECLIPSE, share=1.0), [0, 0, 0, 0, 0], [False] * 5),
     ],
 )
 def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, lengths, short):
     lists = [np.arange(length) for length in lengths]
-    masks, found = query_masks(QUERIES[:5], VECTORS, lists, settings, rng=np.random.default_rng(0))
-    assert found.tolist() == short
-    assert masks.all(axis=1).tolist() == (short if settings.share < 1 else [True] * 5)
+    made = sharpened_queries(QUERIES[:5], VECTORS, lists, settings, rng=np.random.default_rng(0))
+    assert made.no_feedback.tolist() == short
+    assert (~made.changed).tolist() == (short if settings.share < 1 else [True] * 5)
 
 
 def test_an_approximate_index_serves_both_passes():

@@ -62,7 +62,9 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, command, tmp_path):
     assert facts["settings"]["k_plus"] == 2
     rdime, rdime_facts = search("rdime", "--dimensions", "rdime")
     assert rdime_facts["settings"]["k_plus"] == 1
-    assert search("default")[0] == search("selective", "--dimensions", "selective")[0]
+    assert search("default")[0].split() == search("none", "--dimensions", "none")[0].split()
+    rocchio, rocchio_facts = search("rocchio", "--dimensions", "rocchio")
+    assert (len(rocchio_facts["moved"]), rocchio_facts["masked"]) == (14, [])
     masked = set(rdime_facts["masked"])
     assert rdime_facts["unmasked"] == 14 - len(masked) < 14
     assert masked
@@ -76,7 +78,8 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, command, tmp_path):
         )
     ]  # fmt: skip
     other += [search("o", "--dimensions", "dime")[0], search("o", "--dimensions", "dime", "--tune", "dev")[0]]
-    assert len({base, eclipse, rdime, *other}) == 13
+    more = ["--dimensions", "rocchio", "--dimension-args", "weight=0.9"]
+    assert len({base, eclipse, rdime, rocchio, search("o", *more)[0], *other}) == 15
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"query_id": f"q{i}", "answer": WORDS[i]}) + "\n" for i in range(24)))
     answered, _ = search("answered", "--dimensions", "eclipse", "--answers", answers)
@@ -93,9 +96,10 @@ def test_result_and_feedback_have_depths_of_their_own(folder, command, tmp_path)
             by_query.setdefault(query, []).append(document)
         return by_query
 
-    whole = search()
-    assert search("--top", 5) == {query: found[:5] for query, found in whole.items()}, "the moon stays where it was"
-    assert search("--top", 5, "--second-pass", "rerank") == search("--top", 5), "1000 are ranked again, here all"
+    eclipse = ("--dimensions", "eclipse")
+    few = search(*eclipse, "--top", 5)
+    assert few == {query: found[:5] for query, found in search(*eclipse).items()}, "the moon stays where it was"
+    assert search(*eclipse, "--top", 5, "--second-pass", "rerank") == few, "1000 are ranked again, here all"
 
 
 def test_a_language_model_answers(folder, command, tmp_path):
@@ -166,10 +170,11 @@ def test_the_json_says_how_the_search_was_made_and_whether_it_was_tuned(folder, 
     assert facts(names, *more, "--feedback", run) == ["rerank", "flat", run, 5, 40, None]
     assert facts(names, "--tune", "dev", "--measure", "AP")[-1] == {"split": "dev", "measure": "AP"}
     names = ("dimensions", "chosen_by", "warned")
-    assert facts(names) == ["selective", None, False]
+    assert facts(names) == ["none", None, False]
     assert facts(names, "--dimensions", "eclipse") == ["eclipse", "default", True]
     assert facts(names, "--dimensions", "dime", "--dimension-args", "share=0.6") == ["dime", "given", False]
     assert facts(names, "--dimensions", "dime", "--tune", "dev") == ["dime", "tuned", False]
+    assert facts(names, "--tune", "dev") == ["rocchio", "tuned", False]
 
 
 def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, command, tmp_path):

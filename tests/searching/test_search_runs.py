@@ -1,5 +1,7 @@
 """Search over a collection: ids and texts in, runs out; experiments give systems with values per query."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,12 +16,12 @@ from foils.searching import (
     embed_collection,
     evaluate_grid,
     judged_queries,
-    mask_values,
     oracle,
-    query_masks,
+    query_values,
     search_collection,
+    sharpened_queries,
 )
-from foils.searching.choosing import choose_settings
+from foils.searching.choosing import choose_settings, rocchio_grid
 from foils.searching.runs import feedback_lists
 
 
@@ -110,8 +112,8 @@ def test_feedback_comes_from_a_run_by_ids(embedded):
     assert len(lists[1]) == 0
     found = search_collection(embedded, ECLIPSE, k=10, feedback=run)
     assert set(embedded.query_ids) - set(found.no_feedback) == {"q0", "q3"}
-    masks, _ = query_masks(embedded.queries[:1], embedded.documents, lists[:1], ECLIPSE)
-    np.testing.assert_array_equal(found.ranked.masks[0], masks[0])
+    made = sharpened_queries(embedded.queries[:1], embedded.documents, lists[:1], ECLIPSE)
+    np.testing.assert_array_equal(found.ranked.sharpened.masks[0], made.masks[0])
     with pytest.raises(InputError, match="nowhere"):
         search_collection(embedded, ECLIPSE, feedback=Run.from_dict({"q0": {"nowhere": 1.0}}))
 
@@ -136,11 +138,11 @@ def test_relevant_documents_come_with_their_grades(embedded, judged):
         assert {f"d{row}": grade for row, grade in zip(of.rows, of.grades, strict=True)} == wanted
 
 
-def test_values_of_masks_are_those_of_the_run(embedded, judged):
+def test_values_of_queries_are_those_of_the_run(embedded, judged):
     ir_measures = pytest.importorskip("ir_measures")
     run = search_collection(embedded, ECLIPSE, k=60, feedback_depth=60, second_pass="rerank", candidates=60).run
-    masks, _ = query_masks(judged.queries, judged.documents, judged.feedback, ECLIPSE)
-    values = mask_values(judged, masks)
+    made = sharpened_queries(judged.queries, judged.documents, judged.feedback, ECLIPSE)
+    values = query_values(judged, made.queries)
     scores, qrels = {}, {}
     for row in run.table.to_pylist():
         scores.setdefault(row["query_id"], {})[row["doc_id"]] = row["score"]
@@ -155,10 +157,24 @@ def test_values_of_masks_are_those_of_the_run(embedded, judged):
 def test_settings_are_chosen_honestly_and_by_oracle(judged):
     """A grid that holds share 1 never falls below the baseline by the oracle, which promises more than it keeps."""
     values = evaluate_grid(judged, GRID)
-    baseline = mask_values(judged, np.ones((18, 24), bool))
+    baseline = query_values(judged, judged.queries)
     for measure in judged.measures:
         best, honest = oracle(values, measure), cross_validate(values, measure, rng=np.random.default_rng(0))
         assert best.per_query[measure].mean() >= max(baseline[measure].mean(), honest.per_query[measure].mean())
-        assert choose_settings(judged, GRID, measure) == best.settings[0]
-        masks, _ = query_masks(judged.queries, judged.documents, judged.feedback, best.settings[0])
-        np.testing.assert_allclose(mask_values(judged, masks)[measure], best.per_query[measure], atol=1e-12)
+        made = sharpened_queries(judged.queries, judged.documents, judged.feedback, best.settings[0])
+        np.testing.assert_allclose(query_values(judged, made.queries)[measure], best.per_query[measure], atol=1e-12)
+
+
+def test_rocchio_is_chosen_from_its_grid_and_the_query_as_it_is_where_nothing_is_better(judged):
+    for measure in judged.measures:
+        chosen = choose_settings(judged, "rocchio", measure)
+        values = {
+            each: query_values(
+                judged, sharpened_queries(judged.queries, judged.documents, judged.feedback, each).queries
+            )[measure].mean()
+            for each in rocchio_grid()
+        }
+        assert values[chosen] == max(values.values())
+    answered = replace(judged, answers=judged.queries)
+    assert choose_settings(answered, "rocchio", "AP").weight == 0, "an answer that is the query says nothing"
+    assert choose_settings(judged, "dime", "AP").method == "dime"

@@ -11,9 +11,9 @@ from foils.searching import (
     DimensionSettings,
     ExactIndex,
     SharpenedSearch,
-    query_masks,
     search_vectors,
     sharpen,
+    sharpened_queries,
 )
 
 
@@ -28,7 +28,7 @@ SETTINGS = {
     "rdime": DimensionSettings("rdime", k_plus=2),
     "dime": DimensionSettings("dime", share=0.5),
     "eclipse": DimensionSettings("eclipse", k_plus=3, k_minus=4, share=0.5),
-    "selective": DimensionSettings("selective", lead=0.1, agreement=-0.3),
+    "rocchio": DimensionSettings("rocchio", k_plus=2),
     "none": DimensionSettings("none"),
 }
 
@@ -86,7 +86,7 @@ def test_the_async_form_finds_the_same_and_waits_for_its_queries_together(second
     async def all_at_once(queries, k, **options):
         return [database(query, k, **options) for query in queries]
 
-    settings = {"settings": SETTINGS["selective"], "feedback_depth": 50, "batched": together, **second}
+    settings = {"settings": SETTINGS["rocchio"], "feedback_depth": 50, "batched": together, **second}
     search = SharpenedSearch(all_at_once if together else one, **settings)
     plain = SharpenedSearch(batched(Database()) if together else Database(), **settings)
     found = asyncio.run(search.many(QUERIES, 8, even=True))
@@ -103,12 +103,14 @@ def test_the_async_form_finds_the_same_and_waits_for_its_queries_together(second
         assert len(database.asked) == 1, "no first search"
 
 
-def test_sharpened_queries_are_masked_queries():
+def test_sharpened_queries_are_those_of_the_two_passes():
     lists = [np.argsort(-(DOCUMENTS @ query), kind="stable")[:30] for query in QUERIES]
     for settings in SETTINGS.values():
-        masks, _ = query_masks(QUERIES, VECTORS, lists, settings)
+        made = sharpened_queries(QUERIES, VECTORS, lists, settings)
         found = sharpen(QUERIES, [DOCUMENTS[rows] for rows in lists], settings)
-        np.testing.assert_array_equal(found, np.where(masks, QUERIES, 0))
+        np.testing.assert_array_equal(found, made.queries)
+        if settings.method != "rocchio":
+            np.testing.assert_array_equal(found, np.where(made.masks, QUERIES, 0))
     assert found.dtype == np.float32
     ragged = [np.empty((0, 12)), *(DOCUMENTS[:1] for _ in QUERIES[1:])]
     np.testing.assert_array_equal(sharpen(QUERIES, ragged, SETTINGS["dime"])[0], QUERIES[0])
@@ -124,12 +126,7 @@ def test_no_search_is_made_that_is_not_needed():
     assert asked(SETTINGS["rdime"]) == [2, 8], "the vectors of k⁺ documents, then the search"
     assert asked(SETTINGS["eclipse"], feedback_depth=50) == [50, 8]
     assert asked(SETTINGS["none"]) == [8]
-    trusting = DimensionSettings("selective", lead=-2, agreement=-2)
-    assert asked(trusting) == [8, 8]
-    assert asked(trusting, k=3) == [5, 3]
-    assert asked(DimensionSettings("selective", lead=2.1)) == [8], (
-        "feedback that is not trusted: the first result stands"
-    )
+    assert asked(DimensionSettings("rocchio", k_plus=4)) == [4, 8]
     assert asked(SETTINGS["rdime"], feedback=DOCUMENTS[:3]) == [8]
     assert asked(SETTINGS["rdime"], second_pass="rerank", candidates=20) == [20]
     assert asked(SETTINGS["rdime"], second_pass="rerank") == [100], "vectors are sent for each"
@@ -137,28 +134,18 @@ def test_no_search_is_made_that_is_not_needed():
     database = Database()
     calls = []
     SharpenedSearch(
-        lambda queries, k: calls.append(len(queries)) or batched(database)(queries, k), trusting, batched=True
+        lambda queries, k: calls.append(len(queries)) or batched(database)(queries, k), SETTINGS["rdime"], batched=True
     ).many(QUERIES)
     assert calls == [9, 9], "a batch at a time"
 
 
-def test_feedback_is_not_ignored_where_nothing_is_said_of_it():
-    """One vector, as of an answer, is believed (rdime); to ask selective for it is refused, not passed over."""
-    search = SharpenedSearch(Database())
-    given = search(QUERIES[0], 8, feedback=DOCUMENTS[40:41])
-    believing = SharpenedSearch(Database(), DimensionSettings("rdime"))
-    assert given == believing(QUERIES[0], 8, feedback=DOCUMENTS[40:41])
-    assert given.masked
-    with pytest.raises(InputError, match="take rdime"):
-        SharpenedSearch(Database(), SETTINGS["selective"])(QUERIES[0], feedback=DOCUMENTS[40:42])
-
-
-def test_results_say_which_queries_were_masked():
-    for settings in (*SETTINGS.values(), DimensionSettings("selective", lead=2.1)):
+def test_results_say_which_queries_were_masked_and_which_moved():
+    for settings in SETTINGS.values():
         expected = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=8, feedback_depth=50)
         found = SharpenedSearch(Database(), settings, feedback_depth=50).many(QUERIES, 8)
-        np.testing.assert_array_equal([of.mask for of in found], expected.masks)
-        assert [of.masked for of in found] == (~expected.unmasked).tolist()
+        np.testing.assert_array_equal([of.mask for of in found], expected.sharpened.masks)
+        assert [of.masked or of.moved for of in found] == expected.sharpened.changed.tolist()
+        assert [of.moved for of in found] == [settings.method == "rocchio"] * 9
 
 
 def test_filters_reach_both_passes():
@@ -174,7 +161,7 @@ def test_fewer_documents_than_asked_for_are_all_returned():
 
     assert [match.document for match in SharpenedSearch(one, SETTINGS["rdime"])(QUERIES[0], 8)] == ["only"]
     assert SharpenedSearch(lambda query, k: ([], []), SETTINGS["eclipse"])(QUERIES[0], 8) == []
-    assert SharpenedSearch(lambda query, k: ([], []), second_pass="rerank")(QUERIES[0], 8) == []
+    assert SharpenedSearch(lambda query, k: ([], []), SETTINGS["rdime"], second_pass="rerank")(QUERIES[0], 8) == []
 
 
 @pytest.mark.parametrize(
@@ -196,16 +183,16 @@ def test_a_function_that_returns_something_else_is_refused(search, said):
 
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(UnknownNameError, match="rerank"):
-        SharpenedSearch(Database(), second_pass="some")
+        SharpenedSearch(Database(), SETTINGS["rdime"], second_pass="some")
     with pytest.raises(InputError, match="no effect"):
-        SharpenedSearch(Database(), candidates=9)
+        SharpenedSearch(Database(), SETTINGS["rdime"], candidates=9)
     with pytest.raises(InputError, match="below k=10"):
-        SharpenedSearch(Database(), second_pass="rerank", candidates=9)(QUERIES[0])
+        SharpenedSearch(Database(), SETTINGS["rdime"], second_pass="rerank", candidates=9)(QUERIES[0])
     with pytest.raises(InputError, match="1 results for 2 queries"):
-        SharpenedSearch(lambda queries, k: [([], [])], batched=True).many(QUERIES[:2])
+        SharpenedSearch(lambda queries, k: [([], [])], SETTINGS["rdime"], batched=True).many(QUERIES[:2])
     with pytest.raises(InputError, match="finite queries"):
-        SharpenedSearch(Database()).many(QUERIES[0])
+        SharpenedSearch(Database(), SETTINGS["rdime"]).many(QUERIES[0])
     with pytest.raises(InputError, match="feedback vectors"):
-        sharpen(QUERIES[:1], [DOCUMENTS[0]])
+        sharpen(QUERIES[:1], [DOCUMENTS[0]], SETTINGS["rdime"])
     with pytest.raises(InputError, match="generator"):
         sharpen(QUERIES, [DOCUMENTS] * 9, DimensionSettings("eclipse", moon_pool=30))

@@ -26,14 +26,13 @@ from foils.runtime import progress
 from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
 from foils.searching.dimensions import (
     Floats,
-    Mask,
     Rows,
     checked_positions,
     dimension_order,
     kept_count,
-    masked,
     moon_rows,
     serves,
+    sharpened_queries,
     sun,
 )
 from foils.searching.index import ExactIndex, search_lists
@@ -250,15 +249,14 @@ def judged_queries(
     )  # fmt: skip
 
 
-def mask_values(judged: Judged, masks: Mask) -> dict[str, Floats]:
-    """Measure the k best of what masks (n, d) rank among the retrieved documents; a full mask changes no list."""
+def query_values(judged: Judged, queries: npt.NDArray[np.floating]) -> dict[str, Floats]:
+    """Measure the k best of what queries, (n, d), rank among the retrieved; one that is as it was keeps its list."""
     rankings = judged.retrieved
-    again = np.flatnonzero(~masks.all(axis=1))
-    sharpened = masked(judged.queries[again], masks[again])
-    reranked, _ = rank_lists(sharpened, judged.documents, [rankings[row] for row in again])
+    again = np.flatnonzero((queries != judged.queries).any(axis=1))
+    reranked, _ = rank_lists(queries[again], judged.documents, [rankings[row] for row in again])
     for row, ranking in zip(again.tolist(), reranked, strict=True):
         rankings[row] = ranking
-    values = {measure: np.empty(len(masks)) for measure in judged.measures}
+    values = {measure: np.empty(len(queries)) for measure in judged.measures}
     for row, (ranking, relevant) in enumerate(zip(rankings, judged.relevant, strict=True)):
         hit, where = np.nonzero(relevant.rows[:, None] == ranking[: judged.k])
         ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
@@ -353,9 +351,29 @@ def _tuned(
     return Tuned(kind, measure, [values.settings[column] for column in columns], per_query, spread)
 
 
-def choose_settings(judged: Judged, grid: Grid, measure: str) -> DimensionSettings:
-    """Return a grid's best settings on a split's queries, to be used on another: the honest way where there is one."""
-    return oracle(evaluate_grid(judged, grid, answered=judged.answers is not None), measure).settings[0]
+def rocchio_grid() -> list[DimensionSettings]:
+    """Return the settings among which rocchio is chosen; the first, of weight 0, leaves the queries as they are."""
+    steps = [(1, 0.0), *product((1, 2, 3, 5, 10), (0.1, 0.2, 0.3, 0.5, 0.8, 1.2))]
+    return [DimensionSettings("rocchio", k_plus=k_plus, weight=weight) for k_plus, weight in steps]
+
+
+def choose_settings(judged: Judged, method: str, measure: str) -> DimensionSettings:
+    """Return a method's best settings on a split's queries, to be used on others: the honest way where there is one.
+
+    Args:
+        judged: the queries.
+        method: dime or eclipse, by their published grids, or rocchio, by `rocchio_grid`.
+        measure: to choose by.
+    """
+    if method != "rocchio":
+        grid = dime_grid() if method == "dime" else published_grid()
+        return oracle(evaluate_grid(judged, grid, answered=judged.answers is not None), measure).settings[0]
+
+    def value(settings: DimensionSettings) -> float:
+        made = sharpened_queries(judged.queries, judged.documents, judged.feedback, settings, answers=judged.answers)
+        return float(query_values(judged, made.queries)[measure].mean())
+
+    return max(rocchio_grid(), key=value)
 
 
 def evaluate_grid(

@@ -1,14 +1,15 @@
-"""Which dimensions of a query's vector are worth keeping: DIME, Eclipse, RDIME, as functions of arrays.
+"""Queries by their feedback: the dimensions worth keeping (DIME, Eclipse, RDIME), or a step towards it (Rocchio).
 
 Every estimator gives an importance u (…, d), higher is better, and every choice a mask (…, d) of the dimensions to
 keep. All work on one query, (d,), or on many at once, (n, d). Zeroing the query's other dimensions gives the same
-inner products as zeroing the documents' too, so an index needs no change. At the end, `query_masks` puts them together
-for many queries with their lists of feedback or their answers.
+inner products as zeroing the documents' too, so an index needs no change. At the end, `sharpened_queries` puts them
+together for many queries with their lists of feedback or their answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,6 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
-TRUST_DEPTH = 5  # documents by which feedback is judged
 QUERIES = 1_024  # at once: bounds memory, and how often progress is told
 
 
@@ -277,36 +277,20 @@ def rdime_mask(query: npt.ArrayLike, importance: npt.ArrayLike) -> Mask:
     return mask
 
 
-def trusted(query: npt.ArrayLike, feedback: npt.ArrayLike, *, lead: float, agreement: float) -> bool:
-    """Tell whether one query's best document is likely to show which dimensions matter.
-
-    It is where that document stands out, cos(q, d_1) − cos(q, d_3) ≥ `lead`, and the best documents are about as like
-    one another as they are like the query: mean_{i<j ≤ 5} cos(d_i, d_j) − mean_{i ≤ 5} cos(q, d_i) ≥ `agreement`. A
-    document that stands out is probably relevant; documents that share more with the query than with one another
-    answer it each in its own way, and what one of them shows of the query does not help to find others. Of fewer than
-    five documents all count; fewer than three are not trusted.
+def moved(query: npt.ArrayLike, relevant: npt.ArrayLike, *, weight: float) -> Floats:
+    """Return q + b·s·‖q‖/‖s‖: the query moved towards the sun, whatever the length of the documents' vectors.
 
     Args:
-        query: (d,).
-        feedback: (k, d) vectors of the retrieved documents, best first; the first five count.
-        lead: difference of cosines.
-        agreement: difference of mean cosines.
+        query: (…, d).
+        relevant: (…, d) the sun of the feedback, or the vector of an answer text.
+        weight: b, 0 or above; 0 changes nothing.
 
     Raises:
-        InputError: shapes that do not fit, or values that are not finite.
+        InputError: shapes that differ, or values that are not finite.
 
-    Source: ours; how rule and thresholds were chosen, and on which collections: docs/searching.md.
+    Source: Rocchio 1971, with α = 1 and γ = 0; vector pseudo-relevance feedback of dense retrieval (Li et al. 2022).
     """
-    vectors = _listed(feedback).astype(np.float64)[:TRUST_DEPTH]
-    q = np.asarray(query, np.float64)
-    if q.shape != vectors.shape[-1:] or not np.isfinite(q).all():
-        raise InputError(f"expected a finite query of shape {vectors.shape[-1:]}; found shape {q.shape}")
-    if len(vectors) < 3:
-        return False
-    units = [_unit(vector) for vector in (q, *vectors)]
-    cosines = np.asarray(units) @ np.asarray(units).T
-    likeness = cosines[1:, 1:][np.triu_indices(len(vectors), 1)].mean() - cosines[0, 1:].mean()
-    return bool(cosines[0, 1] - cosines[0, 3] >= lead and likeness >= agreement)
+    return np.asarray(np.asarray(query, np.float64) + weight * scaled_to(query, relevant))
 
 
 def masked(query: npt.NDArray[np.floating], mask: Mask) -> npt.NDArray[np.floating]:
@@ -314,7 +298,28 @@ def masked(query: npt.NDArray[np.floating], mask: Mask) -> npt.NDArray[np.floati
     return np.where(mask, query, query.dtype.type(0))
 
 
-def query_masks(
+class Sharpened(NamedTuple):
+    """Queries by what their feedback shows.
+
+    Attributes:
+        queries: (n, d) in the dtype in which they were given; one that did not change is the same to the bit.
+        masks: (n, d) which dimensions each keeps; all of a query that is moved.
+        moved: (n,) whether feedback was added to it (rocchio).
+        no_feedback: (n,) whether it stays as it was for want of feedback or of an answer.
+    """
+
+    queries: npt.NDArray[np.floating]
+    masks: Mask
+    moved: npt.NDArray[np.bool_]
+    no_feedback: npt.NDArray[np.bool_]
+
+    @property
+    def changed(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether a query lost dimensions or was moved."""
+        return np.asarray(self.moved | ~self.masks.all(axis=1))
+
+
+def sharpened_queries(
     queries: npt.NDArray[np.floating],
     documents: Vectors,
     feedback: Sequence[Rows],
@@ -322,8 +327,8 @@ def query_masks(
     *,
     answers: npt.NDArray[np.floating] | None = None,
     rng: np.random.Generator | None = None,
-) -> tuple[Mask, npt.NDArray[np.bool_]]:
-    """Return (n, d) the mask of each query, and (n,) which keep every dimension for want of feedback or of an answer.
+) -> Sharpened:
+    """Return queries without the dimensions that their feedback does not support, or moved towards it.
 
     Args:
         queries: (n, d).
@@ -335,8 +340,8 @@ def query_masks(
         rng: source of the draws of a random moon.
 
     Raises:
-        InputError: lengths that do not fit, numbers that are no positions of documents, a random moon without a
-            generator, or answers with `selective`, which judges the feedback.
+        InputError: lengths that do not fit, numbers that are no positions of documents, or a random moon without a
+            generator.
     """
     n, d = queries.shape
     if len(feedback) != n or (answers is not None and answers.shape != queries.shape):
@@ -344,35 +349,32 @@ def query_masks(
             f"expected feedback and answers for each of {n} queries of dimension {d}; found {len(feedback)} lists"
             + ("" if answers is None else f" and answers {answers.shape}")
         )
-    if settings.method == "selective" and answers is not None:
-        raise InputError("selective judges the feedback, which answers replace; take rdime with answers")
     feedback = checked_positions(feedback, len(documents))
-    masks, missing = np.ones((n, d), bool), np.zeros(n, bool)
+    made = Sharpened(queries.copy(), np.ones((n, d), bool), np.zeros(n, bool), np.zeros(n, bool))
     if settings.keeps_all:
-        return masks, missing
-    missing[:] = [not serves(len(rows), settings, answered=answers is not None) for rows in feedback]
+        return made
+    made.no_feedback[:] = [not serves(len(rows), settings, answered=answers is not None) for rows in feedback]
     if answers is not None:
-        missing |= np.isnan(answers).any(axis=1)
-    ready = np.flatnonzero(~missing)
-    if settings.method == "selective":
-        thresholds = {"lead": settings.lead, "agreement": settings.agreement}
-        believed = [trusted(queries[row], documents.take(feedback[row][:TRUST_DEPTH]), **thresholds) for row in ready]
-        ready = ready[np.array(believed, bool)]
+        made.no_feedback[:] |= np.isnan(answers).any(axis=1)
+    ready = np.flatnonzero(~made.no_feedback)
     for start in range(0, len(ready), QUERIES):
         rows = ready[start : start + QUERIES]
         asked, lists = queries[rows], [feedback[row] for row in rows]
         suns = _suns(asked, documents, lists, settings) if answers is None else np.asarray(answers[rows], np.float64)
-        if settings.scaled and settings.method in ("rdime", "selective"):
-            suns = scaled_to(asked, suns)
-        if settings.method == "eclipse":
+        if settings.method == "rocchio":
+            made.queries[rows], made.moved[rows] = moved(asked, suns, weight=settings.weight), True
+            continue
+        if settings.method == "rdime":
+            mask = rdime_mask(asked, dime_importance(asked, scaled_to(asked, suns) if settings.scaled else suns))
+        elif settings.method == "dime":
+            mask = keep_share(dime_importance(asked, suns), settings.share)
+        else:
             taken = [moon_rows(len(of), settings.k_minus, pool=settings.moon_pool, rng=rng) for of in lists]
             moons = _mean(_gathered(documents, [of[last] for of, last in zip(lists, taken, strict=True)]))
             importance = eclipse_importance(asked, suns, moons, alpha=settings.alpha, beta=settings.beta)
-        else:
-            importance = dime_importance(asked, suns)
-        rdime = settings.method in ("rdime", "selective")
-        masks[rows] = rdime_mask(asked, importance) if rdime else keep_share(importance, settings.share)
-    return masks, missing
+            mask = keep_share(importance, settings.share)
+        made.masks[rows], made.queries[rows] = mask, masked(asked, mask)
+    return made
 
 
 def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:
@@ -400,7 +402,7 @@ def feedback_needed(settings: DimensionSettings, depth: int, *, answered: bool =
         return 0
     if settings.method == "eclipse":
         return depth
-    return min(depth, max(settings.k_plus, TRUST_DEPTH if settings.method == "selective" else 0))
+    return min(depth, settings.k_plus)
 
 
 def checked_positions(lists: Sequence[Rows], count: int) -> list[Rows]:
@@ -442,11 +444,6 @@ def _gathered(documents: Vectors, lists: Sequence[Rows]) -> npt.NDArray[np.float
     """Vectors of lists of one length, (n, k, d)."""
     rows = np.stack(lists)
     return documents.take(rows.ravel()).reshape(*rows.shape, -1)
-
-
-def _unit(vector: Floats) -> Floats:
-    norm = float(np.linalg.norm(vector))
-    return vector / norm if norm else vector
 
 
 def _mean(vectors: npt.NDArray[np.floating]) -> Floats:

@@ -31,7 +31,7 @@ from foils.searching.answers import (
     as_answers,
     ask_answers,
 )
-from foils.searching.choosing import choose_settings, dime_grid, judged_queries, published_grid
+from foils.searching.choosing import choose_settings, judged_queries
 from foils.searching.index import ExactIndex, FaissIndex
 from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, own_run, search_collection
 from foils.searching.settings import (
@@ -70,19 +70,19 @@ def search(
     scale: ScaleSettings,
     embedding: EmbeddingSettings,
 ) -> Searched:
-    """Search with all dimensions, or with those that matter to each query.
+    """Search with the queries as they are, or with queries sharpened by what they retrieve.
 
-    What matters is estimated from what a first pass returns, without training and without a change to the index. rdime
-    and selective have nothing to tune; dime and eclipse have, so choose their settings on another split.
+    What matters is estimated from what a first pass returns, without training and without a change to the index. A
+    method helps on some collections and does harm on others, so choose its settings on another split.
 
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
             static:NAME for the word table of one. A folder of foils tune searches as that found it best, with BM25 too.
             A sparse or multi-vector model searches by its own similarity, with all that it gives a query. In Python
             also a loaded model or an `Encoder`.
-        dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), those above the noise
-            (rdime), or those for queries whose feedback is trusted (selective). Default: selective; rdime with answers,
-            and eclipse where its settings are chosen on a split.
+        dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
+            (rdime); or the query moves towards its feedback (rocchio). Default: none; rdime with answers, and rocchio
+            where its settings are chosen on a split.
         run: File to which the run is written, in TREC form.
         feedback: TREC run, as of BM25, whose documents make sun and moon. In Python also a `Run`.
 
@@ -175,11 +175,11 @@ def _refuse_shared_queries(collection: Collection, searching: SearchSettings) ->
 
 
 def _tuned(embedded: Embedded, settings: DimensionSettings, searching: SearchSettings) -> DimensionSettings:
-    """The best settings of the published grid on a split's queries."""
+    """The best settings of the method's grid on a split's queries."""
     judged = judged_queries(
         embedded, k=searching.top, feedback_depth=searching.feedback_depth, measures=[searching.measure]
     )
-    chosen = choose_settings(judged, dime_grid() if settings.method == "dime" else published_grid(), searching.measure)
+    chosen = choose_settings(judged, settings.method, searching.measure)
     log.info("chosen on %s: %s", embedded.split, chosen)
     return chosen
 

@@ -24,12 +24,11 @@ from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching.dimensions import (
     QUERIES,
-    Mask,
     Rows,
+    Sharpened,
     checked_positions,
     feedback_needed,
-    masked,
-    query_masks,
+    sharpened_queries,
 )
 from foils.searching.index import Index, Scores, as_index, search_lists
 from foils.searching.settings import CANDIDATES, FEEDBACK_DEPTH, SECOND_PASSES, DimensionSettings, SecondPass
@@ -41,21 +40,13 @@ class Ranked:
 
     Attributes:
         positions: n arrays of document positions, best first.
-        scores: n arrays of float32 inner products with the masked queries.
-        masks: (n, d) which dimensions each query kept.
-        no_feedback: (n,) queries with too short a feedback for the settings, or without an answer; they kept every
-            dimension.
+        scores: n arrays of float32 inner products with the sharpened queries.
+        sharpened: the queries of the second pass, and what became of them.
     """
 
     positions: list[Rows]
     scores: list[Scores]
-    masks: Mask
-    no_feedback: npt.NDArray[np.bool_]
-
-    @property
-    def unmasked(self) -> npt.NDArray[np.bool_]:
-        """(n,) queries that kept every dimension, for whatever reason."""
-        return np.asarray(self.masks.all(axis=1))
+    sharpened: Sharpened
 
 
 def search_vectors(
@@ -96,7 +87,7 @@ def search_vectors(
 
     Raises:
         UnknownNameError: an unknown second pass.
-        InputError: a depth out of range, or what `as_index` and `query_masks` refuse.
+        InputError: a depth out of range, or what `as_index` and `sharpened_queries` refuse.
 
     Source: Eclipse, section 3.
     """
@@ -108,18 +99,18 @@ def search_vectors(
     positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
     lists = positions if feedback is None else checked_positions(feedback, len(documents))
     lists = [rows[:feedback_depth] for rows in lists]
-    masks, missing = query_masks(queries, documents, lists, settings, answers=answers, rng=rng)
+    sharpened = sharpened_queries(queries, documents, lists, settings, answers=answers, rng=rng)
     if not first:
-        return Ranked(*search_lists(index, masked(queries, masks), k, without=without), masks, missing)
-    again = np.flatnonzero(~masks.all(axis=1))
-    sharpened = masked(queries[again], masks[again])
+        return Ranked(*search_lists(index, sharpened.queries, k, without=without), sharpened)
+    again = np.flatnonzero(sharpened.changed)
+    asked = sharpened.queries[again]
     if second_pass == "rerank":
-        ranked = rank_lists(sharpened, documents, [positions[row][:reranked] for row in again])
+        ranked = rank_lists(asked, documents, [positions[row][:reranked] for row in again])
     else:
-        ranked = _pass(index, sharpened, k, None if without is None else without[again])
+        ranked = _pass(index, asked, k, None if without is None else without[again])
     for row, rows, products in zip(again, *ranked, strict=True):
         positions[row], scores[row] = rows, products
-    return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], masks, missing)
+    return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], sharpened)
 
 
 def check_search_depths(k: int, feedback_depth: int, candidates: int | None, second_pass: str) -> int:

@@ -22,6 +22,7 @@ from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import InputError
+from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table
 from foils.searching.index import ExactIndex, Scores, search_lists
 from foils.searching.passes import Ranked, search_vectors
@@ -90,17 +91,22 @@ class Searched(Result):
     @property
     def kept(self) -> float:
         """Mean share of dimensions kept, in (0, 1]."""
-        return 1.0 if self.ranked is None else float(self.ranked.masks.mean())
+        return 1.0 if self.ranked is None else float(self.ranked.sharpened.masks.mean())
 
     @property
     def no_feedback(self) -> list[str]:
         """Ids of the queries that kept every dimension for want of feedback or of an answer."""
-        return [] if self.ranked is None else self._ids(self.ranked.no_feedback)
+        return [] if self.ranked is None else self._ids(self.ranked.sharpened.no_feedback)
 
     @property
     def masked(self) -> list[str]:
         """Ids of the queries that lost dimensions."""
-        return [] if self.ranked is None else self._ids(~self.ranked.unmasked)
+        return [] if self.ranked is None else self._ids(np.asarray(~self.ranked.sharpened.masks.all(axis=1)))
+
+    @property
+    def moved(self) -> list[str]:
+        """Ids of the queries that were moved towards their feedback."""
+        return [] if self.ranked is None else self._ids(self.ranked.sharpened.moved)
 
     def write(self, path: str | Path) -> None:
         """Write the run in TREC form."""
@@ -109,10 +115,12 @@ class Searched(Result):
     def tables(self) -> list[Table]:
         """Return the counts of queries, documents and dimensions."""
         rows = [("queries", f"{len(self.query_ids):,}"), ("documents ranked", f"{self.run.table.num_rows:,}")]
-        if self.ranked is not None:
+        if self.ranked is not None and self.method != "none":
+            changed = int(self.ranked.sharpened.changed.sum())
             rows += [
                 ("dimensions kept", f"{100 * self.kept:.1f} %"),
-                ("queries that kept all dimensions", f"{len(self.query_ids) - len(self.masked):,}"),
+                ("queries moved towards their feedback", f"{len(self.moved):,}"),
+                ("queries that stayed as they were", f"{len(self.query_ids) - changed:,}"),
                 ("of these, for want of feedback or answer", f"{len(self.no_feedback):,}"),
             ]
         written = f" → {self.facts['run']}" if self.facts.get("run") else ""
@@ -121,16 +129,16 @@ class Searched(Result):
         if self.facts.get("chosen_by") == "default":
             remarks.append(
                 f"{self.method} at its default settings, which were chosen on no query: choose them on a split of "
-                "yours, or take selective, which has none to choose"
+                f"yours ({spelled('tune', 'SPLIT')})"
             )
         return [Table(title, ["", ""], rows, "\n".join(filter(None, remarks)))]
 
     def to_json(self) -> dict[str, Any]:
-        """Return how the search was made, what was kept, and which queries were masked."""
+        """Return how the search was made, what was kept, and which queries were masked or moved."""
         said: dict[str, Any] = {"queries": len(self.query_ids)}
         if self.settings is not None:
             said = {
-                "settings": self.settings.to_json(), "kept": self.kept, "masked": self.masked,
+                "settings": self.settings.to_json(), "kept": self.kept, "masked": self.masked, "moved": self.moved,
                 "unmasked": len(self.query_ids) - len(self.masked), "no_feedback": self.no_feedback,
             }  # fmt: skip
         return {**self.facts, **said, "identical_ids": self.collection.identical_ids(self.split)}

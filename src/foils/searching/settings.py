@@ -20,21 +20,21 @@ else:
     IndexLike = str
 
 DIMENSION_ARGS = "dimension_args"  # the program's option that takes the settings of dimensions as its keys
-Method = Literal["none", "dime", "eclipse", "rdime", "selective"]
-METHODS = ("none", "dime", "eclipse", "rdime", "selective")
-TUNABLE = ("dime", "eclipse")  # their shares and weights want choosing
+Method = Literal["none", "dime", "eclipse", "rdime", "rocchio"]
+METHODS = ("none", "dime", "eclipse", "rdime", "rocchio")
+TUNABLE = ("dime", "eclipse", "rocchio")  # their shares and weights want choosing
 SecondPass = Literal["index", "rerank"]
 SECOND_PASSES = ("index", "rerank")
 INDEXES = ("exact", "flat", "hnsw", "ivf")
 FEEDBACK_DEPTH = 1_000  # the paper's k
 CANDIDATES = 1_000  # what is ranked again, likewise
-PUBLISHED_K_PLUS = {"eclipse": 2}  # the least of Eclipse's grid; DIME and RDIME were published with 1
+K_PLUS = {"eclipse": 2, "rocchio": 2}  # the least of Eclipse's grid; DIME and RDIME were published with 1
 WEIGHTS = {  # what each method makes use of
     "none": (),
     "dime": ("k_plus", "share"),
     "rdime": ("k_plus", "scaled"),
     "eclipse": ("k_plus", "k_minus", "alpha", "beta", "share"),
-    "selective": ("k_plus", "scaled"),
+    "rocchio": ("k_plus", "weight"),
 }
 
 
@@ -43,14 +43,15 @@ class ImportanceSettings(Settings):
     """How the dimensions of a query are weighed, and how many are kept.
 
     Attributes:
-        k_plus: Number of best documents whose mean is the sun; by default, as published, 2 for eclipse, 1 for the
-            others. Answers take the sun's place.
+        k_plus: Number of best documents whose mean is the sun; by default 2 for rocchio and, as published, 2 for
+            eclipse, 1 for the others. Answers take the sun's place.
         k_minus: Number of last documents whose mean is the moon (eclipse).
         alpha: Weight of the sun (eclipse).
         beta: Weight of the moon (eclipse).
         share: Share of the dimensions that is kept (dime, eclipse; rdime finds its own).
-        scaled: Bring the sun to the query's length before rdime looks for noise (rdime, selective). As published, it is
-            not; then the share that is kept depends on how long the documents' vectors are.
+        weight: Length of the step towards the sun, as a share of the query's length (rocchio).
+        scaled: Bring the sun to the query's length before rdime looks for noise. As published, it is not; then the
+            share that is kept depends on how long the documents' vectors are.
     """
 
     heading = "Dimensions"
@@ -60,6 +61,7 @@ class ImportanceSettings(Settings):
     alpha: Annotated[float, Option(above=0, within=DIMENSION_ARGS)] = 1.0
     beta: Annotated[float, Option(least=0, within=DIMENSION_ARGS)] = 0.5
     share: Annotated[float, Option(above=0, most=1, within=DIMENSION_ARGS)] = 0.8
+    weight: Annotated[float, Option(least=0, within=DIMENSION_ARGS)] = 0.2
     scaled: Annotated[bool, Option(within=DIMENSION_ARGS)] = True
 
     def of(self, method: Method) -> DimensionSettings:
@@ -72,35 +74,30 @@ class DimensionSettings(ImportanceSettings):
     """How to choose each query's dimensions: a method, and its settings; `k_plus` is known.
 
     Attributes:
-        method: `none` (keep all), `dime`, `eclipse`, `rdime`, or `selective` (rdime where the feedback is trusted).
+        method: `none` (keep all), `dime`, `eclipse`, `rdime`, or `rocchio` (a step towards the sun).
         moon_pool: Draw the moon at random from this many last documents (eclipse, its Table 3), none of which makes
             the sun; None: take the last ones.
         sun_temperature: Weigh the documents of the sun by the softmax of their inner products with the query over this
             (RDIME's softmax-weighted centroid); None: alike.
-        lead: Least difference between the cosines of the best and the third document with the query where the feedback
-            is trusted (selective).
-        agreement: Least difference between the mean cosine of the five best documents with one another and that with
-            the query where the feedback is trusted (selective).
     """
 
     method: Annotated[Method, Option(names=METHODS)] = field(default="eclipse", kw_only=False)
     k_plus: Annotated[int, Option(least=1)] = None  # type: ignore[assignment]  # the method's, from here on
     moon_pool: Annotated[int | None, Option(least=1)] = None
     sun_temperature: Annotated[float | None, Option(above=0)] = None
-    lead: float = 0.08
-    agreement: float = -0.075
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k_plus is None:
-            object.__setattr__(self, "k_plus", PUBLISHED_K_PLUS.get(self.method, 1))
+            object.__setattr__(self, "k_plus", K_PLUS.get(self.method, 1))
         if self.moon_pool is not None and self.moon_pool < self.k_minus:
             raise InputError(f"moon_pool {self.moon_pool}; expected at least k_minus {self.k_minus}")
 
     @property
     def keeps_all(self) -> bool:
-        """Whether no query can lose a dimension."""
-        return self.method == "none" or (self.method in TUNABLE and self.share == 1)
+        """Whether no query can change."""
+        idle = self.weight == 0 if self.method == "rocchio" else self.method in ("dime", "eclipse") and self.share == 1
+        return self.method == "none" or idle
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings for JSON."""
@@ -118,7 +115,7 @@ class SearchSettings(Settings):
         second_pass: What the second pass ranks: all documents (index), or those that the first pass retrieved, 1,000
             or as many as are returned (rerank).
         index: Exact search, or an index of faiss. In Python also an index over the documents, in their order.
-        tune: Choose the settings on this split, by the published grid (dime, eclipse).
+        tune: Choose the settings on this split, by the published grid (dime, eclipse) or by that of rocchio.
         measure: Measure by which settings are chosen: nDCG, AP, RR, R or P as ir_measures writes them, as nDCG@10 or
             AP(rel=2).
     """
@@ -143,13 +140,10 @@ class SearchSettings(Settings):
 
 
 def chosen_method(dimensions: Method | None = None, *, tune: str | None = None, answered: bool = False) -> Method:
-    """Return the method of a search: the one given, or else eclipse where it is tuned and selective where nothing is.
-
-    Selective judges feedback, so that with answers it is rdime.
-    """
+    """Return the method of a search: the one given; else rocchio to be tuned, rdime with answers, and none."""
     if dimensions is not None:
         return dimensions
-    return "eclipse" if tune is not None else "rdime" if answered else "selective"
+    return "rocchio" if tune is not None else "rdime" if answered else "none"
 
 
 def chosen_by(method: Method, importance: ImportanceSettings, tune: str | None) -> str | None:
@@ -176,8 +170,6 @@ def check_search(
     if method == "none":
         idle = {**depth, **given, "answers": answers, **searching.changed("second_pass")}
         refuse(idle, f"with {flag} none, which searches once with all dimensions; leave it out")
-    if method == "selective":
-        refuse({"answers": answers}, f"with {flag} selective, which judges the feedback; take {flag} rdime")
     if answers is not None:
         taken = spelled("answers")
         refuse(importance.changed("k_plus"), f"with {taken}, which are the sun in place of documents; leave it out")

@@ -1,4 +1,4 @@
-"""Each query's useful dimensions over a search function of yours: of a vector database, an index or a service.
+"""Queries sharpened by their feedback over a search function of yours: of a vector database, an index or a service.
 
 All that is asked of it is what any of them can do: from a query vector and a number k, the k nearest documents with
 their vectors. What it calls a document (an id, a row, a hit with its payload) comes back as it is, and what else it
@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from foils.encode import Vectors
 from foils.runtime.errors import InputError
-from foils.searching.dimensions import Mask, feedback_needed, masked, query_masks
+from foils.searching.dimensions import Mask, Sharpened, feedback_needed, sharpened_queries
 from foils.searching.passes import check_search_depths
-from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass, chosen_method
+from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
 
 T = TypeVar("T")
 Floats = npt.NDArray[np.float32]
@@ -43,11 +43,12 @@ class Matches(list[Match[T]]):
 
     Attributes:
         mask: (d,) which dimensions the query kept.
+        moved: whether it was moved towards its feedback.
     """
 
-    def __init__(self, matches: Sequence[Match[T]], mask: Mask) -> None:
+    def __init__(self, matches: Sequence[Match[T]], mask: Mask, moved: bool = False) -> None:
         super().__init__(matches)
-        self.mask = mask
+        self.mask, self.moved = mask, moved
 
     @property
     def masked(self) -> bool:
@@ -58,18 +59,15 @@ class Matches(list[Match[T]]):
 Steps = Generator[tuple[Floats, int], Any, list[Matches[T]]]  # queries and depth -> results of the function
 
 
-def sharpen(
-    queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings: DimensionSettings | None = None
-) -> Floats:
-    """Return queries with the dimensions set to 0 that their feedback shows to be of no use.
+def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings: DimensionSettings) -> Floats:
+    """Return queries without the dimensions that their feedback does not support, or moved towards it.
 
     Args:
         queries: (n, d).
-        feedback: for each query, (k, d) vectors of what was retrieved for it, best first. Of rdime and dime the first
-            k⁺ count (1 unless said otherwise), of selective the first 5, of eclipse the first k⁺ and the last k⁻. For
-            rdime and dime it may be the vector of an answer text, (1, d).
-        settings: how dimensions are chosen; None: selective. A query whose feedback is too short for them keeps every
-            dimension.
+        feedback: for each query, (k, d) vectors of what was retrieved for it, best first. Of rdime, dime and rocchio
+            the first k⁺ count, of eclipse the first k⁺ and the last k⁻. For all but eclipse it may be the vector of an
+            answer text, (1, d), with k⁺ 1.
+        settings: what is done. A query whose feedback is too short for it stays as it is.
 
     Returns:
         (n, d) float32. Inner products with these are the scores of the second pass, in any index.
@@ -80,8 +78,7 @@ def sharpen(
     Source: Eclipse, sections 2 and 3.
     """
     rows = _matrix(queries)
-    given = [_vectors(of, rows.shape[1]) for of in feedback]
-    return np.asarray(masked(rows, _masks(rows, given, settings or DimensionSettings("selective"))))
+    return np.asarray(_sharpened(rows, [_vectors(of, rows.shape[1]) for of in feedback], settings).queries)
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,7 @@ class SharpenedSearch(Generic[T]):
             (queries (n, d), k, options) → such a pair for each. By inner product, or by cosine or L2 distance over
             documents of one norm, which order documents alike. Where it is an async function, calls are awaited, and
             the queries of `many` are searched for at the same time.
-        settings: how dimensions are chosen. None: selective, which needs the vectors of five documents a query, and
-            searches again only where it trusts them; rdime with feedback of another system. rdime needs one document,
+        settings: what is done with a query, as DimensionSettings("rocchio"). rdime needs one document, rocchio two,
             eclipse the end of a list of `feedback_depth`.
         second_pass: `index` searches again with the sharpened query; `rerank` orders by it what the first pass
             returned, from the vectors at hand, so that a query is searched for once.
@@ -109,7 +105,7 @@ class SharpenedSearch(Generic[T]):
     """
 
     search: Callable[..., Any]
-    settings: DimensionSettings | None = None
+    settings: DimensionSettings
     second_pass: SecondPass = "index"
     feedback_depth: int = FEEDBACK_DEPTH
     candidates: int | None = None
@@ -126,13 +122,12 @@ class SharpenedSearch(Generic[T]):
         Args:
             query: (d,).
             k: how many.
-            feedback: (m, d) vectors of another system's results, best first, or for rdime and dime of an answer text;
+            feedback: (m, d) vectors of another system's results, best first, or of an answer text;
                 with second_pass `index` there is then one search, by the sharpened query, and no first.
             options: passed on to the search function, each time.
 
         Raises:
-            InputError: shapes that do not fit, a search function that returns something else than it should, or
-                feedback that never has the three documents that selective judges.
+            InputError: shapes that do not fit, or a search function that returns something else than it should.
         """
         given = None if feedback is None else [feedback]
         found: Any = self.many(np.asarray(query, np.float32)[None], k, feedback=given, **options)
@@ -166,38 +161,33 @@ class SharpenedSearch(Generic[T]):
     def _steps(self, queries: npt.ArrayLike, k: int, feedback: Sequence[npt.ArrayLike] | None) -> Steps[T]:
         """Yield what is to be searched for, at most twice; take its results; return the matches."""
         rows = _matrix(queries)
-        settings = self.settings or DimensionSettings(chosen_method(answered=feedback is not None))
         reranked = check_search_depths(k, self.feedback_depth, self.candidates or max(k, CANDIDATES), "rerank")
-        given = None if feedback is None else _checked_feedback(feedback, rows.shape[1], settings)
-        depth = self._first_depth(k, reranked, settings, given=given is not None)
+        given = None if feedback is None else [_vectors(of, rows.shape[1]) for of in feedback]
+        depth = self._first_depth(k, reranked, given=given is not None)
         first = _checked((yield rows, depth), rows) if depth and len(rows) else [NOTHING] * len(rows)
         fed = [of for _, of in first] if given is None else given
-        masks = _masks(rows, [of[: self.feedback_depth] for of in fed], settings)
-        sharpened = np.asarray(masked(rows, masks), np.float32)
+        made = _sharpened(rows, [of[: self.feedback_depth] for of in fed], self.settings)
         if self.second_pass == "rerank":
             found = [
                 _ordered(query, documents[:reranked], vectors[:reranked])
-                for query, (documents, vectors) in zip(sharpened, first, strict=True)
+                for query, (documents, vectors) in zip(made.queries, first, strict=True)
             ]
         else:
-            again = np.flatnonzero(~masks.all(axis=1)) if depth >= k else np.arange(len(rows))
+            again = np.flatnonzero(made.changed) if depth >= k else np.arange(len(rows))
             if len(again):
-                asked = sharpened[again]
+                asked = made.queries[again]
                 for row, of in zip(again.tolist(), _checked((yield asked, k), asked), strict=True):
                     first[row] = of
-            found = [_scored(query, *of) for query, of in zip(sharpened, first, strict=True)]
-        return [Matches(of[:k], mask) for of, mask in zip(found, masks, strict=True)]
+            found = [_scored(query, *of) for query, of in zip(made.queries, first, strict=True)]
+        said = zip(found, made.masks, made.moved.tolist(), strict=True)
+        return [Matches(of[:k], mask, moved) for of, mask, moved in said]
 
-    def _first_depth(self, k: int, reranked: int, settings: DimensionSettings, *, given: bool) -> int:
+    def _first_depth(self, k: int, reranked: int, *, given: bool) -> int:
         """How many documents the first pass retrieves; 0: there is none."""
-        needed = 0 if given else feedback_needed(settings, self.feedback_depth)
+        needed = 0 if given else feedback_needed(self.settings, self.feedback_depth)
         if self.second_pass == "rerank":
             return max(reranked, needed)
-        if settings.keeps_all:
-            return k
-        if given:
-            return 0
-        return max(k, needed) if settings.method == "selective" else needed  # most queries need no second pass
+        return k if self.settings.keeps_all else needed
 
 
 def _is_async(search: Callable[..., Any]) -> bool:
@@ -216,12 +206,12 @@ def _step(steps: Steps[T], found: Any = None) -> tuple[tuple[Floats, int] | None
         return None, end.value
 
 
-def _masks(queries: Floats, feedback: Sequence[Floats], settings: DimensionSettings) -> Mask:
-    """The mask of each query, from vectors instead of positions."""
+def _sharpened(queries: Floats, feedback: Sequence[Floats], settings: DimensionSettings) -> Sharpened:
+    """The queries by their feedback, from vectors instead of positions."""
     ends = np.cumsum([0, *map(len, feedback)])
     vectors = np.concatenate([of for of in feedback if len(of)] or [np.empty((0, queries.shape[1]), np.float32)])
     lists = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
-    return query_masks(queries, Vectors.of(vectors), lists, settings)[0]
+    return sharpened_queries(queries, Vectors.of(vectors), lists, settings)
 
 
 def _ordered(query: Floats, documents: Sequence[T], vectors: Floats) -> list[Match[T]]:
@@ -234,16 +224,6 @@ def _scored(query: Floats, documents: Sequence[T], vectors: Floats) -> list[Matc
     """The documents in the order in which they were returned."""
     scores = (vectors @ query).tolist() if len(vectors) else []
     return [Match(document, score) for document, score in zip(documents, scores, strict=True)]
-
-
-def _checked_feedback(feedback: Sequence[npt.ArrayLike], d: int, settings: DimensionSettings) -> list[Floats]:
-    given = [_vectors(of, d) for of in feedback]
-    if settings.method == "selective" and given and all(len(of) < 3 for of in given):
-        raise InputError(
-            f"feedback of at most {max(map(len, given))} documents; selective judges the best five, of at least three; "
-            "take rdime, which believes what it is given"
-        )
-    return given
 
 
 def _checked(pairs: Any, queries: Floats) -> list[Found]:
