@@ -586,7 +586,7 @@ class Tuning:
 
         values = {each: on_dev(fuse_runs([lexical, tuned], **Fusion("z", each).how)) for each in WEIGHTS}
         weight = weight_within_an_error(values)
-        alone = {"the tuned model": on_dev(tuned).mean(), "bm25": on_dev(lexical).mean()}
+        alone = {"the tuned model": float(on_dev(tuned).mean()), "bm25": float(on_dev(lexical).mean())}
         shown = ", ".join(f"{name} {value:.4f}" for name, value in alone.items())
         both = float(values[weight].mean())
         advised = both > max(alone.values())
