@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
+from bm25s.stopwords import STOPWORDS_EN_PLUS
 
 from foils.deciding.decision import NONE, Decision, percent
 from foils.deciding.doors import Scored
@@ -28,6 +29,7 @@ from foils.pages.page import (
 SHOWN = 3  # queries to read
 GREY = "#8a8f94"
 WORD = re.compile(r"\w{3,}")
+STOPWORDS = frozenset(STOPWORDS_EN_PLUS)  # that are not marked
 
 _READING = (
     "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training without "
@@ -127,15 +129,15 @@ def examples_of(decision: Decision) -> Examples:
     listed = []
     for record in rows.tolist():
         query = records.collection.query_texts(records.queries[[record]])[0]
-        words = {word.lower() for word in WORD.findall(query)}
-        texts = {"query": query, "positive": records.texts[int(records.positives[record])]}
+        words = {word.lower() for word in WORD.findall(query)} - STOPWORDS
+        texts = {"positive": records.texts[int(records.positives[record])]}
         notes = []
         for bit, name in enumerate(records.names):
             own = np.flatnonzero((records.record == record) & (records.members >> bit & 1 == 1))
             if len(own):
                 hardest = int(own[measured.similarities.s_n[own].argmax()])
                 texts[name] = records.texts[int(records.document[hardest])]
-                notes.append(f"{name}: unlabelled answer with probability {ground.expected[hardest]:.2f}")
-        shown = {name: marked(shortened(text), () if name == "query" else words) for name, text in texts.items()}
-        listed.append(Example(shortened(query, 90), shown, " · ".join(notes)))
+                notes.append(f"{name} {percent(ground.expected[hardest])}")
+        shown = {name: marked(shortened(text), words) for name, text in texts.items()}
+        listed.append(Example(shortened(query), shown, f"Probability of an unlabelled answer: {', '.join(notes)}."))
     return Examples("Three queries, their positive, and the hardest negative of each source", listed, opened=True)
