@@ -432,7 +432,7 @@ class Tuning:
         self.forget([best])
         left, half = self.left(), 0.5 if trials.get("ablation", True) and rows["source"] else 1.0
         seconds = None if left is None else half * left
-        share = 1.0 if seconds is None or total is None else seconds / float(total)
+        share = seconds / float(total) if seconds and total else 1.0  # 0: embedding took all of the time
         queries = self._fitting(int(self.plan["documents"]["train_queries"]), share)
         return self.train_once(rows, best.learning_rate, int(trials["final_epochs"]), queries, seconds=seconds)
 
