@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from foils.deciding.benefit import HARM
 from foils.experiments.outcomes import reliability_of
 from foils.experiments.tasks import BASELINES, IN_BATCH
 from foils.runtime.files import without_nan
@@ -29,7 +28,6 @@ KINDS = {
     "reranker": "rerankers made of a language model",
 }  # fmt: skip
 HALVES = ("same", "other")  # of the documents: test queries of the training's, or of the other
-KAPPAS = (0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 HARD, EASY = 0, 100  # first ranks of windows that are hard, and that are as easy as random negatives
 
 
@@ -45,7 +43,6 @@ def summarised(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "cells": every,
         "means": means,
-        "kappa": kappas([each for each in every.values() if each["part"] == "choice"]),
     }
 
 
@@ -61,23 +58,6 @@ def tables(result: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
         rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines]
         shown[caption] = {"columns": rows[0], "rows": rows[2:]}
     return shown
-
-
-def kappas(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of the cells that have both a strength and a benefit, the mean τ that the benefit would have with other κ.
-
-    The benefit is strength − (1 + κ)·harm, so that one with any κ follows from these two.
-    """
-    taus: dict[float, list[float]] = {kappa: [] for kappa in KAPPAS}
-    for each in cells:
-        predicted = each["predictors"]
-        if not all({"strength", "benefit"} <= values.keys() for values in predicted.values()):
-            continue
-        means = [float(np.mean(each["measured"][source][: each["reliability"]["seeds"]])) for source in predicted]
-        strength, benefit = (np.array([v[name] for v in predicted.values()]) for name in ("strength", "benefit"))
-        for kappa, known in taus.items():
-            known.append(kendall_tau(strength - (1 + kappa) / (1 + HARM) * (strength - benefit), np.array(means)))
-    return {"cells": len(taus[KAPPAS[0]]), "kendall": {f"{k:g}": float(np.mean(v)) for k, v in taus.items() if v}}
 
 
 def _said(cell: Mapping[str, Any]) -> dict[str, Any]:
