@@ -59,31 +59,30 @@ def measured(given: str, name: str, minutes: float | None, seed: int, work: Path
     }  # fmt: skip
 
 
-def rows_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row of the table for each tuning, and one for each model's queries together."""
-    rows: list[dict[str, Any]] = []
+def tables_of(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """A table for each model: a row for each tuning, and one for all queries together."""
+    tables: dict[str, list[dict[str, Any]]] = {}
     for model in dict.fromkeys(each["model"] for each in results):
         cells = [each for each in results if each["model"] == model and each["means"]]
-        for each in cells:
-            means = {name: round(value, 4) for name, value in each["means"].items()}
-            rows.append({
-                "model": model, "collection": each["collection"], "queries": each["queries"], **means,
-                "both less the better": f"{each['difference']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]",
-                "p": each["p"], "way": f"{each['way'][0]} {each['way'][1]:g}",
-                "lost by choosing on dev": round(each["best"] - each["means"][BOTH], 4),
-            })  # fmt: skip
+        rows = tables[f"nDCG@10 on test, {model}"] = [
+            {
+                "collection": each["collection"], "queries": each["queries"], "base": round(each["means"]["base"], 4),
+                "BM25": round(each["means"][BM25], 4), "tuned": round(each["means"][TUNED], 4),
+                "both": round(each["means"][BOTH], 4), "weight": each["way"][1], "deployed": each["deploys"],
+                "both − the better": f"{each['difference']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]",
+                "lost": round(each["best"] - each["means"][BOTH], 4),
+            }
+            for each in cells
+        ]  # fmt: skip
         if not cells:
             continue
         count, total, squares = (sum(each[name] for each in cells) for name in ("queries", "sum", "squares"))
-        mean, deviation = total / count, np.sqrt(squares / count - (total / count) ** 2)
-        bound = 1.96 * deviation / np.sqrt(count)
-        lost = np.mean([each["best"] - each["means"][BOTH] for each in cells])
-        rows.append({
-            "model": model, "collection": "all queries", "queries": count,
-            "both less the better": f"{mean:+.4f} [{mean - bound:+.4f}, {mean + bound:+.4f}]",
-            "lost by choosing on dev": round(float(lost), 4),
-        })  # fmt: skip
-    return rows
+        mean = total / count
+        bound = 1.96 * np.sqrt((squares / count - mean**2) / count)
+        lost = float(np.mean([each["best"] - each["means"][BOTH] for each in cells]))
+        gain = f"{mean:+.4f} [{mean - bound:+.4f}, {mean + bound:+.4f}]"
+        rows.append({"collection": "all", "queries": count, "both − the better": gain, "lost": round(lost, 4)})
+    return tables
 
 
 def main() -> None:
@@ -102,8 +101,8 @@ def main() -> None:
             for seed in range(args.seeds):
                 if (Path(given).name, args.model, seed) not in done:
                     results.append(measured(given, args.model, args.minutes, seed, args.work or Path(temporary)))
-                    save("fused", {"results": results}, {"": rows_of(results)})
-    save("fused", {"results": results}, {"": rows_of(results)})
+                    save("fused", {"results": results}, tables_of(results))
+    save("fused", {"results": results}, tables_of(results))
 
 
 if __name__ == "__main__":

@@ -175,6 +175,7 @@ def test_the_json_says_how_the_search_was_made_and_whether_it_was_tuned(folder, 
     assert facts(names, "--dimensions", "dime", "--dimension-args", "share=0.6") == ["dime", "given", False]
     assert facts(names, "--dimensions", "dime", "--tune", "dev") == ["dime", "tuned", False]
     assert facts(names, "--tune", "dev") == ["rocchio", "tuned", False]
+    assert facts(names, "--feedback", run) == ["rocchio", "default", True]
 
 
 def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, command, tmp_path):
@@ -195,6 +196,7 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
         ("search --run r --dimensions eclips", "eclipse"),
         ("search --run r --dimensions rdime --tune dev", "nothing to tune"),
         ("search --run r --index tree", "hnsw"),
+        ("search --run r --second-pass rerank", "--dimensions rocchio"),
         ("search --run r --answers ANSWERS", "query_id"),
         ("search --run r --llm-model m", "foils answer"),
         ("search --run r --index-file x", "FaissIndex"),

@@ -82,7 +82,7 @@ def search(
             also a loaded model or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
             (rdime); or the query moves towards its feedback (rocchio). Default: none; rdime with answers, and rocchio
-            where its settings are chosen on a split.
+            with feedback or where its settings are chosen on a split.
         run: File to which the run is written, in TREC form.
         feedback: TREC run, as of BM25, whose documents make sun and moon. In Python also a `Run`.
 
@@ -97,9 +97,7 @@ def search(
         check_own_search(model, dimensions, {**idle, "feedback": feedback, "answers": answers})
         searched = _search_own(loaded, embedding.open_own(model), searching)
     else:
-        method = chosen_method(dimensions, tune=searching.tune, answered=answers is not None)
-        if fusion and dimensions is None and searching.tune is None and answers is None:
-            method = "none"  # the fusion was chosen with all dimensions
+        method = chosen_method(dimensions, tune=searching.tune, answers=answers, feedback=feedback)
         deep = replace(searching, top=max(searching.top, FUSED_DEPTH)) if fusion else searching
         searched = _search_sharpened(loaded, model, importance.of(method), deep, feedback, answers, embedding)
         searched.facts["chosen_by"] = chosen_by(method, importance, searching.tune)  # type: ignore[index]

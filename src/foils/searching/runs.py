@@ -22,7 +22,6 @@ from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import InputError
-from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table
 from foils.searching.index import ExactIndex, Scores, search_lists
 from foils.searching.passes import Ranked, search_vectors
@@ -129,7 +128,7 @@ class Searched(Result):
         if self.facts.get("chosen_by") == "default":
             remarks.append(
                 f"{self.method} at its default settings, which were chosen on no query: choose them on a split of "
-                f"yours ({spelled('tune', 'SPLIT')})"
+                "yours"
             )
         return [Table(title, ["", ""], rows, "\n".join(filter(None, remarks)))]
 

@@ -139,11 +139,13 @@ class SearchSettings(Settings):
         }
 
 
-def chosen_method(dimensions: Method | None = None, *, tune: str | None = None, answered: bool = False) -> Method:
-    """Return the method of a search: the one given; else rocchio to be tuned, rdime with answers, and none."""
+def chosen_method(dimensions: Method | None, *, tune: str | None, answers: object, feedback: object) -> Method:
+    """Return the method of a search: the one given; else rocchio to be tuned or with feedback, rdime with answers."""
     if dimensions is not None:
         return dimensions
-    return "rocchio" if tune is not None else "rdime" if answered else "none"
+    if tune is None and answers is not None:
+        return "rdime"
+    return "none" if tune is None and feedback is None else "rocchio"
 
 
 def chosen_by(method: Method, importance: ImportanceSettings, tune: str | None) -> str | None:
@@ -164,12 +166,12 @@ def check_search(
     answers: object,
 ) -> None:
     """Raise an InputError for options of a search that do not go together, before anything is read."""
-    method = chosen_method(dimensions, tune=searching.tune, answered=answers is not None)
+    method = chosen_method(dimensions, tune=searching.tune, answers=answers, feedback=feedback)
     flag, tune = spelled("dimensions"), searching.tune
     depth, given = searching.changed("feedback_depth"), {"feedback": feedback}
     if method == "none":
         idle = {**depth, **given, "answers": answers, **searching.changed("second_pass")}
-        refuse(idle, f"with {flag} none, which searches once with all dimensions; leave it out")
+        refuse(idle, f"with {flag} none, which searches once; leave it out, or name another: {flag} rocchio")
     if answers is not None:
         taken = spelled("answers")
         refuse(importance.changed("k_plus"), f"with {taken}, which are the sun in place of documents; leave it out")
