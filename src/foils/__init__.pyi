@@ -18,7 +18,6 @@ import foils.labelling.doors
 import foils.labelling.relabelling
 import foils.mining.results
 import foils.rating.stage
-import foils.searching.answers
 import foils.searching.runs
 import foils.selection.benefit
 import foils.selection.doors
@@ -55,7 +54,6 @@ if not typing.TYPE_CHECKING:
     from .mining.doors import generate as generate
     from .mining.doors import score_pairs as score_pairs
     from .rating.doors import rate as rate
-    from .searching.doors import answer as answer
     from .searching.doors import search as search
     from .selection.doors import compose as compose
     from .selection.doors import select as select
@@ -196,11 +194,6 @@ def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.rating.stage.Rated: ...
-def answer(collection: typing.Any, *, split: typing.Any = ..., template: typing.Any = ..., llm_model: typing.Any = ...,
-    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: typing.Any = ..., log: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
-    keep_identical_ids: bool = ...) -> foils.searching.answers.Answers: ...
 def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typing.Any = ..., run: typing.Any = ...,
     split: typing.Any = ..., top: int = ..., feedback_depth: int = ..., second_pass: typing.Any = ...,
     index: typing.Any = ..., tune: typing.Any = ..., measure: typing.Any = ..., feedback: typing.Any = ...,

@@ -222,10 +222,6 @@ SEAMS: dict[str, tuple[str, Calls]] = {
             ("tuned", "--tune train --measure AP", {"tune": "train", "measure": "AP"}),
         )
     },
-    "answer": ("answer small --base-url URL --llm-model m --llm-args log=log,price=1,2 -o out.jsonl --json out.json", [
-        lambda: {"collection": "small", "llm_model": "m", "base_url": "URL", "log": "log", "price": (1.0, 2.0)},
-        lambda: {"collection": small_(), "llm_model": Client("m", "URL"), "log": "log", "price": (1.0, 2.0)},
-    ]),
     "train": (
         "train learnable learnable.parquet --model static --loss weighted --set temperature=0.1 --batches hobit "
         f"--set-batches seeds=2 --per-query 2 --epochs 2 --batch-size 8 --learning-rate 0.05 --seed 3 -o out {JSON}",
@@ -241,7 +237,7 @@ SEAMS: dict[str, tuple[str, Calls]] = {
     "cache": ("cache size --kind llm --json out.json", [lambda: {"action": "size", "kind": ("llm",)}]),
 }  # fmt: skip
 ELSEWHERE = {"demo", "push", "relabel", "report", "study", "tune"}  # tests of their own compare program and library
-OF_OBJECTS = {"rate", "generate", "answer"}  # what they record says where something is kept, or what was asked anew
+OF_OBJECTS = {"rate", "generate"}  # what they record says where something is kept, or what was asked anew
 
 
 def written() -> dict[str, bytes]:

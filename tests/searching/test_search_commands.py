@@ -1,4 +1,4 @@
-"""`foils search` and `foils answer` from the command line, and what is refused there."""
+"""`foils search` from the command line, and what is refused there."""
 
 import json
 import shutil
@@ -8,7 +8,6 @@ import pytest
 
 from fakes import HashingEncoder
 from foils.cli.app import run as foils
-from llm_server import Reply, serving
 
 WORDS = [f"w{i}" for i in range(40)]
 
@@ -102,59 +101,6 @@ def test_result_and_feedback_have_depths_of_their_own(folder, command, tmp_path)
     assert search(*eclipse, "--top", 5, "--second-pass", "rerank") == few, "1000 are ranked again, here all"
 
 
-def test_a_language_model_answers(folder, command, tmp_path):
-    """Its answers are the sun; a query that it does not answer keeps every dimension, and the reason is said."""
-
-    def reply(number, asked):
-        return Reply(status=422, body=b"{}") if "no answer" in asked["messages"][0]["content"] else Reply("w1 w2 w7")
-
-    broken, answers = tmp_path / "broken", tmp_path / "answers.jsonl"
-    shutil.copytree(folder, broken)
-    queries = (broken / "queries.jsonl").read_text().splitlines()
-    queries[3] = json.dumps({"_id": "q3", "text": "no answer"})
-    (broken / "queries.jsonl").write_text("\n".join(queries) + "\n")
-    (tmp_path / "own.txt").write_text("Answer, please: {query}")
-    with serving(reply) as server:
-
-        def answer(*more):
-            status, said = command(
-                "answer", broken, "--llm-model", "m", "--base-url", server.url, "--llm-args", "price=1,2",
-                "-o", answers, "--json", tmp_path / "a.json", *more,
-            )  # fmt: skip
-            assert status == 0, said.err
-            return json.loads((tmp_path / "a.json").read_text()), said.out
-
-        facts, shown = answer()
-        assert (facts["answered"], facts["failed"]) == (13, {"status 422": 1})
-        assert facts["cost"] == pytest.approx((13 * 7 + 2 * 13 * 3) / 1e6)
-        assert "without an answer: status 422" in shown
-        assert len(server.seen) == 14
-        assert server.seen[0]["max_tokens"] == 256
-        lines = {line["query_id"]: line for line in map(json.loads, answers.read_text().splitlines())}
-        assert lines["q3"] == {"query_id": "q3", "answer": None, "failure": "status 422"}
-        assert lines["q0"] == {"query_id": "q0", "answer": "w1 w2 w7"}
-        status, said = command(
-            "search", broken, "--dimensions", "dime", "--answers", answers,
-            "--run", tmp_path / "r", "--json", tmp_path / "s.json",
-        )  # fmt: skip
-        assert status == 0, said.err
-        searched = json.loads((tmp_path / "s.json").read_text())
-        assert (searched["no_feedback"], searched["answers"]) == (["q3"], facts["digest"])
-        assert answer()[0]["digest"] == facts["digest"]
-        assert len(server.seen) == 15, "only what failed is asked for again"
-        answer("--template", tmp_path / "own.txt", "--llm-args", "max_tokens=9,temperature=0.5")
-        asked = server.seen[-1]
-        assert asked["messages"][0]["content"].startswith("Answer, please: ")
-        assert (asked["max_tokens"], asked["temperature"]) == (9, 0.5)
-        before = len(server.seen)
-        assert answer("--split", "test", "--split", "dev")[0]["queries"] == 24
-        texts = [json.loads(query)["text"] for query in queries]
-        asked = {each["messages"][0]["content"].split("Query: ")[1].split("\n")[0] for each in server.seen[before:]}
-        assert asked == (set(texts[14:]) - set(texts[:14])) | {"no answer"}, (
-            "the other split's queries, and what failed"
-        )
-
-
 def test_the_json_says_how_the_search_was_made_and_whether_it_was_tuned(folder, command, tmp_path):
     def facts(names, *more):
         out = tmp_path / "s.json"
@@ -198,7 +144,7 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
         ("search --run r --index tree", "hnsw"),
         ("search --run r --second-pass rerank", "--dimensions rocchio"),
         ("search --run r --answers ANSWERS", "query_id"),
-        ("search --run r --llm-model m", "foils answer"),
+        ("search --run r --llm-model m", "--answers FILE"),
         ("search --run r --index-file x", "FaissIndex"),
         ("search --run r --tune dev --measure Rprec", "nDCG, AP, RR"),
         ("search --run r --tune test --split test", "--tune test --split test"),

@@ -294,16 +294,10 @@ DOORS: dict[str, Verb] = {
             "--seed": "a search draws nothing",
             **dict.fromkeys(
                 ("--llm-model", "--base-url", "--answer-prompt", "--llm-args"),
-                "let foils answer write the answers to a file, and give --answers FILE",
+                'write the answers to a file, lines of {"query_id", "answer"}, and give --answers FILE',
             ),
         },
         next="foils evaluate {collection} --run {run}",
-    ),
-    "answer": Verb(
-        "foils.searching.doors:answer",
-        "foils answer scifact/ --base-url http://localhost:8000/v1 --llm-model NAME -o answers.jsonl",
-        writes="answers",
-        next="foils search {collection} --answers {output} --run answers.trec",
     ),
     "train": Verb(
         "foils.training.doors:train",

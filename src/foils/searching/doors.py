@@ -1,13 +1,12 @@
-"""The doors of searching: search, and the answers of a language model that may guide it."""
+"""The door of searching."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from foils.data import Collection, Run
 from foils.data.fusion import FUSED_DEPTH, Fusion, fuse_runs
@@ -15,22 +14,12 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.encode import DEFAULT_MODEL
 from foils.encode.models import own_kind
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
-from foils.llm import LLMSettings
-from foils.llm.prompts import TemplateLike
+from foils.llm import digest
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
 from foils.runtime.surroundings import ScaleSettings
-from foils.searching.answers import (
-    ANSWERING,
-    THE_ANSWERS,
-    Answers,
-    AnswersLike,
-    answer_prompt,
-    answers_digest,
-    as_answers,
-    ask_answers,
-)
+from foils.searching.answers import AnswersLike, read_answers
 from foils.searching.choosing import choose_settings, judged_queries
 from foils.searching.index import ExactIndex, FaissIndex
 from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, own_run, search_collection
@@ -47,11 +36,6 @@ from foils.searching.settings import (
     chosen_method,
 )
 
-if TYPE_CHECKING:
-    SplitsLike = str | Sequence[str]
-else:
-    SplitsLike = str
-
 log = logging.getLogger(__name__)
 
 
@@ -64,7 +48,7 @@ def search(
     run: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     searching: SearchSettings,
     feedback: Annotated[RunLike | None, Option(metavar="FILE")] = None,
-    answers: Annotated[AnswersLike | None, Option(metavar="FILE", help=THE_ANSWERS)] = None,
+    answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None,
     importance: ImportanceSettings,
     reading: CollectionSettings,
     scale: ScaleSettings,
@@ -85,6 +69,8 @@ def search(
             with feedback or where its settings are chosen on a split.
         run: File to which the run is written, in TREC form.
         feedback: TREC run, as of BM25, whose documents make sun and moon. In Python also a `Run`.
+        answers: JSONL file of {"query_id", "answer"}, as a language model may write them: their vectors are the suns.
+            In Python also a dictionary; None stands for no answer.
 
     Raises:
         InputError: something that cannot be read, or options that have no effect together.
@@ -124,7 +110,7 @@ def _search_sharpened(
 ) -> Searched:  # fmt: skip
     """Search with the dimensions that matter, by settings that are given or chosen on another split."""
     _refuse_shared_queries(collection, searching)
-    texts = as_answers(answers)
+    texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
     given = feedback if feedback is None or isinstance(feedback, Run) else Run.read(feedback)
     encoder, store = embedding.open_encoder(model, collection), embedding.open_store()
     embedded = partial(embed_collection, collection, encoder, store, answers=texts)
@@ -142,7 +128,7 @@ def _search_sharpened(
         "collection": collection.name, "split": searching.split, "encoder": description(encoder),
         "dimensions": settings.method, **searching.to_json(),
         "feedback": feedback.name if isinstance(feedback, Run) else feedback and str(feedback),
-        "answers": None if texts is None else answers_digest(texts),
+        "answers": None if texts is None else digest("answers", sorted(texts.items())),
     }  # fmt: skip
     return replace(searched, facts=facts)
 
@@ -180,36 +166,3 @@ def _tuned(embedded: Embedded, settings: DimensionSettings, searching: SearchSet
     chosen = choose_settings(judged, settings.method, searching.measure)
     log.info("chosen on %s: %s", embedded.split, chosen)
     return chosen
-
-
-@door
-def answer(
-    collection: CollectionLike,
-    *,
-    split: Annotated[SplitsLike, Option(metavar="SPLIT", parse=list, repeated=True)] = "test",
-    template: Annotated[TemplateLike | None, Option(metavar="FILE")] = None,
-    llm: LLMSettings = ANSWERING,
-    reading: CollectionSettings,
-) -> Answers:
-    """Let a language model answer the queries: texts whose vectors may guide a search (foils search --answers FILE).
-
-    The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one. Answers are kept as they
-    come, so that a stopped run asks only for what is missing. A query without an answer is listed with the reason, and
-    a search keeps every dimension of it.
-
-    Args:
-        split: Split of the judgements whose queries are answered; may be given several times. In Python also a list.
-        template: Prompt of your own: a text file with {query}. In Python also a `Template`.
-
-    Raises:
-        InputError: a collection, template or server that cannot be used.
-        FailureError: the server fails query after query; what was finished is kept.
-    """
-    prompt, client = answer_prompt(template), llm.client()
-    loaded = reading.open(collection)
-    splits = [split] if isinstance(split, str) else split
-    ids = dict.fromkeys(query for name in splits for query in loaded.judgements(name)["query_id"].to_pylist())
-    queries = dict(zip(ids, loaded.query_texts(loaded.query_rows([*ids])), strict=True))
-    answers = ask_answers(queries, client, llm.folder(loaded), prompt=prompt, sampling=llm.sampling())
-    asking = {"collection": loaded.name, "splits": [*splits], **answers.asking}
-    return replace(answers, asking=asking, price=llm.price)

@@ -127,8 +127,7 @@ class Searched(Result):
         remarks = [identical_ids_caption(self.collection.identical_ids(self.split))]
         if self.facts.get("chosen_by") == "default":
             remarks.append(
-                f"{self.method} at its default settings, which were chosen on no query: choose them on a split of "
-                "yours"
+                f"{self.method} at its default settings, which were chosen on no query: choose them on a split of yours"
             )
         return [Table(title, ["", ""], rows, "\n".join(filter(None, remarks)))]
 
