@@ -70,16 +70,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.now += 1
             self.server.most = max(self.server.most, self.server.now)
         try:
-            self._reply(self.server.answer(number, asked))
+            reply = self.server.answer(number, asked)
+            time.sleep(0 if reply.hang_up else reply.stall)
         finally:
-            with self.server.lock:
+            with self.server.lock:  # before the reply, after which the client may ask anew
                 self.server.now -= 1
+        self._reply(reply)
 
     def _reply(self, reply: Reply) -> None:
         if reply.hang_up:
             self.close_connection = True
             return
-        time.sleep(reply.stall)
         data = reply.bytes()
         self.send_response(reply.status)
         self.send_header("Content-Type", "application/json")
