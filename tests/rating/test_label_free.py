@@ -13,7 +13,7 @@ from foils.data.collection import ALL_QUERIES
 from foils.data.negatives import TOP, negatives_table
 from foils.rating import ELO_PER_LOGIT, rate_negatives
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.selection import select_negatives
+from foils.selection.doors import select
 
 DOCUMENTS = {f"d{i}": str(float(i)) for i in range(12)}
 EXACT: dict[str, Any] = {"degree": 10, "model": "bradley-terry", "prior_sd": 1e4}  # all pairs, and next to no prior
@@ -51,7 +51,7 @@ def test_a_collection_without_judgements_is_rated_with_any_split(split: str) -> 
     assert sorted(zip(*rated.kept().select(["query_id", "doc_id"]).to_pydict().values(), strict=True)) == [
         ("q0", "d0"), ("q0", "d3"), ("q1", "d1"), ("q1", "d4"), ("q2", "d2"), ("q2", "d5"), ("q2", "d8"),
     ]  # fmt: skip
-    chosen = select_negatives(Negatives(rated.table))
+    chosen = select(Negatives(rated.table))
     assert chosen.keep.sum() == 7
     assert set(chosen.table["reason"].to_pylist()) == {None, TOP}
 

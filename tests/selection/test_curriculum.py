@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from foils.runtime.errors import InputError
-from foils.selection import LearningProgress, RatedRows, adapted_gap, curriculum, progress, simans, stage_of
+from foils.selection import LearningProgress, RatedRows, adapted_gap, curriculum, simans, stage_of
 from foils.selection.curriculum import tier_max
 
 
@@ -80,17 +80,6 @@ def test_faulty_settings_are_refused():
     for settings in ({"tiers": 1}, {"rate": 0.0}, {"exploration": 1.5}):
         with pytest.raises(InputError, match=next(iter(settings))):
             LearningProgress(**settings)
-
-
-def test_tiers_weigh_by_their_chance():
-    rows = RatedRows.of_gaps([50.0, 150.0, 300.0, 500.0, 700.0])
-    found = progress(rows, probabilities=(0.1, 0.4, 0.2, 0.0))
-    np.testing.assert_allclose(found.weight, [0, 0.25, 1, 0.5, 0])
-    assert found.reason.tolist() == ["danger zone", None, None, None, "tier without a chance"]
-    np.testing.assert_allclose(progress(rows, probabilities=LearningProgress().probabilities).weight, [0, 1, 1, 1, 1])
-    for faulty in ((1, 2), (0, 0, 0, 0), (-1, 1, 1, 1)):
-        with pytest.raises(InputError, match="probabilities"):
-            progress(rows, probabilities=faulty)
 
 
 def test_tiers_up_to_the_one_of_algorithm_3():

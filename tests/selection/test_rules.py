@@ -29,12 +29,7 @@ def test_the_judge_decides_on_borderline_rows():
 
 def test_settings_of_the_table():
     rows = RatedRows.of_gaps([90.0, 120.0, 250.0, 700.0], preference=[0.9, 0.7, np.nan, np.nan])
-    plain = table(rows).weight.tolist()
-    assert plain == [1, 0.3, 1, 0.3]
-    assert table(rows, validate=False).weight.tolist() == [0, 0.5, 1, 0.3]
-    assert table(rows, borderline=(100, 150)).weight.tolist() == [0, 0.3, 1, 0.3]
-    assert table(rows, levels=(0.8, 0.95)).weight.tolist() == [0.3, 0, 1, 0.3]
-    assert table(rows, low_weight=0.2).weight.tolist() == [1, 0.2, 1, 0.3]
+    assert table(rows).weight.tolist() == [1, 0.3, 1, 0.3]
     assert table(rows, bounds=(100, 260, 400, 600)).weight.tolist() == [1, 0.3, 0.5, 0.3]
     dropped = table(rows, weights=(0, 0.5, 1, 0.7, 0))
     assert dropped.reason.tolist() == [None, None, None, "weight 0"]
@@ -56,13 +51,9 @@ def test_percentiles_by_hand():
     assert set(found.tier) == {"danger", "soft", "goldilocks", "medium"}
 
 
-def test_percentiles_per_query_and_other_settings():
-    rows = RatedRows.of_gaps(np.concatenate([np.arange(20.0), 500 + np.arange(20.0)]), query=np.repeat([0, 1], 20))
-    together, apart = percentile(rows), percentile(rows, per_query=True)
-    assert together.keep[20:].all()
-    np.testing.assert_array_equal(apart.keep[:20], apart.keep[20:])
-    assert percentile(rows, percentiles=(20, 30, 40)).keep.sum() < together.keep.sum()
-    assert percentile(rows, weights=(0.1, 0.5, 1, 0.7)).keep.all()
+def test_other_percentiles():
+    rows = RatedRows.of_gaps(np.arange(40.0))
+    assert percentile(rows, percentiles=(20, 30, 40)).keep.sum() < percentile(rows).keep.sum()
     with pytest.raises(InputError, match="rising"):
         percentile(rows, percentiles=(20, 20, 40))
 
@@ -102,11 +93,7 @@ def test_denoising_by_the_judge():
     st.sampled_from(list(RULES)),
 )
 def test_every_method_says_why_exactly_where_it_rejects(gaps, name):
-    rows = RatedRows.of_gaps(
-        [*np.linspace(0, 900, 12), *gaps],
-        preference=np.full(12 + len(gaps), 0.8),
-        gap_se=np.resize([60.0, 0.0], 12 + len(gaps)),
-    )
+    rows = RatedRows.of_gaps([*np.linspace(0, 900, 12), *gaps], preference=np.full(12 + len(gaps), 0.8))
     found = RULES[name](rows)
     assert found.keep.tolist() == [why is None for why in found.reason]
     assert ((found.weight >= 0) & (found.weight <= 1)).all()
@@ -117,7 +104,7 @@ def test_every_method_says_why_exactly_where_it_rejects(gaps, name):
     assert set(found.reason[unrated]) <= {"unrated"}
 
 
-@pytest.mark.parametrize("name", ["table", "relative", "curriculum", "progress", "simans", "percentile"])
+@pytest.mark.parametrize("name", ["table", "relative", "curriculum", "simans", "percentile"])
 def test_no_rows_are_no_selection(name):
     assert len(RULES[name](RatedRows.of_gaps([])).keep) == 0
 

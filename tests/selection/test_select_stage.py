@@ -4,7 +4,8 @@ import pytest
 
 from foils.data import Negatives
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.selection import RULES, select_negatives
+from foils.selection import RULES
+from foils.selection.doors import select
 
 
 def rated(gaps, *, per_query=4, **more):
@@ -21,7 +22,6 @@ def rated(gaps, *, per_query=4, **more):
                 "elo": 1500 - gaps,
                 "elo_se": np.full(n, 50.0),
                 "gap": gaps,
-                "gap_se": np.full(n, 70.0),
                 **more,
             }
         )
@@ -30,7 +30,7 @@ def rated(gaps, *, per_query=4, **more):
 
 def test_the_base_table_adds_its_columns_and_drops_no_row():
     given = rated([50.0, 150.0, 300.0, np.nan])
-    found = select_negatives(given)
+    found = select(given)
     table = found.table
     assert table.column_names == [*given.table.column_names, "keep", "reason", "weight", "tier"]
     assert table["keep"].to_pylist() == [False, True, True, False]
@@ -44,7 +44,7 @@ def test_the_base_table_adds_its_columns_and_drops_no_row():
 def test_rows_rejected_before_keep_their_reason_and_are_not_seen():
     gaps = [*np.linspace(0, 100, 20), 5000.0, 6000.0]
     given = rated(gaps).reject(np.arange(22) >= 20, "look-alike")
-    found = select_negatives(given, by="percentile")
+    found = select(given, by="percentile")
     assert found.selection.thresholds["medium"] == pytest.approx(75)
     assert found.table["reason"].to_pylist()[20:] == ["look-alike"] * 2
     assert found.table["tier"].to_pylist()[20:] == [None, None]
@@ -53,36 +53,33 @@ def test_rows_rejected_before_keep_their_reason_and_are_not_seen():
 
 def test_the_judges_word_is_used_where_the_table_has_it():
     gaps = [90.0, 120.0]
-    assert select_negatives(rated(gaps, preference=[0.9, 0.1])).keep.tolist() == [True, False]
-    assert select_negatives(rated(gaps)).keep.tolist() == [False, True]
-    assert select_negatives(rated(gaps, preference=[0.9, 0.1]), by="denoise").keep.tolist() == [True, False]
+    assert select(rated(gaps, preference=[0.9, 0.1])).keep.tolist() == [True, False]
+    assert select(rated(gaps)).keep.tolist() == [False, True]
+    assert select(rated(gaps, preference=[0.9, 0.1]), by="denoise").keep.tolist() == [True, False]
 
 
 def test_settings_and_seed_reach_the_rule():
     given = rated(np.linspace(0, 800, 40), per_query=20)
-    assert (
-        select_negatives(given, by="curriculum", settings={"epoch": 7}).keep.sum()
-        > select_negatives(given, by="curriculum").keep.sum()
-    )
-    draws = [select_negatives(given, by="simans", seed=seed).keep.tolist() for seed in (0, 0, 1)]
+    assert select(given, by="curriculum", settings={"epoch": 7}).keep.sum() > select(given, by="curriculum").keep.sum()
+    draws = [select(given, by="simans", seed=seed).keep.tolist() for seed in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
 
 
 @pytest.mark.parametrize("name", list(RULES))
 def test_every_method_runs_on_a_table(name):
     gaps = np.random.default_rng(0).normal(300, 200, 60)
-    found = select_negatives(rated(gaps, preference=np.full(60, 0.8)), by=name)
+    found = select(rated(gaps, preference=np.full(60, 0.8)), by=name)
     assert 0 < found.keep.sum() <= 60
     assert (found.table["weight"].to_numpy()[found.keep] > 0).all()
 
 
 def test_unknown_names_and_unrated_tables_are_refused():
     with pytest.raises(UnknownNameError, match=r"mixture.*percentile"):
-        select_negatives(rated([1.0]), by="percentiles")
+        select(rated([1.0]), by="percentiles")
     with pytest.raises(UnknownNameError, match="Did you mean 'margin'"):
-        select_negatives(rated([1.0]), by="relative", settings={"margn": 0.1})
+        select(rated([1.0]), by="relative", settings={"margn": 0.1})
     bare = Negatives(rated([1.0]).table.drop_columns(["elo", "gap"]))
     with pytest.raises(InputError, match="no elo, gap; rate it first"):
-        select_negatives(bare)
+        select(bare)
     with pytest.raises(InputError, match="weight"):
-        select_negatives(select_negatives(rated([300.0])))
+        select(select(rated([300.0])))

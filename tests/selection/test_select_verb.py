@@ -64,8 +64,8 @@ def test_where_no_row_is_kept_it_says_so_and_what_to_loosen(rated, capsys):
     [
         (("--by", "gap"), "Choose from"),
         (("--by", "relative", "--set", "margn=1"), "Did you mean 'margin'"),
-        (("--set", "validate"), "NAME=VALUE"),
-        (("--set", "low_weight=much"), "not a number"),
+        (("--set", "bounds"), "NAME=VALUE"),
+        (("--by", "relative", "--set", "margin=much"), "not a number"),
         (("--by", "denoise"), "validate all"),
     ],
 )

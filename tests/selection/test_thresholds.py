@@ -11,7 +11,6 @@ from foils.selection import (
     adapted_gap,
     fit_gaps,
     information,
-    likeliest_fit,
     mixture,
     optimal,
     optimal_gap,
@@ -80,18 +79,14 @@ class TestMixture:
         assert found.weight[far < 300].min() == pytest.approx(1, abs=1e-4)
         one = mixture(RatedRows.of_gaps(groups[0]))
         assert one.keep.all()
-        assert (len(one.mixture.mean), set(one.weight), one.thresholds) == (1, {1.0}, {})
+        assert (set(one.weight), one.thresholds) == ({1.0}, {})
         near = mixture(RatedRows.of_gaps(groups[0] - 300))  # all of them as good as the positive
         assert not near.keep.any()
-        assert mixture(RatedRows.of_gaps(far), danger=500.0).keep.sum() == pytest.approx(2000, abs=40)
 
     def test_as_many_components_as_the_gaps_speak_for(self):
         gap, group = three_groups()
         for most, chosen in ((3, gap), (2, gap[group < 2]), (1, gap[group == 1])):
-            fitted = likeliest_fit(chosen, rng=np.random.default_rng(0))
-            assert len(fitted.mean) == most
-            same = fit_gaps(chosen, components=most, rng=np.random.default_rng(0))
-            np.testing.assert_array_equal(fitted.mean, same.mean)
+            assert len(fit_gaps(chosen, rng=np.random.default_rng(0)).mean) == most
         n, one = len(gap), norm.logpdf(gap, gap.mean(), gap.std()).sum()
         three = np.log(fit_gaps(gap, rng=np.random.default_rng(0)).density(gap).sum(1)).sum()
         assert -2 * three + 8 * np.log(n) < -2 * one + 2 * np.log(n)
@@ -155,11 +150,10 @@ class TestOptimalGap:
         for setting in ({"rate": 0.3}, {"spread": 60.0}, {"damage": 4.0}):
             assert optimal(rows, **setting).thresholds["optimal"] != best
         assert optimal(rows, damage=4.0).thresholds["optimal"] > best
-        assert optimal(rows, floor=0.5).keep.sum() < plain.keep.sum()
 
     def test_settings_out_of_range_are_refused(self):
         rows = RatedRows.of_gaps([1.0, 2.0])
-        for setting in ({"rate": 0.0}, {"spread": 0.0}, {"damage": -1.0}, {"floor": 2.0}):
+        for setting in ({"rate": 0.0}, {"spread": 0.0}, {"damage": -1.0}):
             with pytest.raises(InputError, match=next(iter(setting))):
                 optimal(rows, **setting)
         with pytest.raises(InputError, match="too few"):
@@ -194,7 +188,7 @@ class TestSimANS:
         assert kept().mean() == pytest.approx(300, abs=20)
         assert kept(target=600.0).mean() == pytest.approx(600, abs=25)
         assert kept(sharpness=5e-4).std() < kept().std() < kept(sharpness=0.0).std()
-        assert kept().min() >= 100 > kept(least=-np.inf, target=0.0).min()
+        assert kept(target=0.0).min() >= 100
         for setting in ({"sharpness": -1.0}, {"per_query": 0}):
             with pytest.raises(InputError):
                 simans(rows, **setting)

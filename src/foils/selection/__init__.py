@@ -1,8 +1,8 @@
 """Which negatives to train on, and with what weight: rules on ratings."""
 
 from foils.selection.benefit import ByBenefit, Candidates, Composed, list_benefit, most_useful, select_by_benefit
-from foils.selection.curriculum import LearningProgress, curriculum, progress, stage_of
-from foils.selection.doors import RULES, Selected, select_negatives
+from foils.selection.curriculum import LearningProgress, curriculum, stage_of
+from foils.selection.doors import RULES, Selected
 from foils.selection.rules import (
     BOUNDS,
     TIERS,
@@ -14,7 +14,6 @@ from foils.selection.rules import (
     denoise,
     fit_gaps,
     information,
-    likeliest_fit,
     mixture,
     optimal,
     optimal_gap,
@@ -22,11 +21,8 @@ from foils.selection.rules import (
     relative,
     simans,
     simans_log_weights,
-    sure,
     table,
     two_group_risk,
-    zone_probabilities,
-    zones,
 )
 
 __all__ = [
@@ -47,23 +43,17 @@ __all__ = [
     "denoise",
     "fit_gaps",
     "information",
-    "likeliest_fit",
     "list_benefit",
     "mixture",
     "most_useful",
     "optimal",
     "optimal_gap",
     "percentile",
-    "progress",
     "relative",
     "select_by_benefit",
-    "select_negatives",
     "simans",
     "simans_log_weights",
     "stage_of",
-    "sure",
     "table",
     "two_group_risk",
-    "zone_probabilities",
-    "zones",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +21,6 @@ from foils.selection.rules import (
 )
 
 LATER = "too hard for this epoch"
-NO_CHANCE = "tier without a chance"
 SCHEDULE = ((1, 300.0, 0.5), (3, 200.0, 0.6), (5, 150.0, 0.7), (7, 100.0, 0.8))
 """Table 3: from this epoch on, gaps above this, with this α of the hybrid loss."""
 
@@ -139,27 +137,6 @@ class LearningProgress:
         others = (weights.sum() - weights) / (self.tiers - 1)
         shared = np.log((1 - 1 / t) * weights + others / t) + moved.max()
         return replace(self, log_weights=tuple(shared.tolist()), history=history, steps=self.steps + 1)
-
-
-def progress(rows: RatedRows, *, probabilities: Sequence[float] = (0.25, 0.25, 0.25, 0.25)) -> Selection:
-    """Weigh the four tiers above danger by their chance over the largest; `LearningProgress` gives the chances.
-
-    Args:
-        rows: the rows.
-        probabilities: of soft, goldilocks, medium, easy; not negative, not all 0.
-
-    Raises:
-        InputError: not four numbers, or negative ones, or all 0.
-    """
-    chances = np.asarray(probabilities, np.float64)
-    if chances.shape != (len(TIERS) - 1,) or (chances < 0).any() or not chances.sum() > 0:
-        raise InputError(
-            f"probabilities {tuple(probabilities)}; expected one for each of {', '.join(TIERS[1:])}, not all 0"
-        )
-    at = tier_of(rows.gap)
-    weight = np.concatenate([[0.0], chances / chances.max()])[at]
-    rejections = {DANGER: rows.gap < BOUNDS[0], NO_CHANCE: weight == 0}
-    return select(rows, rejections, weight, tier_names(rows.gap))
 
 
 def _scaled(value: float, history: tuple[float, ...]) -> float:

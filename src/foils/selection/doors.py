@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources, as_table
@@ -29,7 +28,7 @@ from foils.scoring import composed, make_records, measure
 from foils.scoring.gates import WEIGHTINGS
 from foils.scoring.lexical import Lexicon
 from foils.selection.benefit import BENEFIT, ByBenefit, Composed, select_by_benefit
-from foils.selection.curriculum import curriculum, progress
+from foils.selection.curriculum import curriculum
 from foils.selection.rules import (
     RatedRows,
     Rows,
@@ -41,9 +40,7 @@ from foils.selection.rules import (
     rated_columns,
     relative,
     simans,
-    sure,
     table,
-    zones,
 )
 
 
@@ -117,57 +114,7 @@ RULES: dict[str, Callable[..., Selection]] = {
     "denoise": denoise,
     "optimal": optimal,
     "curriculum": curriculum,
-    "progress": progress,
-    "zones": zones,
-    "sure": sure,
 }
-
-
-def select_negatives(
-    negatives: Negatives,
-    *,
-    by: str = "table",
-    settings: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    name: str = "negatives",
-    digest: str = "",
-    collection: Collection | None = None,
-    split: str = "train",
-) -> Selected:
-    """Add `weight, tier`, and to `keep, reason`, by a rule over ratings.
-
-    A row that an earlier stage rejected keeps its reason, is not shown to the rule, and has weight 0 and no tier.
-
-    Args:
-        negatives: with the columns elo, elo_se, gap that rating adds, and preference where it asked directly.
-        by: a name in RULES.
-        settings: of the rule, by name.
-        seed: for rules that draw.
-        name: of the table, for titles.
-        digest: of the file that the table was read from, for provenance; "": the table's own.
-        collection: that was rated, for the texts of exports; None: not known.
-        split: whose positives these show.
-
-    Raises:
-        UnknownNameError: no such rule, or no such setting of it.
-        InputError: the table is not rated, or has weights already; a setting out of range.
-    """
-    check_names("rule", [by], RULES)
-    rule, chosen = RULES[by], dict(settings or {})
-    known = [name for name in inspect.signature(rule).parameters if name not in ("rows", "rng")]
-    check_names(f"setting of {by}", chosen, known)
-    shown = np.flatnonzero(negatives.keep)
-    drawing = {"rng": np.random.default_rng(seed)} if draws(by) else {}
-    selection = rule(_rated_rows(negatives, shown), **chosen, **drawing)
-    history = provenance(
-        "select", {"by": by, **chosen}, inputs={"rated": digest or negatives.digest}, seed=seed,
-        before=negatives.provenance,
-    )  # fmt: skip
-    return Selected.of(
-        _marked(negatives, shown, selection), provenance=history,
-        title=f"{name} by {by}", by=by, settings=chosen, known=known, seed=seed, selection=selection,
-        collection=collection, split=split,
-    )  # fmt: skip
 
 
 def draws(by: str) -> bool:
@@ -188,7 +135,7 @@ def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negative
 def _rated_rows(negatives: Negatives, shown: Rows) -> RatedRows:
     part = negatives.table.take(pa.array(shown))
     query = np.asarray(part["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
-    return RatedRows(query, **rated_columns(part, "gap", "elo", "elo_se", "preference", "gap_se"))
+    return RatedRows(query, **rated_columns(part, "gap", "elo", "preference"))
 
 
 TEMPERATURE = 0.05
@@ -230,7 +177,8 @@ def select(
 ) -> Selected | ByBenefit:
     """Select the negatives to train on, by a rule on their ratings or by benefit: add keep, reason and weight.
 
-    No row is dropped. By benefit, the negatives of one source or of several are weighed by what they would add to the
+    No row is dropped: one that an earlier stage rejected keeps its reason, is not shown to the rule, and has weight 0
+    and no tier. By benefit, the negatives of one source or of several are weighed by what they would add to the
     training, given how likely each is false, and the most useful of each query are kept.
 
     Args:
@@ -262,10 +210,18 @@ def select(
                 f"{len(rated)} tables; a rule on ratings takes one; give {spelled('by', BENEFIT)} to join them"
             )
         rated = rated[0]
-    table = as_table(rated)
-    return select_negatives(
-        table.negatives, by=by, settings=settings, seed=seed, name=table.name, digest=table.digest, collection=loaded,
-        split=split,
+    source, chosen = as_table(rated), dict(settings or {})
+    known = [name for name in inspect.signature(RULES[by]).parameters if name not in ("rows", "rng")]
+    check_names(f"setting of {by}", chosen, known)
+    negatives, shown = source.negatives, np.flatnonzero(source.negatives.keep)
+    drawing = {"rng": np.random.default_rng(seed)} if draws(by) else {}
+    selection = RULES[by](_rated_rows(negatives, shown), **chosen, **drawing)
+    return Selected.of(
+        _marked(negatives, shown, selection),
+        provenance=provenance("select", {"by": by, **chosen}, inputs={"rated": source.digest}, seed=seed,
+                              before=negatives.provenance),
+        title=f"{source.name} by {by}", by=by, settings=chosen, known=known, seed=seed, selection=selection,
+        collection=loaded, split=split,
     )  # fmt: skip
 
 

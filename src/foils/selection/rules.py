@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -31,9 +31,7 @@ class RatedRows:
         query: (n,) int, the query of each row; equal numbers are one query.
         gap: (n,) e_positive − e_d in Elo points; NaN: unrated, which every rule rejects.
         elo: (n,) e_d in Elo points.
-        elo_se: (n,) its standard error.
         preference: (n,) P(positive ≻ d), asked directly; NaN where it was not asked or has no answer.
-        gap_se: (n,) standard error of the gap in Elo points; NaN where it is not known.
 
     Raises:
         InputError: lengths that differ, or preferences outside [0, 1].
@@ -42,12 +40,10 @@ class RatedRows:
     query: Rows
     gap: Floats
     elo: Floats
-    elo_se: Floats
     preference: Floats
-    gap_se: Floats
 
     def __post_init__(self) -> None:
-        shapes = {name: getattr(self, name).shape for name in ("query", "gap", "elo", "elo_se", "preference", "gap_se")}
+        shapes = {name: getattr(self, name).shape for name in ("query", "gap", "elo", "preference")}
         if len(set(shapes.values())) > 1 or len(self.gap.shape) != 1:
             raise InputError(f"rated rows need columns of one length; given {shapes}")
         if ((self.preference < 0) | (self.preference > 1)).any():
@@ -63,20 +59,15 @@ class RatedRows:
         *,
         query: npt.ArrayLike | None = None,
         elo: npt.ArrayLike | None = None,
-        elo_se: npt.ArrayLike | None = None,
         preference: npt.ArrayLike | None = None,
-        gap_se: npt.ArrayLike | None = None,
     ) -> RatedRows:
         """Return rows with these gaps; without the others: one query, a positive at 1500, the rest unknown."""
         gaps = np.asarray(gap, np.float64)
-        unknown = np.full(len(gaps), np.nan)
         return cls(
             np.zeros(len(gaps), np.int64) if query is None else np.asarray(query, np.int64),
             gaps,
             1500 - gaps if elo is None else np.asarray(elo, np.float64),
-            unknown if elo_se is None else np.asarray(elo_se, np.float64),
-            unknown if preference is None else np.asarray(preference, np.float64),
-            unknown if gap_se is None else np.asarray(gap_se, np.float64),
+            np.full(len(gaps), np.nan) if preference is None else np.asarray(preference, np.float64),
         )
 
     @property
@@ -118,7 +109,6 @@ class Selection:
         weight: (n,) in [0, 1], 0 where it is not kept.
         tier: (n,) how hard it is.
         thresholds: name -> Elo points, where the rule found or used any.
-        mixture: that the rule fitted, where it fitted one.
     """
 
     keep: Marks
@@ -126,7 +116,6 @@ class Selection:
     weight: Floats
     tier: Words
     thresholds: Mapping[str, float] = field(default_factory=dict)
-    mixture: GapMixture | None = None
 
 
 def select(
@@ -171,6 +160,7 @@ def rated_columns(table: pa.Table, *names: str) -> dict[str, Floats]:
 TIERS = ("danger", "soft", "goldilocks", "medium", "easy")
 BOUNDS = (100.0, 200.0, 400.0, 600.0)
 WEIGHTS = (0.0, 0.5, 1.0, 0.7, 0.3)
+BORDERLINE = (80.0, 150.0)  # gaps that the judge decides on, where it was asked directly
 
 DANGER = "danger zone"
 NOT_BETTER = "positive not clearly better"
@@ -183,10 +173,6 @@ def table(
     *,
     bounds: Sequence[float] = BOUNDS,
     weights: Sequence[float] = WEIGHTS,
-    validate: bool = True,
-    borderline: tuple[float, float] = (80.0, 150.0),
-    levels: tuple[float, float] = (0.65, 0.75),
-    low_weight: float = 0.3,
 ) -> Selection:
     """Select by the tiers of Table 2.
 
@@ -200,33 +186,26 @@ def table(
         rows: the rows.
         bounds: four rising gaps between the five tiers, in Elo points.
         weights: of the five tiers, in [0, 1]; 0 rejects.
-        validate: let the judge decide on borderline rows.
-        borderline: smallest and largest gap that the judge decides on.
-        levels: of p, below which a row is rejected, above which it has full weight.
-        low_weight: between the levels.
 
     Raises:
         InputError: bounds that do not rise, not one weight for each tier, or weights outside [0, 1].
 
     Source: ANMI 2.0 Table 2, section 7.2 stages 3 and 4, eq. 35.
     """
-    check_tiers(bounds, weights)
+    if len(bounds) != 4 or any(a >= b for a, b in pairwise(bounds)):
+        raise InputError(f"bounds {tuple(bounds)}; expected four rising gaps, as in {BOUNDS}")
+    if len(weights) != 5 or not all(0 <= weight <= 1 for weight in weights):
+        raise InputError(f"weights {tuple(weights)}; expected 5 numbers in [0, 1], one for each tier")
     at = tier_of(rows.gap, bounds)
     weight = np.asarray(weights, np.float64)[at]
     p = rows.preference
-    decided = np.isfinite(p) & (rows.gap >= borderline[0]) & (rows.gap <= borderline[1]) & validate
-    weight = np.where(decided, np.where(p < levels[0], 0.0, np.where(p > levels[1], 1.0, low_weight)), weight)
-    rejections = {NOT_BETTER: decided & (p < levels[0]), DANGER: (at == 0) & (weight == 0), "weight 0": weight == 0}
+    decided = np.isfinite(p) & (rows.gap >= BORDERLINE[0]) & (rows.gap <= BORDERLINE[1])
+    weight = np.where(decided, np.where(p < 0.65, 0.0, np.where(p > 0.75, 1.0, 0.3)), weight)
+    rejections = {NOT_BETTER: decided & (p < 0.65), DANGER: (at == 0) & (weight == 0), "weight 0": weight == 0}
     return select(rows, rejections, weight, _words(at), dict(zip(TIERS[1:], map(float, bounds), strict=True)))
 
 
-def percentile(
-    rows: RatedRows,
-    *,
-    percentiles: tuple[float, float, float] = (10.0, 25.0, 75.0),
-    weights: tuple[float, float, float, float] = (0.0, 0.5, 1.0, 0.7),
-    per_query: bool = False,
-) -> Selection:
+def percentile(rows: RatedRows, *, percentiles: tuple[float, float, float] = (10.0, 25.0, 75.0)) -> Selection:
     """Select by percentiles of the gaps themselves.
 
     Below the 10th danger, rejected; to the 25th soft; to the 75th goldilocks; above it medium. The paper names the
@@ -236,29 +215,18 @@ def percentile(
     Args:
         rows: the rows.
         percentiles: three rising numbers in [0, 100].
-        weights: of the four tiers, in [0, 1]; 0 rejects.
-        per_query: percentiles of each query's own gaps, instead of all.
 
     Raises:
-        InputError: percentiles that do not rise within [0, 100], or weights outside [0, 1].
+        InputError: percentiles that do not rise within [0, 100].
 
     Source: ANMI 2.0 section 1.4.
     """
     if not 0 <= percentiles[0] < percentiles[1] < percentiles[2] <= 100:
         raise InputError(f"percentiles {percentiles}; expected three rising numbers from 0 to 100")
-    _check_weights(weights, 4)
-    bounds = np.full((len(rows), 3), np.nan)
-    groups = np.unique(rows.query) if per_query else [None]
-    for group in groups:
-        inside = rows.rated & (rows.query == group) if per_query else rows.rated
-        if inside.any():
-            bounds[inside] = np.percentile(rows.gap[inside], percentiles)
+    bounds = np.percentile(rows.gap[rows.rated], percentiles) if rows.rated.any() else np.full(3, np.nan)
     at = (rows.gap[:, None] >= bounds).sum(axis=1)
-    weight = np.asarray(weights, np.float64)[at]
-    names = (
-        {} if per_query or not rows.rated.any() else dict(zip(TIERS[1:4], bounds[rows.rated][0].tolist(), strict=True))
-    )
-    return select(rows, {DANGER: (at == 0) & (weight == 0), "weight 0": weight == 0}, weight, _words(at), names)
+    names = dict(zip(TIERS[1:4], bounds.tolist(), strict=True)) if rows.rated.any() else {}
+    return select(rows, {DANGER: at == 0}, np.asarray(WEIGHTS)[at], _words(at), names)
 
 
 def relative(rows: RatedRows, *, margin: float = 0.05) -> Selection:
@@ -317,139 +285,44 @@ def _words(at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Words:
     return np.asarray(TIERS, object)[at]
 
 
-def check_tiers(bounds: Sequence[float], weights: Sequence[float]) -> None:
-    """Raise an InputError unless there are four rising bounds, and a weight in [0, 1] for each of five tiers."""
-    if len(bounds) != 4 or any(a >= b for a, b in pairwise(bounds)):
-        raise InputError(f"bounds {tuple(bounds)}; expected four rising gaps, as in {BOUNDS}")
-    _check_weights(weights, 5)
-
-
-def _check_weights(weights: Sequence[float], tiers: int) -> None:
-    if len(weights) != tiers or not all(0 <= weight <= 1 for weight in weights):
-        raise InputError(f"weights {tuple(weights)}; expected {tiers} numbers in [0, 1], one for each tier")
-
-
-UNSURE = "not surely inside"
-NO_ERROR = "error of the gap not known"
-
-
-def zone_probabilities(gap: Floats, gap_se: Floats, bounds: Sequence[float]) -> Floats:
-    """Return (n, k + 1) the chances that the true gap is below, between and above k rising bounds.
-
-    P_z = Φ((b_z − gap)/gap_se) − Φ((b_{z−1} − gap)/gap_se); an error of 0 leaves the gap itself. NaN where either is.
-    """
-    distance = np.asarray(bounds, np.float64) - gap[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        below = ndtr(np.where(distance == 0, -0.0, distance / gap_se[:, None]))
-    exact = (gap_se == 0)[:, None]
-    below = np.where(exact, distance > 0, below)
-    edges = np.concatenate([np.zeros((len(gap), 1)), below, np.ones((len(gap), 1))], axis=1)
-    return np.where(np.isnan(gap + gap_se)[:, None], np.nan, np.diff(edges, axis=1))
-
-
-def zones(
-    rows: RatedRows,
-    *,
-    bounds: Sequence[float] = BOUNDS,
-    weights: Sequence[float] = WEIGHTS,
-    confidence: float = 0.5,
-) -> Selection:
-    """Weigh each row by the mean of Table 2's weights over where its true gap may be: Σ_z P(zone z)·w_z.
-
-    A row whose gap lies beside a bound has a weight between those of both sides, the more so the less sure it is. It is
-    rejected where P(gap ≥ the first bound) is below the confidence. The tier is that of the gap as it was measured.
-
-    Args:
-        rows: the rows, with errors of their gaps.
-        bounds: four rising gaps between the five tiers, in Elo points.
-        weights: of the five tiers, in [0, 1].
-        confidence: in [0, 1]; more rejects more rows that may be false negatives.
-
-    Raises:
-        InputError: no row has a gap_se, bounds that do not rise, or settings out of range.
-    """
-    check_tiers(bounds, weights)
-    _check_confidence(rows, confidence)
-    known = np.isfinite(rows.gap_se)
-    chances = np.where(known[:, None], zone_probabilities(np.nan_to_num(rows.gap), rows.gap_se, bounds), 0.0)
-    weight = np.clip(chances @ np.asarray(weights, np.float64), 0.0, 1.0)
-    rejections = {NO_ERROR: ~known, DANGER: 1 - chances[:, 0] < confidence, "weight 0": weight == 0}
-    thresholds = dict(zip(TIERS[1:], map(float, bounds), strict=True))
-    return select(rows, rejections, weight, tier_names(rows.gap, bounds), thresholds)
-
-
-def sure(rows: RatedRows, *, least: float = 100.0, most: float = np.inf, confidence: float = 0.9) -> Selection:
-    """Keep the rows whose true gap is surely inside, P(least ≤ gap ≤ most) ≥ confidence, with weight 1.
-
-    Args:
-        rows: the rows, with errors of their gaps.
-        least: smallest gap, in Elo points.
-        most: largest gap.
-        confidence: in [0, 1]; more keeps less.
-
-    Raises:
-        InputError: no row has a gap_se, or settings out of range.
-    """
-    if not least < most:
-        raise InputError(f"least {least}, most {most}; expected a smaller and a larger gap, in Elo points")
-    _check_confidence(rows, confidence)
-    known = np.isfinite(rows.gap_se)
-    inside = zone_probabilities(np.nan_to_num(rows.gap), rows.gap_se, (least, most))[:, 1]
-    rejections = {NO_ERROR: ~known, f"{UNSURE} {least:g} to {most:g}": known & ~(inside >= confidence)}
-    return select(rows, rejections, 1.0, tier_names(rows.gap), {"least": least, "most": most})
-
-
-def _check_confidence(rows: RatedRows, confidence: float) -> None:
-    if not 0 <= confidence <= 1:
-        raise InputError(f"confidence {confidence}; expected in [0, 1]")
-    if rows.rated.any() and not np.isfinite(rows.gap_se[rows.rated]).any():
-        raise InputError("the table has no errors of gaps (gap_se); rate it anew: foils rate")
-
-
 FIRST = "in the mixture's lowest component"
-_MOST = 3
 _FALSE = {1: ("danger",), 2: ("danger", "goldilocks"), 3: ("danger", "goldilocks", "easy")}  # with false negatives
 _TRUE = ("goldilocks", "medium", "easy")  # without any
 _WEIGHTS = {"danger": 0.0, "goldilocks": 1.0, "medium": 0.7, "easy": 0.3}  # Table 2's
 
 
-def fit_gaps(gap: Floats, *, components: int = 3, rng: np.random.Generator) -> GapMixture:
-    """Fit a mixture of normal distributions to gaps by expectation–maximisation (scikit-learn, five starts).
+def fit_gaps(gap: Floats, *, most: int = 3, rng: np.random.Generator) -> GapMixture:
+    """Fit the mixture of at most `most` normal distributions that the gaps speak for, the one with the lowest BIC.
+
+    By expectation–maximisation (scikit-learn, five starts).
 
     Args:
         gap: (n,) finite, in Elo points.
-        components: 1 to 3.
+        most: components, 1 to 3.
         rng: draws the starts.
 
     Raises:
         InputError: another number of components, or fewer distinct gaps than 2 for each component.
-    """
-    _check_components(gap, components)
-    return _fitted(gap, components, int(rng.integers(2**31)))[0]
-
-
-def likeliest_fit(gap: Floats, *, most: int = 3, rng: np.random.Generator) -> GapMixture:
-    """Return the mixture of at most `most` components with the lowest BIC: no more than the gaps speak for.
-
-    Raises:
-        InputError: see `fit_gaps`.
 
     Source: Schwarz (1978), for the criterion −2 log L + p log n, of p = 3k − 1 parameters.
     """
-    _check_components(gap, most)
+    if not 1 <= most <= 3:
+        raise InputError(f"{most} components; expected 2 (false and true negatives) or 3 (with easy ones apart)")
+    if (distinct := len(np.unique(gap))) < 2 * most:
+        raise InputError(
+            f"{distinct} distinct gaps are too few for a mixture of {most}; rate more negatives, or select by table"
+        )
     seed = int(rng.integers(2**31))
     return min((_fitted(gap, k, seed) for k in range(most, 0, -1)), key=lambda fit: fit[1])[0]
 
 
-def mixture(
-    rows: RatedRows, *, components: int = 3, danger: float = 100.0, rng: np.random.Generator | None = None
-) -> Selection:
+def mixture(rows: RatedRows, *, components: int = 3, rng: np.random.Generator | None = None) -> Selection:
     """Select by a mixture of normals on all gaps: a lowest component of false negatives is danger, the rest is weighed.
 
     The number of components is the one, up to `components`, that the gaps speak for (BIC). A false negative is as good
     as the positive, so that the gaps of such a component lie about 0: the lowest of several is taken for one where its
-    mean less its standard deviation is below `danger`, and a single one where its mean is. Then rows below the first
-    threshold are rejected. Otherwise nothing says that there are false negatives, and none is rejected.
+    mean less its standard deviation is below 100 (Table 2's first bound), and a single one where its mean is. Then rows
+    below the first threshold are rejected. Otherwise nothing says that there are false negatives, and none is rejected.
 
     Rows weigh Σ_k P(component k | gap)·v_k, so that a row between two components has a weight between theirs: v = 0,
     1, 0.3 for danger, goldilocks and easy; 1, 0.7, 0.3 for goldilocks, medium and easy where there is no danger (Table
@@ -459,7 +332,6 @@ def mixture(
     Args:
         rows: the rows.
         components: 2 or 3, at most.
-        danger: largest gap of a false negative, in Elo points: Table 2's first bound.
         rng: draws the starts; None: seed 0.
 
     Raises:
@@ -469,9 +341,9 @@ def mixture(
     """
     if components < 2:
         raise InputError(f"{components} components; expected 2 (false and true negatives) or 3 (with easy ones apart)")
-    fitted = likeliest_fit(rows.gap[rows.rated], most=components, rng=rng or np.random.default_rng(0))
+    fitted = fit_gaps(rows.gap[rows.rated], most=components, rng=rng or np.random.default_rng(0))
     count = len(fitted.mean)
-    false = fitted.mean[0] - (fitted.sd[0] if count > 1 else 0.0) < danger
+    false = fitted.mean[0] - (fitted.sd[0] if count > 1 else 0.0) < BOUNDS[0]
     tiers = _FALSE[count] if false else _TRUE[:count]
     gap = np.nan_to_num(rows.gap)
     density = fitted.density(gap)
@@ -483,18 +355,7 @@ def mixture(
     weight = posterior @ np.array([_WEIGHTS[name] for name in tiers])
     at = (gap[:, None] >= fitted.thresholds).sum(axis=1)
     thresholds = dict(zip(tiers[1:], fitted.thresholds.tolist(), strict=True))
-    selection = select(rows, {FIRST: (at == 0) & false}, weight, np.asarray(tiers, object)[at], thresholds)
-    return replace(selection, mixture=fitted)
-
-
-def _check_components(gap: Floats, components: int) -> None:
-    if not 1 <= components <= _MOST:
-        raise InputError(f"{components} components; expected 2 (false and true negatives) or 3 (with easy ones apart)")
-    if len(np.unique(gap)) < 2 * components:
-        raise InputError(
-            f"{len(np.unique(gap))} distinct gaps are too few for a mixture of {components}; rate more negatives, or "
-            "select by table"
-        )
+    return select(rows, {FIRST: (at == 0) & false}, weight, np.asarray(tiers, object)[at], thresholds)
 
 
 def _fitted(gap: Floats, components: int, seed: int) -> tuple[GapMixture, float]:
@@ -537,7 +398,6 @@ def simans(
     target: float = 300.0,
     rate: float | None = None,
     per_query: int = 8,
-    least: float = 100.0,
     rng: np.random.Generator | None = None,
 ) -> Selection:
     """Draw `per_query` negatives of each query without replacement, p(d) ∝ exp(−a (e_d − e_+ + b)²); weight 1.
@@ -551,7 +411,6 @@ def simans(
         target: b, the gap that is likeliest, in Elo points.
         rate: ρ, the share of false negatives; the target is then section 8.3's `adapted_gap`, 200·(1 + 2ρ).
         per_query: how many, at least 1.
-        least: gaps below it, in Elo points, are danger and not drawn from; −inf: none.
         rng: draws; None: seed 0.
 
     Raises:
@@ -564,18 +423,21 @@ def simans(
     target = target if rate is None else adapted_gap(rate)
     noise = (rng or np.random.default_rng(0)).gumbel(size=len(rows))
     keys = simans_log_weights(rows.gap, sharpness=sharpness, target=target) + noise
-    keys = np.where(rows.gap >= least, keys, -np.inf)
+    keys = np.where(rows.gap >= BOUNDS[0], keys, -np.inf)
     order = np.lexsort((-keys, rows.query))
     ordered = rows.query[order]
     place = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
     drawn = np.zeros(len(rows), bool)
     drawn[order] = place < per_query
-    return select(rows, {DANGER: rows.gap < least, NOT_DRAWN: ~drawn}, 1.0, tier_names(rows.gap), {"target": target})
+    return select(
+        rows, {DANGER: rows.gap < BOUNDS[0], NOT_DRAWN: ~drawn}, 1.0, tier_names(rows.gap), {"target": target}
+    )
 
 
 RISK = "more risk than information"
 LITTLE = "tells too little"
 _BIN = 2.0
+_FLOOR = 0.1  # weights below it are rejected
 
 
 def information(gap: Floats) -> Floats:
@@ -624,10 +486,8 @@ def two_group_risk(gap: Floats, *, rate: float, spread: float) -> Callable[[Floa
     return lambda gaps: np.asarray(np.interp(gaps, grid, falling))
 
 
-def optimal(
-    rows: RatedRows, *, rate: float = 0.15, spread: float = 120.0, damage: float = 2.0, floor: float = 0.1
-) -> Selection:
-    """Weigh each row by its benefit I(Δ) − λ P(false negative | Δ), over the largest benefit; reject where it is small.
+def optimal(rows: RatedRows, *, rate: float = 0.15, spread: float = 120.0, damage: float = 2.0) -> Selection:
+    """Weigh each row by its benefit I(Δ) − λ P(false negative | Δ), over the largest benefit; reject where it is < 0.1.
 
     The paper gives neither λ nor the form of the risk. With the two-group risk and λ = 2 the optimum for rates of
     0.10–0.15 falls into the [150, 300] that Theorem 12 states, for gaps distributed as is usual.
@@ -637,22 +497,21 @@ def optimal(
         rate: ρ, the share of false negatives among them.
         spread: standard deviation of a false negative's measured gap, in Elo points.
         damage: λ, at least 0; more moves the optimum away from the positive.
-        floor: in [0, 1]; weights below it are rejected.
 
     Raises:
         InputError: settings out of range, or fewer than two rated rows.
 
     Source: ANMI 2.0 Theorem 12.
     """
-    if damage < 0 or not 0 <= floor <= 1:
-        raise InputError(f"damage {damage}, floor {floor}; expected at least 0, and in [0, 1]")
+    if damage < 0:
+        raise InputError(f"damage {damage}; expected at least 0")
     risk = two_group_risk(rows.gap[rows.rated], rate=rate, spread=spread)
     best = optimal_gap(risk, damage=damage)
     peak = float((information(np.array([best])) - damage * risk(np.array([best])))[0])
     gap = np.nan_to_num(rows.gap)
     benefit = information(gap) - damage * risk(gap)
     weight = np.clip(benefit / max(peak, 1e-12), 0.0, 1.0)
-    rejections = {RISK: (gap < best) & (weight < max(floor, 1e-12)), LITTLE: weight < max(floor, 1e-12)}
+    rejections = {RISK: (gap < best) & (weight < _FLOOR), LITTLE: weight < _FLOOR}
     return select(rows, rejections, weight, tier_names(rows.gap), {"optimal": best})
 
 
