@@ -50,7 +50,7 @@ def rng():
 
 def test_the_result_has_its_shape_and_is_json(collection):
     runs = [noisy("bad", 0, 0.0), noisy("good", 1, 2.0)]
-    result = evaluate_runs(collection, runs, rng=rng(), measures=["nDCG@10", "AP"], resamples=200)
+    result = evaluate_runs(collection, runs, rng=rng(), measures=["nDCG@10", "AP"])
     value = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert value["split"] == "test"
     assert [system["name"] for system in value["systems"]] == ["bad", "good"]
@@ -74,15 +74,13 @@ def test_unanswered_queries_count_and_are_listed(collection):
     assert system["unanswered"] == ["q1", "q2", "q3", "q4"]
 
 
-def test_split_against_and_alternative_matter(collection):
+def test_split_and_against_matter(collection):
     runs = [noisy("a", 0, 0.2), noisy("b", 1, 0.4), noisy("c", 2, 0.6)]
     every = evaluate_runs(collection, runs, rng=rng(), measures=["AP"])
     some = evaluate_runs(collection, runs, rng=rng(), measures=["AP"], against=["a"])
-    sided = evaluate_runs(collection, runs, rng=rng(), measures=["AP"], alternative="greater")
     assert [(c.a, c.b) for c in every.comparisons] == [("b", "a"), ("c", "a"), ("c", "b")]
     assert [(c.a, c.b) for c in some.comparisons] == [("b", "a"), ("c", "a")]
     assert [c.p_holm for c in every.comparisons] == list(holm([c.p for c in every.comparisons]))
-    assert [c.p for c in sided.comparisons] != [c.p for c in every.comparisons]
     dev = evaluate_runs(collection, [Run.from_dict({"q5": {"d0": 1.0}})], rng=rng(), split="dev", measures=["P@1"])
     assert dev.systems[0].means == {"P@1": 1.0}
 

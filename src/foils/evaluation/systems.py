@@ -27,7 +27,7 @@ from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, number, p_value
 from foils.searching import own_run
 from foils.searching.runs import bm25_run
-from foils.statistics import Alternative, Comparison, bootstrap_interval, compare_systems
+from foils.statistics import Comparison, bootstrap_interval, compare_systems
 from foils.statistics.measures import DEFAULT_MEASURES, Measured, measure_rankings
 
 if TYPE_CHECKING:
@@ -154,8 +154,6 @@ def evaluate_runs(
     split: str = "test",
     measures: Sequence[str] = DEFAULT_MEASURES,
     against: Sequence[str] | None = None,
-    alternative: Alternative = "two-sided",
-    resamples: int = 10_000,
 ) -> Evaluation:
     """Measure runs on a split and compare them.
 
@@ -168,8 +166,6 @@ def evaluate_runs(
         split: whose queries; all of them count, answered or not.
         measures: ir_measures' names.
         against: compare every other system with each of these; None: all pairs.
-        alternative: `two-sided`, or `greater` for one-sided tests.
-        resamples: draws of the bootstrap.
 
     Raises:
         InputError: no run, a name twice, a run that answers no query of the split, or what the measures refuse.
@@ -178,15 +174,11 @@ def evaluate_runs(
     """
     systems = _measured(collection, runs, split, measures)
     intervals = {
-        system.name: {
-            measure: bootstrap_interval(values, rng=rng, resamples=resamples)
-            for measure, values in system.per_query.items()
-        }
+        system.name: {measure: bootstrap_interval(values, rng=rng) for measure, values in system.per_query.items()}
         for system in systems
     }
     values = {system.name: system.per_query for system in systems}
-    comparing: dict[str, Any] = {"against": against, "alternative": alternative, "resamples": resamples}
-    comparisons = compare_systems(values, rng=rng, **comparing) if len(systems) > 1 else []
+    comparisons = compare_systems(values, rng=rng, against=against) if len(systems) > 1 else []
     return Evaluation(split, systems, intervals, tuple(comparisons), collection.identical_ids(split), collection.name)
 
 

@@ -29,7 +29,7 @@ from foils.experiments.tasks import BASELINES, UNTRAINED
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number
-from foils.statistics.agreement import Agreement, agreement, kendall_tau, rank_stability, resampled_taus
+from foils.statistics.agreement import kendall_tau, rank_stability, resampled_taus
 
 LEAST_CEILING = 0.5
 MOST_CHANCE = 0.05
@@ -43,7 +43,7 @@ class Standing:
 
     Attributes:
         predictor: its name; `title`: what it is.
-        cells: cell → agreement.
+        cells: cell → Kendall's τ.
         within: cell → mean τ over its settings, which are single sources, hybrids of two, and so on.
         stability: cell → share of the pairs of sources of one setting that are in the measured order.
         kendall: mean τ over the cells, with the interval `low`, `high` of a bootstrap over sources and seeds.
@@ -55,7 +55,7 @@ class Standing:
 
     predictor: str
     title: str
-    cells: dict[str, Agreement]
+    cells: dict[str, float]
     within: dict[str, float]
     stability: dict[str, float]
     kendall: float
@@ -273,14 +273,11 @@ class StudyAnalysis(Result):
                     "stability": _mean(standing.stability.values()),
                     "cells": {
                         name: {
-                            "kendall": each.kendall,
-                            "interval": [each.low, each.high],
+                            "kendall": tau,
                             "within": standing.within[name],
                             "stability": standing.stability[name],
-                            "spearman": each.spearman,
-                            "pearson": each.pearson,
                         }
-                        for name, each in standing.cells.items()
+                        for name, tau in standing.cells.items()
                     },
                 }
                 for standing in self.leaderboard
@@ -360,7 +357,7 @@ def _unlike(cell: Cell) -> str:
 
 
 def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> Standing | None:
-    agreements: dict[str, Agreement] = {}
+    taus: dict[str, float] = {}
     pairs: list[tuple[Floats, Floats]] = []
     regrets, shares = [], []
     within, stability = dict[str, float](), dict[str, float]()
@@ -369,21 +366,21 @@ def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Gen
             continue
         predicted = np.array([cell.predictors[source][name] for source in cell.sources])
         results = cell.results(cell.sources, measure)
-        agreements[cell.name] = agreement(predicted, results, rng=rng, resamples=RESAMPLES)
         pairs.append((predicted, results))
         reached = results.mean(axis=1)
+        taus[cell.name] = kendall_tau(predicted, reached)
         within[cell.name] = _within(predicted, reached, cell.parts)
         stability[cell.name] = rank_stability(predicted, reached, settings=cell.parts)
         regrets.append(float(reached.max() - reached[predicted == predicted.max()].mean()))
         shares.append(regrets[-1] / float(np.ptp(reached)) if np.ptp(reached) else 0.0)
-    if not agreements:
+    if not taus:
         return None
-    taus = np.nan_to_num([each.kendall for each in agreements.values()])  # all alike: it orders nothing
+    known = np.nan_to_num([*taus.values()])  # all alike: it orders nothing
     means = resampled_means(pairs, rng)
     low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
     return Standing(
-        name, PREDICTORS[name], agreements, within, stability, float(np.mean(taus)), float(low), float(high),
-        float(np.min(taus)), float(np.mean(regrets)), float(np.mean(shares)), len(cells) - len(agreements),
+        name, PREDICTORS[name], taus, within, stability, float(known.mean()), float(low), float(high),
+        float(known.min()), float(np.mean(regrets)), float(np.mean(shares)), len(cells) - len(taus),
     )  # fmt: skip
 
 

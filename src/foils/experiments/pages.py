@@ -126,7 +126,7 @@ def _cells_table(analysis: StudyAnalysis) -> Table:
     halves = {name: each.half for name, each in analysis.reliability.items()}
     rows = [("(the result itself, ceiling)", *(_tau(halves.get(name, math.nan)) for name in names))]
     for each in analysis.leaderboard:
-        taus = (_tau(each.cells[name].kendall) if name in each.cells else "" for name in names)
+        taus = (_tau(each.cells[name]) if name in each.cells else "" for name in names)
         rows.append((each.predictor, *taus))
     return Table("", ["τ of", *names], rows, "Kendall's τ of each predictor in each cell.", frozenset([0]))
 

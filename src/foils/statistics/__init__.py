@@ -2,7 +2,6 @@
 
 from foils.statistics.measures import measure_rankings, parse_measures
 from foils.statistics.significance import (
-    Alternative,
     Comparison,
     bootstrap_interval,
     compare_systems,
@@ -12,7 +11,6 @@ from foils.statistics.significance import (
 from foils.statistics.survey import estimate_share, importance
 
 __all__ = [
-    "Alternative",
     "Comparison",
     "bootstrap_interval",
     "compare_systems",

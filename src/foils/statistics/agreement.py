@@ -1,41 +1,20 @@
-"""Does a predictor order the sources as the measured result does? Rank correlations, with intervals.
+"""Does a predictor order the sources as the measured result does? Kendall's τ, its bootstrap, and rank stability.
 
-A predictor gives one number a source, before training; an outcome gives one or several (seeds, queries) after it.
+A predictor gives one number a source, before training; an outcome gives one or several (seeds) after it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How well a predictor's numbers agree with the measured ones; NaN where all values of either are equal.
-
-    Attributes:
-        kendall: Kendall's τ-b in [−1, 1].
-        low: lower end of the bootstrap interval of τ, of the draws in which it exists.
-        high: upper end.
-        spearman: Spearman's ρ in [−1, 1].
-        pearson: Pearson's r in [−1, 1].
-    """
-
-    kendall: float
-    low: float
-    high: float
-    spearman: float
-    pearson: float
 
 
 def kendall_tau(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -64,19 +43,6 @@ def kendall_taus(a: Floats, b: Floats) -> Floats:
     return taus
 
 
-def spearman_rho(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
-    """Return Spearman's ρ: Pearson's r of the ranks, ties sharing their mean rank; arguments as `kendall_tau`."""
-    return pearson_r(*(stats.rankdata(each[0]) for each in _rows(a, b)))
-
-
-def pearson_r(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
-    """Return Pearson's r: Σ(a − ā)(b − b̄) / √(Σ(a − ā)² Σ(b − b̄)²); arguments as `kendall_tau`."""
-    x, y = (each[0] - each[0].mean() for each in _rows(a, b))
-    if not (np.ptp(np.asarray(a)) and np.ptp(np.asarray(b))):
-        return float("nan")
-    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
-
-
 def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Hashable] | None = None) -> float:
     """Return the share of pairs of sources, within one setting, that a and b put in the same order.
 
@@ -103,47 +69,6 @@ def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Has
     counted = np.array([[at != other and of[at] == of[other] for other in range(n)] for at in range(n)])
     alike = (_signs(x) == _signs(y))[0]
     return float(alike[counted].mean()) if counted.any() else float("nan")
-
-
-def agreement(
-    predictor: npt.ArrayLike,
-    outcome: npt.ArrayLike,
-    *,
-    rng: np.random.Generator,
-    level: float = 0.95,
-    resamples: int = 2_000,
-) -> Agreement:
-    """Return the agreement of a predictor with an outcome, τ with its percentile bootstrap interval.
-
-    Where the outcome has replicates (seeds, or queries) their means are compared, and the bootstrap draws replicates
-    with replacement, the same for all sources: the interval is about *these* sources. Without replicates it draws
-    sources: the interval is about sources *like these*, and wide where they are few.
-
-    Args:
-        predictor: (n,) one number a source, higher meaning better; n ≥ 2.
-        outcome: (n,) or (n, replicates), higher meaning better.
-        rng: source of the draws.
-        level: coverage in (0, 1).
-        resamples: how many draws, ≥ 1.
-
-    Raises:
-        InputError: shapes that do not fit, a value that is not finite, a level or a number of draws out of range.
-    """
-    results = np.asarray(outcome, np.float64)
-    replicated = results.ndim == 2 and results.shape[1] > 1
-    x, y = _rows(predictor, results.mean(axis=1) if results.ndim == 2 and results.size else results)
-    if not 0 < level < 1 or resamples < 1 or not np.isfinite(results).all():
-        raise InputError(f"expected finite outcomes, level in (0, 1), resamples ≥ 1; found {level=}, {resamples=}")
-    drawn = results.shape[1] if replicated else x.shape[1]
-    taken = rng.integers(drawn, size=(resamples, drawn))
-    if replicated:
-        draws = kendall_taus(np.repeat(x, resamples, axis=0), _means_of(results, taken))
-    else:
-        draws = kendall_taus(x[0, taken], y[0, taken])
-    defined = draws[~np.isnan(draws)]
-    ends = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]) if len(defined) else np.full(2, np.nan)
-    low, high = map(float, ends)
-    return Agreement(kendall_tau(x[0], y[0]), low, high, spearman_rho(x[0], y[0]), pearson_r(x[0], y[0]))
 
 
 def resampled_taus(
