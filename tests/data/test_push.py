@@ -16,7 +16,7 @@ import pytest
 
 import foils
 from foils.data import Negatives
-from foils.data.push import last_parts, model_card, table_card, without_local_paths, without_paths
+from foils.data.push import last_parts
 from foils.data.tables import provenance
 from foils.runtime.errors import InputError
 
@@ -85,7 +85,7 @@ def test_a_table_is_pushed_privately_and_read_again_with_its_digest(
     digest = hashlib.sha256(negatives.read_bytes()).hexdigest()
     assert f"`{digest}`" in card
     result = json.loads((tmp_path / "p.json").read_text())
-    assert (result["kind"], result["public"], result["name"]) == ("table", False, "me/hard")
+    assert (result["public"], result["name"]) == (False, "me/hard")
     assert result["files"]["negatives.parquet"] == negatives.stat().st_size
 
     code = (
@@ -151,27 +151,6 @@ def test_a_hub_that_refuses_or_is_not_there(server: Hub, negatives: Path, tmp_pa
     assert not server.repositories
 
 
-def test_a_model_is_pushed_without_what_nobody_named(server: Hub, negatives: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    for name, text in {
-        "config.json": json.dumps({"_name_or_path": "/home/me/models/base", "hidden_size": 16}),
-        "README.md": "---\nlicense: mit\ntags: [a]\n---\n# My model\nTrained on /home/me/data/pairs.csv.\n",
-        ".git/config": "secret", "checkpoint-100/config.json": "{}", "tokenizer.json": '{"vocab": {"/usr/lib/x": 1}}',
-    }.items():  # fmt: skip
-        (model / name).parent.mkdir(parents=True, exist_ok=True)
-        (model / name).write_text(text)
-    (model / "model.safetensors").write_bytes(b"weights")
-    (model / "linked.json").symlink_to(negatives)
-    assert run(server, tmp_path, "push", model, "hf:me/model").returncode == 0
-    files = server.repositories["model", "me/model"].files
-    assert files.keys() == {".gitattributes", "README.md", "config.json", "model.safetensors", "tokenizer.json"}
-    assert json.loads(files["config.json"]) == {"_name_or_path": "base", "hidden_size": 16}
-    assert files["tokenizer.json"] == (model / "tokenizer.json").read_bytes()
-    assert header(files["README.md"].decode()) == {"license": "mit", "tags": ["a", "foils"]}
-    assert "Trained on pairs.csv." in files["README.md"].decode()
-    assert not any(b"/home/me" in content for content in files.values())
-
-
 @pytest.mark.slow
 def test_nothing_is_sent_offline_and_without_a_licence(server: Hub, negatives: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="HF_HUB_OFFLINE is set, so that nothing may be sent"):
@@ -181,24 +160,12 @@ def test_nothing_is_sent_offline_and_without_a_licence(server: Hub, negatives: P
     assert "HF_HUB_OFFLINE is set" in ended.stderr
     ended = run(server, tmp_path, "push", negatives, "hf:me/x")
     assert ended.returncode == 2
-    assert "no licence; give --license" in ended.stderr
-    (tmp_path / "empty").mkdir()
-    ended = run(server, tmp_path, "push", tmp_path / "empty", "hf:me/x", "--license", "mit")
-    assert "expected a table of negatives, or the folder of a model" in ended.stderr
+    assert "license" in ended.stderr
+    ended = run(server, tmp_path, "push", tmp_path, "hf:me/x", "--license", "mit")
+    assert "expected a table of negatives; a model's folder is pushed by hf upload" in ended.stderr
     with pytest.raises(InputError, match="expected hf:OWNER/NAME"):
         foils.push(negatives, "me/x", license="mit")
     assert not server.requests
-
-
-def test_licences(negatives: Path) -> None:
-    table = Negatives.read(negatives)
-    for wrong in ("Apache 2", "", "CC-BY"):
-        with pytest.raises(InputError, match="expected an identifier of the hub's"):
-            table_card(table, "me/x", wrong, digest="0")
-    with pytest.raises(InputError, match="no licence"):
-        model_card("# no header\n", "me/x", None)
-    assert header(model_card("---\nlicense: mit\n---\n# x\n", "me/x", "apache-2.0"))["license"] == "apache-2.0"
-    assert header(model_card("", "me/x", "mit"))["library_name"] == "sentence-transformers"
 
 
 @pytest.mark.parametrize(
@@ -212,17 +179,3 @@ def test_licences(negatives: Path) -> None:
 )  # fmt: skip
 def test_paths_of_this_machine_lose_their_folders(text: str, expected: str) -> None:
     assert last_parts({"a": [text]}) == {"a": [expected]}
-
-
-def test_a_file_without_paths_keeps_its_bytes(negatives: Path) -> None:
-    for name, content in (
-        ("a.json", b'{"b":  1}'),
-        ("a.md", b"# A\r\n"),
-        ("a.txt", b"\xff/home/me/x"),
-        ("b.json", b"{"),
-    ):
-        assert without_paths(name, content) == content
-    table = Negatives.read(negatives)
-    assert without_local_paths(table) is table
-    marked = table.with_provenance({"settings": {"template": "/home/me/prompt.txt"}})
-    assert without_local_paths(marked).provenance["settings"] == {"template": "prompt.txt"}
