@@ -178,7 +178,7 @@ SEAMS: dict[str, tuple[str, Calls]] = {
         f"export {form}": (f"export small scored.parquet --form {form}{scores} -o out --json out.json", [
             lambda form=form, given=given: {"collection": "small", "source": "scored.parquet", "form": form, **given},
             lambda form=form, given=given: {"collection": small_(), "form": form, **given,
-                                            "source": Negatives.read("scored.parquet").to_pandas()},
+                                            "source": Negatives.read("scored.parquet").table.to_pandas()},
         ])
         for form, scores, given in (
             ("tuples", " --scores teacher", {"scores": "teacher"}), ("tevatron", "", {}),

@@ -1,7 +1,7 @@
 """Exports read by the tools that they are for, where these are installed: their own readers, and the same scores.
 
 None of these tools is needed elsewhere. To run these tests, install them without their dependencies:
-`pip install --no-deps FlagEmbedding pylate ms-swift`, and Tevatron and NeMo AutoModel from their repositories.
+`pip install --no-deps FlagEmbedding pylate`, and Tevatron and NeMo AutoModel from their repositories.
 """
 
 from __future__ import annotations
@@ -53,13 +53,17 @@ def test_flagembedding(small: Collection, write: Write, tmp_path: Path) -> None:
 
 
 def test_pylate(small: Collection, write: Write) -> None:
-    processing = pytest.importorskip("pylate.utils").KDProcessing
-    load = pytest.importorskip("datasets").Dataset.from_parquet
-    folder = write("pylate", scores="teacher")
-    train, queries, documents = (load(str(folder / f"{name}.parquet")) for name in ("train", "queries", "documents"))
-    train.set_transform(processing(queries=queries, documents=documents).transform)
-    rows = [{"anchor": row["query"], "documents": row["documents"], "scores": row["scores"]} for row in train]
-    assert rows == expected(small)
+    """Its distillation takes labelled lists with scores as they are."""
+    collator = pytest.importorskip("pylate.utils").ColBERTCollator
+    read = pytest.importorskip("datasets").Dataset.from_json(str(write("labelled-lists", scores="teacher")))
+
+    def tokenize(texts: list[str], *, is_query: bool, **_: Any) -> dict[str, Any]:
+        return {"query" if is_query else "document": texts}
+
+    for row, record in zip(read, expected(small), strict=True):
+        batch = collator(tokenize)([row])
+        assert (batch["anchor_query"], batch["documents_document"]) == ([record["anchor"]], record["documents"])
+        assert batch["label"].tolist() == [pytest.approx(record["scores"])]
 
 
 def test_tevatron(small: Collection, write: Write, tmp_path: Path) -> None:
@@ -83,16 +87,3 @@ def test_nemo(small: Collection, write: Write) -> None:
     for row, record in zip(data, expected(small), strict=True):
         assert row["question"] == record["anchor"]
         assert [each["text"] for each in (*row["pos_doc"], *row["neg_doc"])] == record["documents"]
-
-
-def test_ms_swift(small: Collection, write: Write) -> None:
-    load = pytest.importorskip("swift.dataset").load_dataset
-    data, _ = load([str(write("ms-swift-pairs", scores="teacher"))])
-    found = [(row["messages"][0]["content"], row["positive_messages"][0][0]["content"], row["label"]) for row in data]
-    assert sorted(found) == sorted(
-        (record["anchor"], document, score)
-        for record in expected(small)
-        for document, score in zip(record["documents"], record["scores"], strict=True)
-    )
-    data, _ = load([str(write("ms-swift"))])
-    assert {"messages", "positive_messages", "negative_messages"} <= set(data.column_names)

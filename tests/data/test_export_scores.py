@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import foils as library
@@ -18,7 +17,6 @@ from foils.data.negatives import LABELS, POSITIVE, negatives_table
 from foils.data.sources import as_source
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
-SCORED = [name for name, form in FORMS.items() if form.scores != "cannot"]
 OWN = "Bread is bought."
 COSINES = {("q1", "d2"): 0.5, ("q1", "d10"): 0.25, ("q2", "d5"): 0.125, ("q2", "llm:1"): -0.5}
 OF_POSITIVES = {("q1", "d1"): 0.75, ("q1", "d3"): 0.625, ("q2", "d4"): 1.0}
@@ -38,10 +36,6 @@ def scored() -> Negatives:
 
 def text(small: Collection, identifier: str) -> str:
     return OWN if identifier == "llm:1" else small.document_texts(small.document_rows([identifier]))[0]
-
-
-def message(content: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": content}]
 
 
 def by_hand(small: Collection) -> dict[str, list[dict[str, Any]]]:
@@ -97,23 +91,15 @@ def by_hand(small: Collection) -> dict[str, list[dict[str, Any]]]:
              "neg_doc": [nemo(*each) for each in ns]}
             for q, ps, ns in groups
         ],
-        "ms-swift-pairs": [
-            {"messages": message(q), "positive_messages": [message(d)], "label": s} for q, d, s in pairs
-        ],
-        "pylate": [
-            {"query_id": q, "document_ids": [d for d, _ in (*ps, *ns)], "scores": [s for _, s in (*ps, *ns)]}
-            for q, ps, ns in groups
-        ],
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", SCORED)
+@pytest.mark.parametrize("form", FORMS)
 def test_records_by_hand(small: Collection, scored: Negatives, tmp_path: Path, form: str) -> None:
     exported = library.export(small, scored, form=form, scores="cosine")
     assert list(exported.records()) == by_hand(small)[form]
     assert exported.write(tmp_path / "out") == len(by_hand(small)[form])
-    if form != "pylate":
-        assert [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()] == by_hand(small)[form]
+    assert [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()] == by_hand(small)[form]
     assert exported.to_json() == {
         "form": form, "tool": FORMS[form].tool, "scores": "cosine", "split": "train", "queries": 2, "positives": 3,
         "negatives": 4, "records": len(by_hand(small)[form]), "rows_of_other_queries": 0,
@@ -125,19 +111,16 @@ def test_frames_and_data_sets(small: Collection, scored: Negatives, form: str) -
     expected = by_hand(small)[form]
     exported = library.export(small, scored, form=form, scores="cosine")
     assert exported.to_arrow().to_pylist() == expected
-    for package, frame in (("pandas", exported.to_pandas), ("polars", exported.to_polars)):
-        pytest.importorskip(package)
-        assert pa.table(frame()).to_pylist() == expected
     pytest.importorskip("datasets")
     assert [exported.dataset()[at] for at in range(len(expected))] == expected
 
 
-@pytest.mark.parametrize("form", SCORED)
+@pytest.mark.parametrize("form", FORMS)
 def test_scores_come_back(small: Collection, scored: Negatives, tmp_path: Path, form: str) -> None:
     """As a file and as a table; the positives' scores in rejected rows, so that the same can be exported again."""
     exported = library.export(small, scored, form=form, scores="cosine")
     exported.write(tmp_path / "out")
-    for given in (tmp_path / "out", *([] if form in ("pylate", "tevatron") else [exported.to_arrow()])):
+    for given in (tmp_path / "out", *([] if form == "tevatron" else [exported.to_arrow()])):
         negatives = as_source(given, small).negatives
         rows = [(row["query_id"], text(small, row["doc_id"]) if row["text"] is None else row["text"], row["score"])
                 for row in negatives.kept().to_pylist()]  # fmt: skip
@@ -149,29 +132,7 @@ def test_scores_come_back(small: Collection, scored: Negatives, tmp_path: Path, 
         assert list(again.records()) == by_hand(small)["triplets"]
 
 
-def test_tables_of_pylate(small: Collection, scored: Negatives, tmp_path: Path) -> None:
-    library.export(small, scored, form="pylate", scores="cosine").write(tmp_path / "kd")
-    tables = {name: pq.read_table(tmp_path / "kd" / f"{name}.parquet") for name in ("train", "queries", "documents")}
-    assert tables["train"].to_pylist() == by_hand(small)["pylate"]
-    assert tables["queries"].to_pylist() == [
-        {"query_id": key, "text": query} for key, query in zip(("q1", "q2"), small.query_texts([0, 1]), strict=True)
-    ]
-    texts = {row["document_id"]: row["text"] for row in tables["documents"].to_pylist()}
-    assert texts == {document: text(small, document) for _, document in {**COSINES, **OF_POSITIVES}}
-    train = tables["train"].set_column(2, "scores", pa.array([[1.0], [2.0]]))
-    pq.write_table(train, tmp_path / "kd" / "train.parquet")
-    with pytest.raises(FormatError, match=r"train.parquet:1: expected query_id, and as many scores as document_ids"):
-        as_source(tmp_path / "kd", small)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="is a file; pylate reads three tables"):
-        library.export(small, scored, form="pylate", scores="cosine").write(tmp_path / "file")
-
-
 def test_what_cannot_be_exported(small: Collection, scored: Negatives) -> None:
-    with pytest.raises(InputError, match="ms-swift has no place for scores; leave scores out"):
-        library.export(small, scored, form="ms-swift", scores="cosine")
-    with pytest.raises(InputError, match="pylate is made of scores; name their column with scores, as cosine"):
-        library.export(small, scored, form="pylate")
     with pytest.raises(UnknownNameError, match="unknown column of scores 'elo'; expected one of: cosine, score"):
         library.export(small, scored, scores="elo")
     with pytest.raises(InputError, match=r"3 of 3 positives and 4 of 4 .* rate with positives=2$"):

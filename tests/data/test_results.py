@@ -78,8 +78,6 @@ def test_exports_are_read() -> None:
     assert parsed_exports(["triplets=a=b.jsonl", "trec=r"]) == {"triplets": Path("a=b.jsonl"), "trec": Path("r")}
     with pytest.raises(InputError, match="FORM=FILE"):
         parsed_exports(["triplets"])
-    with pytest.raises(InputError, match="pylate is made of scores; write the table, and foils export with"):
-        parsed_exports(["pylate=folder"])
     with pytest.raises(InputError, match="already"):
         parsed_exports(["trec=a", "trec=b"])
     with pytest.raises(UnknownNameError, match="tevatron"):

@@ -357,11 +357,6 @@ MISTAKEN = {
     "labelled pair": {"anchor": QUERY, "document": POSITIVE_TEXT, "label": 0},
     "FlagEmbedding": {"query": QUERY, "pos": [POSITIVE_TEXT], "neg": [D2, POSITIVE_TEXT]},
     "NeMo": {"question": QUERY, "pos_doc": [], "neg_doc": [{"id": "d1", "text": POSITIVE_TEXT}]},
-    "ms-swift": {
-        "messages": [{"role": "user", "content": QUERY}],
-        "positive_messages": [],
-        "negative_messages": [[{"role": "user", "content": POSITIVE_TEXT}]],
-    },
     "Tevatron": {"query_id": "q1", "negative_passages": [{"docid": "d1"}]},
     "Tevatron, own text": {"query_id": "q1", "negative_passages": [{"docid": "x", "text": f"Sailing {POSITIVE_TEXT}"}]},
 }

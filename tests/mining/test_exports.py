@@ -146,14 +146,6 @@ def test_short_tuples_are_left_out(small, table, tmp_path):
         Exported(small, shorter, "tuples", "train", number=0)
 
 
-def test_rows_stand_beside_the_positives_that_they_name(small, table, tmp_path):
-    beside = pa.array([["d1"], ["d1", "d3"], ["d4"], ["d4"], [], ["d2"]])
-    export(table.with_columns({"positives": beside}), small, tmp_path / "a", form="triplets", split="train")
-    found = [(row["positive"], row["negative"]) for row in lines(tmp_path / "a")[:3]]
-    t = lambda key: text(small, key)  # noqa: E731
-    assert found == [(t("d1"), t("d2")), (t("d1"), t("d10")), (t("d3"), t("d10"))]
-
-
 def rows(negatives: Negatives, *columns: str) -> list[tuple]:
     table = negatives.kept()
     return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
@@ -170,7 +162,7 @@ def test_tevatron_comes_back(small, table, tmp_path):
     assert lines(path)[0]["positive_passages"][0]["title"] == "Sailing"
 
 
-@pytest.mark.parametrize("form", [*SENTENCE_TRANSFORMERS, "flagembedding", "nemo", "ms-swift", "ms-swift-pairs"])
+@pytest.mark.parametrize("form", [*SENTENCE_TRANSFORMERS, "flagembedding", "nemo"])
 def test_texts_come_back(small, table, tmp_path, form):
     path = tmp_path / "t.jsonl"
     export(table, small, path, form=form, split="train")
@@ -195,19 +187,13 @@ def test_runs_come_back(small, table, tmp_path):
     assert back.table["score"].to_pylist()[:3] == [-1.0, -2.0, -3.0]
 
 
-def test_parquet_comes_back_with_all_rows(small, table, tmp_path):
-    assert export(table, small, tmp_path / "p.parquet", form="parquet", split="train") == 6
-    back = as_source(str(tmp_path / "p.parquet"), small).negatives
-    assert back.table.drop_columns("score").equals(table.table.drop_columns("score"))
-
-
 def test_refusals(small, table, tmp_path):
     with pytest.raises(UnknownNameError, match="flagembedding"):
         export(table, small, tmp_path / "x", form="flag", split="train")
     with pytest.raises(UnknownNameError, match="triplets"):
         as_dataset(table, small, form="triples", split="train")
     only = Negatives(table.table.slice(5, 1))
-    for form in [form for form in FORMS if form != "pylate"]:
+    for form in FORMS:
         with pytest.raises(InputError, match="nothing to export"):
             export(only, small, tmp_path / "x", form=form, split="train")
     assert not (tmp_path / "x").exists()

@@ -63,7 +63,7 @@ EXPORT = _output(
     "export",
     dict,
     "Write the kept rows for training, too: triplets, tuples, labelled-pairs, labelled-lists, flagembedding, tevatron, "
-    "nemo, ms-swift, ms-swift-pairs or trec; may be given several times. With scores: foils export.",
+    "nemo or trec; may be given several times. With scores: foils export.",
     _export,
     metavar="FORM=FILE",
     parse=_parsed_forms,

@@ -53,8 +53,8 @@ def export(
 ) -> Exported:
     """Export the kept negatives, with their queries and positives, in a form that a training tool reads.
 
-    Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers), flagembedding, tevatron, pylate,
-    nemo (NeMo AutoModel), ms-swift and ms-swift-pairs. Files are JSON lines; of pylate a folder of three tables.
+    Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers), flagembedding, tevatron and
+    nemo (NeMo AutoModel). Files are JSON lines.
 
     Args:
         form: Form of the records.
@@ -64,7 +64,7 @@ def export(
         split: Split of the judgements whose positives go along.
 
     Raises:
-        InputError: nothing to export, or scores that are missing or have no place in the form.
+        InputError: nothing to export, or scores that are missing.
         UnknownNameError: no such form, split or column.
     """
     if form != "tuples":

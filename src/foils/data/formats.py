@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
@@ -23,7 +22,7 @@ from foils.data.run import Run, ranks_within
 from foils.data.tables import take
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
-from foils.runtime.files import fill_folder, write_whole
+from foils.runtime.files import write_whole
 from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table
 
@@ -41,14 +40,12 @@ class Passage:
         doc_id: its id in the table or in the collection; None: not known.
         score: None where there is none.
         title: that its text begins with, as the collection has it.
-        beside: ids of the positives that it may stand beside; None: all.
     """
 
     text: Any
     doc_id: Any = None
     score: float | None = None
     title: str = ""
-    beside: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class Example:
 def holds_training(columns: Iterable[str]) -> bool:
     """Tell whether a table with these columns is one of `read_records`: labels or scores stand in lists, or alone."""
     names = set(columns)
-    return bool(names & {"scores", "labels", "neg_scores", "pos_doc", "positive_messages"}) or (
+    return bool(names & {"scores", "labels", "neg_scores", "pos_doc"}) or (
         bool(names & {"label", "score"}) and {"anchor", "document"} <= names
     )
 
@@ -89,9 +86,7 @@ def read_example(record: Mapping[str, Any]) -> Example | str:
     if {"positive_passages", "negative_passages"} & record.keys():
         return _of_passages(record)
     query = next((text_field(value) for key, value in record.items() if plain(key) in ROLES["query"]), None)
-    if "positive_messages" in record:
-        query, example = _content(record.get("messages")), _of_messages(record)
-    elif {"pos_doc", "neg_doc"} & record.keys():
+    if {"pos_doc", "neg_doc"} & record.keys():
         example = Example(None, _documents(record.get("pos_doc")), _documents(record.get("neg_doc")))
     elif {"label", "labels", "score"} & record.keys() or "documents" in record:
         several = {"labels", "scores", "documents"} & record.keys()
@@ -182,27 +177,6 @@ def _documents(value: Any) -> list[Passage]:
     ]
 
 
-def _content(messages: Any) -> str | None:
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    return text_field(last.get("content")) if isinstance(last, dict) else None
-
-
-def _of_messages(record: Mapping[str, Any]) -> Example | None:
-    """ms-swift: messages, positive_messages, negative_messages; or one document with a label.
-
-    A whole number is 0 for a negative, anything else a score: 1.0 is one.
-    """
-    positives, negatives = record["positive_messages"], record.get("negative_messages") or []
-    if not isinstance(positives, list) or not isinstance(negatives, list):
-        return None
-    if "label" in record:
-        label = record["label"]
-        return _of_labels([_content(each) for each in positives], [label], scored=not isinstance(label, int))
-    return Example(
-        None, [Passage(_content(each)) for each in positives], [Passage(_content(each)) for each in negatives]
-    )
-
-
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -273,14 +247,12 @@ class Form:
         records: yields the records of an example; the number is of negatives in an n-tuple.
         by_positive: whether an example is a labelled pair with its negatives, or a query with all its positives.
         flat: whether texts stand in columns of their own, so that a data set can hold references in their place.
-        scores: what it does with scores: they "may" go along, "must", or "cannot".
     """
 
     tool: str
     records: Callable[[Example, int], Iterator[Record]]
     by_positive: bool = False
     flat: bool = True
-    scores: str = "may"
 
 
 def _scores(example: Example, passages: Iterable[Passage], name: str = "scores") -> Record:
@@ -359,32 +331,6 @@ def nemo(example: Example, _: int) -> Iterator[Record]:
     }
 
 
-def _message(text: str) -> list[Record]:
-    return [{"role": "user", "content": text}]
-
-
-def ms_swift(example: Example, _: int) -> Iterator[Record]:
-    """Yield messages, positive_messages, negative_messages, for InfoNCE, which learns from no scores."""
-    yield {
-        "messages": _message(example.query),
-        "positive_messages": [_message(each.text) for each in example.positives],
-        "negative_messages": [_message(each.text) for each in example.negatives],
-    }
-
-
-def ms_swift_pairs(example: Example, number: int) -> Iterator[Record]:
-    """Yield messages, positive_messages, label: each document in positive_messages, with 1 or 0, or its score."""
-    for pair in labelled_pairs(example, number):
-        texts = {"messages": _message(pair["anchor"]), "positive_messages": [_message(pair["document"])]}
-        yield {**texts, "label": pair.get("label", pair.get("score"))}
-
-
-def pylate(example: Example, _: int) -> Iterator[Record]:
-    """Yield query_id, document_ids, scores: positives before negatives; the texts stand in tables of their own."""
-    record = {"query_id": example.query_id, "document_ids": [each.doc_id for each in example.documents]}
-    yield {**record, **_scores(example, example.documents)}
-
-
 FORMS: dict[str, Form] = {
     "triplets": Form("sentence-transformers", triplets, by_positive=True),
     "tuples": Form("sentence-transformers", tuples, by_positive=True),
@@ -392,16 +338,11 @@ FORMS: dict[str, Form] = {
     "labelled-lists": Form("sentence-transformers", labelled_lists),
     "flagembedding": Form("FlagEmbedding", flagembedding),
     "tevatron": Form("Tevatron", tevatron, flat=False),
-    "pylate": Form("PyLate", pylate, flat=False, scores="must"),
     "nemo": Form("NeMo AutoModel", nemo, flat=False),
-    "ms-swift": Form("ms-swift", ms_swift, by_positive=True, flat=False, scores="cannot"),
-    "ms-swift-pairs": Form("ms-swift", ms_swift_pairs, flat=False),
 }
-"""By name; `export` writes them, and of `pylate` the tables of texts, too."""
-FILES = (*FORMS, "trec", "parquet")
-"""Names of the forms that files have: those of JSON lines, a TREC run, and our own table, with all rows and columns."""
-TABLES = ("train", "queries", "documents")
-"""The files of a folder of `pylate`, each `.parquet`."""
+"""By name."""
+FILES = (*FORMS, "trec")
+"""Names of the forms that files have: those of JSON lines, and a TREC run."""
 
 
 @dataclass(frozen=True)
@@ -419,8 +360,7 @@ class Exported(Result):
     Raises:
         UnknownNameError: no such form, or no such column.
         InputError: ids that the collection does not know, no row for any query of the split, a document without a score
-            where scores go along, scores that the form has no place for, or none where it needs them; tuples of no
-            negative.
+            where scores go along, or tuples of no negative.
     """
 
     collection: Collection
@@ -433,7 +373,6 @@ class Exported(Result):
     def __post_init__(self) -> None:
         if self.form not in FORMS:
             raise UnknownNameError("form", self.form, FORMS)
-        _check_scores(self.form, FORMS[self.form].scores, self.scores)
         if self.number is not None and self.number < 1:
             raise InputError(f"tuples with {self.number} negatives; expected at least 1")
         if not len(self._order[0]):
@@ -496,7 +435,6 @@ class Exported(Result):
         for begin, end in zip(starts, [*starts[1:], len(places)], strict=True):
             row, documents = int(positives.query_rows[places[begin]]), positives.of(places[begin])
             part = table.slice(begin, end - begin)
-            beside = part["positives"].to_pylist() if "positives" in table.column_names else [None] * len(part)
             columns = (part[name].to_pylist() for name in ("doc_id", self.scores or "score"))
             ids = self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist()
             yield Example(
@@ -506,8 +444,8 @@ class Exported(Result):
                     for key, at in zip(ids, documents.tolist(), strict=True)
                 ],
                 [
-                    Passage(at, key, score, beside=of)
-                    for at, key, score, of in zip(references[begin:end].tolist(), *columns, beside, strict=True)
+                    Passage(at, key, score)
+                    for at, key, score in zip(references[begin:end].tolist(), *columns, strict=True)
                 ],
                 query_id=self.collection.queries["query_id"][row].as_py(),
                 scored=bool(self.scores),
@@ -529,11 +467,10 @@ class Exported(Result):
                 yield replace(example, query=query, positives=positives, negatives=negatives)
 
     def _by_positive(self, examples: Iterable[Example]) -> Iterator[Example]:
-        """Yield an example for each labelled pair, with the negatives that may stand beside it."""
+        """Yield an example for each labelled pair."""
         for example in examples:
             for positive in example.positives:
-                beside = [each for each in example.negatives if each.beside is None or positive.doc_id in each.beside]
-                yield replace(example, positives=[positive], negatives=beside)
+                yield replace(example, positives=[positive])
 
     def _records(self, examples: Iterable[Example]) -> Iterator[Record]:
         form, number = FORMS[self.form], self.number or 0
@@ -564,51 +501,14 @@ class Exported(Result):
         """Return the records, with their texts, as an Arrow table."""
         return pa.Table.from_pylist(list(self.records()))
 
-    def to_pandas(self) -> Any:
-        """Return the records, with their texts, as a DataFrame of pandas.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        return require("pandas", "hub").DataFrame(list(self.records()))
-
-    def to_polars(self) -> Any:
-        """Return the records, with their texts, as a DataFrame of polars.
-
-        Raises:
-            MissingExtraError: polars is not installed.
-        """
-        return require("polars", "mteb").from_arrow(self.to_arrow())
-
     def write(self, path: str | Path) -> int:
-        """Write the records as JSON lines, whole; of `pylate` a folder of tables. Return how many records there are."""
-        if self.form == "pylate":
-            return self._write_tables(Path(path))
+        """Write the records as JSON lines, whole, and return how many there are."""
         count = 0
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for record in self.records():
                 count += 1
                 out.write(json.dumps(record, ensure_ascii=False) + "\n")
         return count
-
-    def _write_tables(self, folder: Path) -> int:
-        """Write train (query_id, document_ids, scores), and the texts that it names: queries and documents."""
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} is a file; pylate reads three tables, which are written to a folder")
-        examples = list(self._examples())
-        documents = {each.doc_id: each.text for example in examples for each in example.documents}
-        queries = self.collection.query_texts([each.query for each in examples])
-        names, texts = list(documents), self._transform.documents(list(documents.values()))
-        text = pa.large_string()
-        tables = (
-            pa.Table.from_pylist(list(self._records(examples))),
-            pa.table({"query_id": [each.query_id for each in examples], "text": pa.array(queries, text)}),
-            pa.table({"document_id": names, "text": pa.array(texts, text)}),
-        )
-        with fill_folder(folder) as aside:
-            for name, table in zip(TABLES, tables, strict=True):
-                pq.write_table(table, aside / f"{name}.parquet", compression="zstd")
-        return len(examples)
 
     def tables(self) -> list[Table]:
         """Return how many queries, positives and negatives go along, and how many rows do not."""
@@ -635,30 +535,28 @@ class Exported(Result):
 def export(
     negatives: Negatives, collection: Collection, path: str | Path, *, form: str, split: str, scores: str = ""
 ) -> int:
-    """Write a table in a form that training tools read, and return how many records or rows were written.
+    """Write the kept rows of a table in a form that training tools read, and return how many records were written.
 
     Args:
-        negatives: the table; its rejected rows are left out, except of `parquet`.
+        negatives: the table.
         collection: it was made from.
-        path: of the file, written whole; of `pylate`, of a folder.
-        form: a name in FILES: of FORMS, `trec`, a run, or `parquet`, our own, with all rows and columns.
+        path: of the file, written whole.
+        form: a name in FILES: of FORMS, or `trec`, a run.
         split: whose positives.
         scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
 
     Raises:
         UnknownNameError: no such form, or no such column.
-        InputError: nothing to export, scores that are missing or have no place, or, of `trec`, documents with a text
-            of their own.
+        InputError: nothing to export, or scores that are missing; of `trec`, scores, or documents with a text of
+            their own.
     """
     if form not in FILES:
         raise UnknownNameError("form", form, FILES)
     if form in FORMS:
         return Exported(collection, negatives, form, split, scores).write(path)
-    _check_scores(form, "cannot", scores)
-    if form == "trec":
-        return _write_run(negatives, collection, path)
-    negatives.write(path)
-    return len(negatives)
+    if scores:
+        raise InputError("a TREC run has the scores of its ranking; leave scores out, or choose another form")
+    return _write_run(negatives, collection, path)
 
 
 def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
@@ -675,23 +573,10 @@ def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
             raise InputError(f"{spelled('export')} {text}: expected FORM=FILE, as in triplets=train.jsonl")
         if form not in FILES:
             raise UnknownNameError("form", form, FILES)
-        if form in FORMS and FORMS[form].scores == "must":
-            raise InputError(
-                f"{spelled('export')} {text}: {form} is made of scores; write the table, and foils export with them"
-            )
         if form in files:
             raise InputError(f"{spelled('export')} {text}: {form} is written to {files[form]} already")
         files[form] = Path(path)
     return files
-
-
-def _check_scores(form: str, place: str, scores: str) -> None:
-    if scores and place == "cannot":
-        raise InputError(f"{form} has no place for scores; leave {spelled('scores')} out, or choose another form")
-    if not scores and place == "must":
-        raise InputError(
-            f"{form} is made of scores; name their column with {spelled('scores')}, as cosine, logit or elo"
-        )
 
 
 def _write_run(negatives: Negatives, collection: Collection, path: str | Path) -> int:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from foils.data.collection import Collection, Rows
 from foils.data.pair_index import PairIndex
 from foils.data.tables import Provenance, read_table, table_bytes, with_types, write_table
-from foils.runtime.errors import FormatError, InputError, require
+from foils.runtime.errors import FormatError, InputError
 from foils.runtime.results import Result, Table, counted
 
 REQUIRED = pa.schema(
@@ -232,7 +232,7 @@ class Negatives(Result):
         """Write the kept rows in a form that training tools read (see `foils.data.formats.export`).
 
         Args:
-            path: of the file; of `pylate`, of a folder.
+            path: of the file.
             form: its name.
             scores: the column of scores that go along; empty: none.
 
@@ -373,30 +373,6 @@ class Negatives(Result):
                     "score a source with the collection it was made from"
                 )
         return queries, np.where(has_text, -1, documents)
-
-    def to_pandas(self) -> Any:
-        """Return the table as a DataFrame of pandas.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        return require("pandas", "hub").DataFrame(self.table.to_pydict())
-
-    def to_polars(self) -> Any:
-        """Return the table as a DataFrame of polars, which shares its memory.
-
-        Raises:
-            MissingExtraError: polars is not installed.
-        """
-        return require("polars", "mteb").from_arrow(self.table)
-
-    def to_dataset(self) -> Any:
-        """Return the table as a `datasets.Dataset`; of texts, in a form for training, see `foils.export`.
-
-        Raises:
-            MissingExtraError: datasets is not installed.
-        """
-        return require("datasets", "hub").Dataset(self.table)
 
     def write(self, path: str | Path) -> None:
         """Write the table as Parquet with its provenance."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, Rows
-from foils.data.formats import TABLES, Example, Passage, holds_training, number, read_example
+from foils.data.formats import Example, Passage, holds_training, read_example
 from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
 from foils.data.pairs import ROLES, SOURCE_NAMES, check_chosen, hash_of, pair_negatives, parsed_columns, plain
 from foils.data.read import fetched_source, fetched_table
@@ -250,27 +250,6 @@ def _read_lines(path: Path, name: str, collection: Collection, form: str = "tupl
     return rows.negatives(form, path)
 
 
-def _read_pylate(path: Path, name: str, collection: Collection) -> Negatives:
-    """Read PyLate's tables: train (query_id, document_ids, scores), queries and documents (their ids, text)."""
-    train, *others = (records_of_file(path / f"{table}.parquet") for table in TABLES)
-    complaints = Complaints(train.where)
-    queries, documents = (
-        {record.get(key): record.get("text") for _, record in table.read(complaints)}
-        for key, table in zip(("query_id", "document_id"), others, strict=True)
-    )
-
-    def example(record: Mapping[str, Any]) -> Example | str:
-        ids, scores = record.get("document_ids") or (), record.get("scores") or ()
-        if len(ids) != len(scores) or record.get("query_id") not in queries or not set(ids) <= documents.keys():
-            return "expected query_id, and as many scores as document_ids, with their texts in queries and documents"
-        listed = [Passage(text_field(documents[key]), key, number(of)) for key, of in zip(ids, scores, strict=True)]
-        return Example(text_field(queries[record["query_id"]]), unlabelled=listed)
-
-    rows = SourceRows(name, collection)
-    rows.add(((line, example(record)) for line, record in train.read(complaints)), train.where, complaints)
-    return rows.negatives("tuples", path)
-
-
 def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
     table = Run.read(path).table
     every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
@@ -359,13 +338,11 @@ def _read_source(spec: str, collection: Collection) -> NamedSource:
         if isinstance(error, FormatError) or columns:
             raise
         raise FormatError(str(error), path) from error
-    of_file = isinstance(fetched, Path) and not fetched.is_dir()
-    return NamedSource(name, negatives, file_digest(str(fetched)) if of_file else negatives.digest)
+    digest = file_digest(str(fetched)) if isinstance(fetched, Path) else negatives.digest
+    return NamedSource(name, negatives, digest)
 
 
 def _read_file(path: Path, name: str, collection: Collection) -> Negatives:
-    if all((path / f"{table}.parquet").is_file() for table in TABLES):
-        return _read_pylate(path, name, collection)
     ending = path.name.lower().removesuffix(".gz")
     if magic(path, 4) == b"PAR1":
         columns = records_of_file(path).columns
