@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ SEEN = {"modules": 0, "tests": 0}  # when what there was last left the garbage c
 
 
 @pytest.fixture(autouse=True)
-def _sparing_the_collector() -> None:
+def _sparing_the_collector():
     """Keep what imports and earlier tests left out of the full collections that each training asks for.
 
     They took most of its time: a trainer asks for several, and each looks at every object of every module.
@@ -72,36 +72,29 @@ QRELS = {
 
 
 @pytest.fixture(autouse=True)
-def no_line_of_progress_for_slowness(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_line_of_progress_for_slowness(monkeypatch):
     """What a verb prints does not depend on how busy the machine is."""
     monkeypatch.setattr("foils.cli.show._EVERY", math.inf)
     monkeypatch.setattr("foils.cli.show._LEAST", math.inf)
 
 
 @pytest.fixture(scope="session")
-def small() -> Collection:
+def small():
     """Ten documents on three subjects; three queries in train (q1 has two positives), two in test."""
     return Collection.from_dicts("small", DOCUMENTS, QUERIES, QRELS)
 
 
 @pytest.fixture
-def encoder() -> HashingEncoder:
+def encoder():
     """An encoder that needs no model; texts with words in common are near to each other; it counts what it encodes."""
     return HashingEncoder()
 
 
 @pytest.fixture(scope="session")
-def write_beir() -> Callable[..., Path]:
+def write_beir():
     """Return a function that writes a BEIR folder, the small collection's unless other contents are given."""
 
-    def write(
-        folder: Path,
-        *,
-        documents: Mapping[str, tuple[str, str]] = DOCUMENTS,
-        queries: Mapping[str, str] = QUERIES,
-        qrels: Mapping[str, Mapping[str, Mapping[str, int]]] = QRELS,
-        gz: bool = False,
-    ) -> Path:
+    def write(folder, *, documents=DOCUMENTS, queries=QUERIES, qrels=QRELS, gz=False):
         ending = ".gz" if gz else ""
         (folder / "qrels").mkdir(parents=True)
         corpus = [{"_id": key, "title": title, "text": text} for key, (title, text) in documents.items()]
@@ -117,7 +110,7 @@ def write_beir() -> Callable[..., Path]:
 
 
 @pytest.fixture
-def beir_folder(write_beir: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+def beir_folder(write_beir, tmp_path):
     """Return a function that writes a BEIR folder of a name in the test's folder (`write_beir`)."""
     return lambda name="small", **contents: write_beir(tmp_path / name, **contents)
 

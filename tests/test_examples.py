@@ -1,9 +1,6 @@
 """The examples run, and are as short as they say."""
 
-from __future__ import annotations
-
 import runpy
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +11,7 @@ from tiny_models import tiny_cross_encoder
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_ten_tasks_with_one_import(
-    beir_folder: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_ten_tasks_with_one_import(beir_folder, tmp_path, monkeypatch, capsys):
     script = EXAMPLES / "ten_tasks.py"
     lines = script.read_text("utf-8").splitlines()
     assert len(lines) <= 30
@@ -35,7 +27,7 @@ def test_ten_tasks_with_one_import(
 
 
 @pytest.mark.parametrize("notebook", sorted((EXAMPLES / "notebooks").glob("*.py")), ids=lambda path: path.stem)
-def test_notebooks_run(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run(notebook, tmp_path, monkeypatch):
     pytest.importorskip("datasets")
     write_pairs(tmp_path)
     words = (tmp_path / "pairs.csv").read_text("utf-8").replace(",", " ").replace("?", " ").split()

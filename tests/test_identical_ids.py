@@ -19,7 +19,6 @@ from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs, rankings_of, rerank_run
 from foils.evaluation.measuring import measure_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.mining.pairs import TextPairs
 from foils.mining.retrievers import embed_queries
 from foils.searching import DimensionSettings, embed_collection, judged_queries, search_collection
 
@@ -32,7 +31,7 @@ QRELS = {"a": {"b": 1}, "c": {"d": 1}, "e": {"e": 1}, "q": {"f": 1}}
 
 
 @pytest.fixture
-def arguments() -> Collection:
+def arguments():
     """a and c are documents too; e is one, and labelled relevant for itself; q is none."""
     return Collection.from_dicts("arguments", DOCUMENTS, QUERIES, {"test": QRELS})
 
@@ -77,7 +76,7 @@ def test_a_query_is_no_negative_of_itself(arguments, tmp_path, name, rules):
     class Nothing:
         reason = "nothing"
 
-        def marks(self, pairs: TextPairs):
+        def marks(self, pairs):
             return np.zeros(len(pairs), bool)
 
     def rows_of(collection):
@@ -199,7 +198,7 @@ def test_the_verbs_say_it_and_one_switch_turns_it_off(arguments, beir_folder, tm
     Run.from_dict(RUN).write(tmp_path / "run.trec")
     result = tmp_path / "result.json"
 
-    def called(*given: object) -> tuple[str, dict]:
+    def called(*given):
         assert program([str(each) for each in (*given, "--json", result)]) == 0
         return capsys.readouterr().out, json.loads(result.read_text())
 

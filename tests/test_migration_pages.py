@@ -25,7 +25,7 @@ OURS = {
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = [*TEXTS.values(), *QUERIES.values()]
     for name, make in (("small-encoder", tiny_encoder), ("small-reranker", tiny_cross_encoder)):
@@ -55,7 +55,7 @@ def run_all(page: str, capsys: pytest.CaptureFixture[str], count: int) -> None:
         assert run(words) == 0, f"{words}: {capsys.readouterr().err}"
 
 
-def test_from_flagembedding(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_flagembedding(workplace, capsys):
     records = [{"query": QUERIES[name], "pos": [text], "neg": []} for name, text in TEXTS.items()]
     write(workplace / "toy_finetune_data.jsonl", records)
     run_all("from-flagembedding.md", capsys, 3)
@@ -67,13 +67,13 @@ def test_from_flagembedding(workplace: Path, capsys: pytest.CaptureFixture[str])
     assert [(len(each["pos_scores"]), len(each["neg_scores"])) for each in taught] == [(1, 15)] * len(records)
 
 
-def test_from_tevatron(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_tevatron(workplace, capsys):
     names = list(TEXTS)
 
-    def passage(name: str) -> dict[str, str]:
+    def passage(name):
         return {"docid": name, "title": "", "text": TEXTS[name]}
 
-    def neighbours(name: str, count: int) -> list[str]:
+    def neighbours(name, count):
         start = names.index(name)
         return [names[(start + step) % len(names)] for step in range(1, count + 1)]
 

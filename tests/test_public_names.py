@@ -1,7 +1,5 @@
 """The names that foils itself gives."""
 
-from __future__ import annotations
-
 import pytest
 
 import foils

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from foils.cli.app import run
 from foils.data import Negatives
@@ -49,12 +47,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ foils ")) for line in block.splitlines()]
 
 
-def test_the_commands_of_the_page_make_a_reranker(
-    tmp_path: Path,
-    beir_folder: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_commands_of_the_page_make_a_reranker(tmp_path, beir_folder, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     documents, queries, qrels = collection()
     beir_folder("questions", documents=documents, queries=queries, qrels=qrels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,6 @@ class Ended:
     err: str
 
 
-Foils = Callable[..., Ended]
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
@@ -34,10 +32,10 @@ def check_json(verb: str, path: Path) -> None:
 
 
 @pytest.fixture
-def foils(capfd: pytest.CaptureFixture[str]) -> Foils:
+def foils(capfd):
     """Run `foils` with arguments; give back its status and what it wrote. What `--json` writes is of its schema."""
 
-    def ran(*arguments: object) -> Ended:
+    def ran(*arguments):
         capfd.readouterr()
         words = [str(argument) for argument in arguments]
         status = run(words)
@@ -50,11 +48,11 @@ def foils(capfd: pytest.CaptureFixture[str]) -> Foils:
 
 
 @pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
+def loaded(monkeypatch):
     """Let every encoder that a verb loads be the hashing one; gives back what was asked for."""
     asked: list[tuple[str, object]] = []
 
-    def load(name: str, settings: object = None) -> HashingEncoder:
+    def load(name, settings=None):
         asked.append((str(name), settings))
         return HashingEncoder()
 

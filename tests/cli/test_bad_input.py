@@ -15,7 +15,6 @@ import pytest
 from fakes import HashingEncoder
 
 pytestmark = pytest.mark.usefixtures("loaded")
-Foils = Callable[..., Any]
 Spoil = Callable[[Path], None]
 
 GOOD = {"query_id": "q1", "doc_id": "d2", "source": "s", "rank": 0, "score": 1.0}
@@ -84,9 +83,7 @@ def check_one_line(ended: Any, expected: list[str], *, warnings: int = 0) -> Non
 
 
 @pytest.mark.parametrize(("spoil", "expected"), list(COLLECTIONS.values()), ids=list(COLLECTIONS))
-def test_collections(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, spoil: Spoil, expected: list[str]
-) -> None:
+def test_collections(foils, beir_folder, tmp_path, spoil, expected):
     folder = beir_folder()
     spoil(folder)
     out = tmp_path / "out.parquet"
@@ -95,9 +92,7 @@ def test_collections(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_several_faults_of_a_file_are_told_together(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_several_faults_of_a_file_are_told_together(foils, beir_folder, tmp_path):
     folder = beir_folder()
     append("corpus.jsonl", "{\n{}\n" + json.dumps({"_id": "", "text": "x"}))(folder)
     ended = foils("mine", folder, "-o", tmp_path / "x")
@@ -114,9 +109,7 @@ def test_several_faults_of_a_file_are_told_together(
         (["search", "FOLDER", "--dimensions", "eclipse", "--tune", "train", "--run", "OUT"], "--tune"),
     ],
 )
-def test_a_collection_of_test_judgements_alone(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, arguments: list[str], option: str
-) -> None:
+def test_a_collection_of_test_judgements_alone(foils, beir_folder, tmp_path, arguments, option):
     folder = beir_folder(qrels={"test": {"q1": {"d1": 1}}})
     places = {"FOLDER": folder, "OUT": tmp_path / "out"}
     ended = foils(*(places.get(each, each) for each in arguments))
@@ -126,7 +119,7 @@ def test_a_collection_of_test_judgements_alone(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_damaged_gzip_file(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_damaged_gzip_file(foils, beir_folder, tmp_path):
     folder = beir_folder(gz=True)
     path = folder / "corpus.jsonl.gz"
     path.write_bytes(path.read_bytes()[:-20])
@@ -145,9 +138,7 @@ def test_a_damaged_gzip_file(foils: Foils, beir_folder: Callable[..., Path], tmp
         ),
     ],
 )
-def test_mining(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, arguments: list[str], expected: list[str]
-) -> None:
+def test_mining(foils, beir_folder, tmp_path, arguments, expected):
     folder = beir_folder()
     given = [str(folder) if argument == "FOLDER" else argument for argument in arguments]
     check_one_line(foils("mine", *given, "-o", tmp_path / "out"), expected)
@@ -183,9 +174,7 @@ TABLES: list[tuple[str, pa.Table, list[str]]] = [
 
 
 @pytest.mark.parametrize(("written", "expected"), [case[1:] for case in TABLES], ids=[case[0] for case in TABLES])
-def test_tables_of_negatives(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, written: pa.Table, expected: list[str]
-) -> None:
+def test_tables_of_negatives(foils, beir_folder, tmp_path, written, expected):
     pq.write_table(written, tmp_path / "s.parquet")
     ended = foils("score", beir_folder(), tmp_path / "s.parquet", "--json", tmp_path / "s.json")
     check_one_line(ended, expected, warnings="labelled positive" in expected[-1])
@@ -211,9 +200,7 @@ FILES: list[tuple[str, str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("text", "expected"), [case[1:] for case in FILES], ids=[case[0] for case in FILES])
-def test_text_files_of_negatives(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, text: str, expected: list[str]
-) -> None:
+def test_text_files_of_negatives(foils, beir_folder, tmp_path, text, expected):
     path = tmp_path / "negatives.txt"
     path.write_text(text)
     check_one_line(foils("score", beir_folder(), path), [*expected, "negatives"])
@@ -230,33 +217,27 @@ def test_text_files_of_negatives(
         (["S", "--split", "dev"], ["unknown split", "'dev'", "test, train"]),
     ],
 )
-def test_scoring(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, arguments: list[str], expected: list[str]
-) -> None:
+def test_scoring(foils, beir_folder, tmp_path, arguments, expected):
     pq.write_table(table({}), tmp_path / "s.parquet")
     given = [argument.replace("S", str(tmp_path / "s.parquet")) for argument in arguments]
     check_one_line(foils("score", beir_folder(), *given), expected)
 
 
-def test_two_sources_that_are_both_wrong_are_told_together(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_two_sources_that_are_both_wrong_are_told_together(foils, beir_folder, tmp_path):
     for name, document in (("a", "d1"), ("b", "d3")):
         pq.write_table(table({"doc_id": document}), tmp_path / f"{name}.parquet")
     ended = foils("score", beir_folder(), tmp_path / "a.parquet", tmp_path / "b.parquet")
     check_one_line(ended, ["a (1 negative (labelled positive)", "b (1 negative (labelled positive)"], warnings=2)
 
 
-def test_a_damaged_table(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_damaged_table(foils, beir_folder, tmp_path):
     path = tmp_path / "s.parquet"
     pq.write_table(table({}), path)
     path.write_bytes(path.read_bytes()[:-30])
     check_one_line(foils("score", beir_folder(), path), ["s.parquet: not a readable Parquet file", "make it again"])
 
 
-def test_an_encoder_that_is_not_there(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_that_is_not_there(foils, beir_folder, tmp_path, monkeypatch):
     monkeypatch.undo()
     pq.write_table(table({}), tmp_path / "s.parquet")
     for name in (tmp_path / "nowhere", tmp_path):
@@ -265,9 +246,7 @@ def test_an_encoder_that_is_not_there(
         )
 
 
-def test_a_store_of_another_dimension(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_of_another_dimension(foils, beir_folder, tmp_path, monkeypatch):
     folder, out = beir_folder(), tmp_path / "out"
     options = ["--with", "dense", "-o", out, "--encoder-args", f"vectors={tmp_path / 'vectors'}"]
     assert foils("mine", folder, *options).status == 0
@@ -279,11 +258,9 @@ def test_a_store_of_another_dimension(
     check_one_line(foils("mine", folder, *options), [".npy: holds", "(8,)", "remove the file"])
 
 
-def test_vectors_that_are_not_finite_are_a_failure(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_that_are_not_finite_are_a_failure(foils, beir_folder, tmp_path, monkeypatch):
     class Broken(HashingEncoder):
-        def encode(self, texts: Any, kind: Any) -> np.ndarray:
+        def encode(self, texts, kind):
             return super().encode(texts, kind) * np.nan
 
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings: Broken())
@@ -296,7 +273,7 @@ def test_vectors_that_are_not_finite_are_a_failure(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_place_that_cannot_be_written(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written(foils, beir_folder, tmp_path):
     (tmp_path / "file").write_text("x")
     check_one_line(foils("mine", beir_folder(), "-o", tmp_path / "file" / "out.parquet"), ["cannot make the folder"])
     ended = foils("mine", beir_folder("other"), "-o", tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,10 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_length_device_and_trust_reach_the_model(
-    foils: Callable[..., Any],
-    beir_folder: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    verb: str,
-) -> None:
+def test_length_device_and_trust_reach_the_model(foils, beir_folder, tmp_path, monkeypatch, verb):
     asked: list[tuple[str, dict[str, Any]]] = []
 
-    def load(name: str, **settings: Any) -> None:
+    def load(name, **settings):
         asked.append((name, settings))
         raise InputError("not loaded")
 

@@ -1,11 +1,6 @@
 """The demo is one in the program and the library: the same files and tables, and two verdicts about one model."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,9 +8,7 @@ from foils.experiments.demo import PACKAGES, demo
 
 
 @pytest.mark.slow
-def test_one_model_is_decided_for_and_tuned(
-    foils: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_model_is_decided_for_and_tuned(foils, tmp_path, monkeypatch):
     pytest.importorskip("datasets")
     from train_models import made_up, static_model
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,11 +14,9 @@ from fakes import HashingEncoder
 from foils.data import Labels
 from foils.runtime.files import write_json
 
-Foils = Callable[..., Any]
-
 
 @pytest.fixture
-def sources(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> tuple[Path, dict[str, Path]]:
+def sources(foils, beir_folder, tmp_path):
     folder, paths = beir_folder(), {}
     for method in ("random", "bm25"):
         paths[method] = tmp_path / f"{method}.parquet"
@@ -34,9 +29,7 @@ def sailing(query: str, positive: str, document: str) -> bool | None:
     return None if "bees" in query else "boat" in document
 
 
-def test_uncertain_pairs_come_first(
-    foils: Foils, loaded: object, sources: tuple[Path, dict[str, Path]], tmp_path: Path
-) -> None:
+def test_uncertain_pairs_come_first(foils, loaded, sources, tmp_path):
     folder, paths = sources
     written, json = tmp_path / "labels.parquet", tmp_path / "l.json"
     options = ["--draw", "uncertain", "--encoder", "m", "--encoder-args", f"vectors={tmp_path / 'v'}", "--seed", 1]
@@ -56,9 +49,7 @@ def test_uncertain_pairs_come_first(
     assert set(equal.drawn) != set(labelled.drawn)
 
 
-def test_a_person_goes_from_page_and_table_to_labels(
-    foils: Foils, sources: tuple[Path, dict[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_person_goes_from_page_and_table_to_labels(foils, sources, tmp_path, monkeypatch):
     folder, paths = sources
     table = tmp_path / "labels.csv"
     ended = foils("label", folder, *paths.values(), "--with", "csv", "-n", 6, "-o", table)
@@ -95,9 +86,7 @@ def test_a_person_goes_from_page_and_table_to_labels(
     assert "--with page" in ended.err
 
 
-def test_more_pairs_keep_the_answers_and_other_pairs_stay(
-    sources: tuple[Path, dict[str, Path]], tmp_path: Path
-) -> None:
+def test_more_pairs_keep_the_answers_and_other_pairs_stay(sources, tmp_path):
     folder, paths = sources
     path = tmp_path / "labels.parquet"
     few = library.label(folder, paths, n=4, output=path, ask=sailing)
@@ -112,9 +101,7 @@ def test_more_pairs_keep_the_answers_and_other_pairs_stay(
     assert other.shares[0].drawn == 2
 
 
-def test_answers_may_come_line_by_line(
-    foils: Foils, sources: tuple[Path, dict[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_may_come_line_by_line(foils, sources, tmp_path, monkeypatch):
     folder, paths = sources
     monkeypatch.setattr("sys.stdin", io.StringIO("y\nno\n\nwhat?\ns\n"))
     ended = foils("label", folder, *paths.values(), "--with", "terminal", "-n", 5, "-o", tmp_path / "labels.jsonl")
@@ -125,7 +112,7 @@ def test_answers_may_come_line_by_line(
     assert "2 of" in ended.out
 
 
-def test_a_function_that_fails_loses_no_answer(sources: tuple[Path, dict[str, Path]], tmp_path: Path) -> None:
+def test_a_function_that_fails_loses_no_answer(sources, tmp_path):
     folder, paths = sources
     answers = iter([True, False])
     with pytest.raises(StopIteration):
@@ -133,7 +120,7 @@ def test_a_function_that_fails_loses_no_answer(sources: tuple[Path, dict[str, Pa
     assert Labels.read(tmp_path / "labels.tsv").to_json()["judges"]["person"]["judged"] == 2
 
 
-def test_every_source_is_told(sources: tuple[Path, dict[str, Path]], tmp_path: Path) -> None:
+def test_every_source_is_told(sources, tmp_path):
     folder, paths = sources
     labelled = library.label(folder, paths, n=100, output=tmp_path / "labels.tsv", ask=sailing)
     counts = {each.source: each for each in labelled.shares}

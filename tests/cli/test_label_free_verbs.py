@@ -1,18 +1,11 @@
 """Mining, rating and selection of queries that nobody has judged."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from foils.data import Negatives
 
 
-def test_from_mining_to_selection_without_a_judgement(
-    foils: Callable[..., Any], beir_folder: Callable[..., Path], tmp_path: Path, loaded: object
-) -> None:
+def test_from_mining_to_selection_without_a_judgement(foils, beir_folder, tmp_path, loaded):
     folder = beir_folder(qrels={})
     (folder / "qrels").rmdir()
     mined, rated, chosen = (tmp_path / name for name in ("m.parquet", "r.parquet", "s.parquet"))
@@ -33,9 +26,7 @@ def test_from_mining_to_selection_without_a_judgement(
     assert Negatives.read(chosen).keep.any()
 
 
-def test_mining_for_all_queries_leaves_out_the_positives_of_every_split(
-    foils: Callable[..., Any], beir_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_mining_for_all_queries_leaves_out_the_positives_of_every_split(foils, beir_folder, tmp_path):
     folder, mined = beir_folder(), tmp_path / "m.parquet"
     ended = foils("mine", folder, "--split", "all", "--with", "random", "--top", 10, "-o", mined)
     assert ended.status == 0, ended.err

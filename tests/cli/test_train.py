@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +20,12 @@ from foils.runtime.errors import InputError
 from foils.training.settings import OPEN, RECIPES, Recipe, TrainSettings, completed
 from train_models import WORDS, cross_encoder, static_model, table
 
-Foils = Callable[..., Any]
 HOBIT = {"batches": "hobit", "batch_settings": {"seeds": 2, "seed_order": "uniform"}}
 STEPS = {"epochs": 2, "batch_size": 8, "learning_rate": 0.05, "seed": 3}
 
 
 @pytest.fixture
-def world(beir_folder: Callable[..., Path], tmp_path: Path) -> Path:
+def world(beir_folder, tmp_path):
     """A BEIR folder `made-up`, rated negatives, and a static model."""
     rng = np.random.default_rng(0)
     documents = {f"d{i}": ("", " ".join(rng.choice(WORDS, 6))) for i in range(60)}
@@ -50,11 +47,11 @@ def without_clock(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["triplets", "lists", "pairs"])
-def test_a_plan_is_what_training_sees(form: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_what_training_sees(form, world, tmp_path, monkeypatch):
     seen: list[list[int]] = []
     original = SentenceTransformerTrainer.compute_loss
 
-    def noting(self: Any, model: Any, inputs: dict[str, Any], *given: Any, **more: Any) -> Any:
+    def noting(self, model, inputs, *given, **more):
         seen.append(inputs["label"].tolist())
         return original(self, model, inputs, *given, **more)
 
@@ -72,7 +69,7 @@ def test_a_plan_is_what_training_sees(form: str, world: Path, tmp_path: Path, mo
     assert seen[: len(first)] == [rows.tolist() for rows in first]
 
 
-def test_a_model_in_memory_is_trained(world: Path, tmp_path: Path) -> None:
+def test_a_model_in_memory_is_trained(world, tmp_path):
     model = static_model()
     trained = library.train(world, tmp_path / "rated.parquet", model=model, output=tmp_path / "out", **STEPS)
     assert trained.model is model
@@ -85,7 +82,7 @@ def test_a_model_in_memory_is_trained(world: Path, tmp_path: Path) -> None:
     assert library.train(world, tmp_path / "rated.parquet", model=reranker, **given).model is reranker
 
 
-def test_a_recipe_fills_in_what_is_open(tmp_path: Path) -> None:
+def test_a_recipe_fills_in_what_is_open(tmp_path):
     hobit = RECIPES["hobit"].training
     assert completed(OPEN, Recipe(), evaluated=True) == TrainSettings()
     assert completed(OPEN, RECIPES["hobit"], evaluated=True) == hobit

@@ -1,7 +1,5 @@
 """What negatives are worth: the added loss by hand, its limits, how answers spread, recurrence, and points."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit, logsumexp
@@ -11,11 +9,11 @@ from foils.deciding.benefit import FORM, MOST, Odds, added_losses
 NONE = np.array([-np.inf])
 
 
-def test_one_negative_as_near_as_the_positive_adds_ln_2() -> None:
+def test_one_negative_as_near_as_the_positive_adds_ln_2():
     assert added_losses(np.array([0]), np.array([0.3]), np.array([0.3]), NONE, 0.05) == pytest.approx([np.log(2)])
 
 
-def test_the_parts_add_up_to_what_the_list_adds_to_the_loss() -> None:
+def test_the_parts_add_up_to_what_the_list_adds_to_the_loss():
     rng = np.random.default_rng(1)
     record = np.sort(rng.integers(5, size=40))
     s_n, s_p, in_batch = rng.normal(size=40), rng.normal(size=5), rng.normal(size=5)
@@ -26,7 +24,7 @@ def test_the_parts_add_up_to_what_the_list_adds_to_the_loss() -> None:
     assert (parts > 0).all()
 
 
-def test_the_more_there_is_in_the_batch_the_less_a_negative_adds() -> None:
+def test_the_more_there_is_in_the_batch_the_less_a_negative_adds():
     alone, among = (
         added_losses(np.zeros(2, int), np.array([0.2, 0.1]), np.array([0.3]), np.array([odds]), 0.05)
         for odds in (-np.inf, 3.0)
@@ -35,21 +33,21 @@ def test_the_more_there_is_in_the_batch_the_less_a_negative_adds() -> None:
     assert among[0] / among[1] == pytest.approx(alone[0] / alone[1])
 
 
-def test_extreme_similarities_neither_overflow_nor_vanish() -> None:
+def test_extreme_similarities_neither_overflow_nor_vanish():
     parts = added_losses(np.zeros(2, int), np.array([1.0, -1.0]), np.array([-1.0]), NONE, 0.001)
     assert np.isfinite(parts).all()
     assert parts[0] == pytest.approx(2_000)
 
 
 @pytest.mark.parametrize("share", [1e-6, 0.03, 0.5, 0.9, MOST])
-def test_the_mean_over_a_source_is_its_share(share: float) -> None:
+def test_the_mean_over_a_source_is_its_share(share):
     logs = np.random.default_rng(0).normal(-3, 2, 500)
     constant, slope = Odds(logs).line(share)
     assert slope == 1
     assert expit(constant + logs).mean() == pytest.approx(share, rel=0.01)
 
 
-def test_another_slope_turns_the_line_about_the_answers() -> None:
+def test_another_slope_turns_the_line_about_the_answers():
     logs = np.random.default_rng(0).normal(-3, 2, 500)
     odds = Odds(logs)
     (a, _), (b, slope) = odds.line(0.2), odds.line(0.2, 0.5)
@@ -58,7 +56,7 @@ def test_another_slope_turns_the_line_about_the_answers() -> None:
     assert b + slope * mean == pytest.approx(a + mean, abs=0.02)
 
 
-def test_points_rise_with_the_benefit_and_err_with_heavy_tails() -> None:
+def test_points_rise_with_the_benefit_and_err_with_heavy_tails():
     rng = np.random.default_rng(0)
     for form in FORM.values():
         assert form.mean(0.0) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,28 +15,26 @@ from foils.data.labels import Labels
 from foils.deciding import Decision
 from foils.deciding.benefit import learnabilities
 from foils.runtime.errors import InputError
-from hidden_positives import World, hidden_world
-
-Case = tuple[World, dict[str, Negatives], Path]
+from hidden_positives import hidden_world
 
 
 @pytest.fixture(scope="module")
-def half(tmp_path_factory: pytest.TempPathFactory) -> Case:
+def half(tmp_path_factory):
     world = hidden_world(7, labelled=0.5)
     return world, mined(world), tmp_path_factory.mktemp("half")
 
 
 @pytest.fixture(scope="module")
-def plain(half: Case) -> Decision:
+def plain(half):
     return decided(*half)
 
 
 @pytest.fixture(scope="module")
-def labelled(half: Case) -> Decision:
+def labelled(half):
     return decided(*half, labels=oracle(*half[:2], 240))
 
 
-def test_without_labels_the_share_is_an_interval_from_0_that_holds_the_truth(half: Case, plain: Decision) -> None:
+def test_without_labels_the_share_is_an_interval_from_0_that_holds_the_truth(half, plain):
     world, sources, _ = half
     assert plain.best_with_probability is None
     for name, source in sources.items():
@@ -49,7 +46,7 @@ def test_without_labels_the_share_is_an_interval_from_0_that_holds_the_truth(hal
     assert plain.unlabelled_most >= world.unlabelled
 
 
-def test_labels_narrow_the_interval_about_the_truth(half: Case, plain: Decision, labelled: Decision) -> None:
+def test_labels_narrow_the_interval_about_the_truth(half, plain, labelled):
     world, sources, _ = half
     for name, source in sources.items():
         old, new = plain.worths[name], labelled.worths[name]
@@ -61,7 +58,7 @@ def test_labels_narrow_the_interval_about_the_truth(half: Case, plain: Decision,
     assert labelled.best_with_probability == labelled.candidates[0].best_with_probability
 
 
-def test_labels_win_over_the_bound(half: Case, plain: Decision) -> None:
+def test_labels_win_over_the_bound(half, plain):
     """Every judged negative of the hardest source is an answer: far more than the pairs seemed to exclude."""
     world, sources, folder = half
     spoilt = decided(world, sources, folder, labels=Labels(_all_relevant(sources["hard"])))
@@ -76,7 +73,7 @@ def _all_relevant(negatives: Negatives) -> pa.Table:
 
 
 @pytest.mark.parametrize("preference", [1 / 8, 3.0, 8.0])
-def test_labels_hold_the_truth_where_labelling_prefers_what_looks_likely(preference: float, tmp_path: Path) -> None:
+def test_labels_hold_the_truth_where_labelling_prefers_what_looks_likely(preference, tmp_path):
     """The likeliest of the relevant documents were labelled 3 or 8 times as often as the others, or the reverse."""
     world = hidden_world(11, labelled=0.5, preference=preference)
     sources = mined(world)
@@ -86,7 +83,7 @@ def test_labels_hold_the_truth_where_labelling_prefers_what_looks_likely(prefere
         assert each.false_share_low - 0.01 <= true_share(world, source) <= each.false_share_high + 0.01, name
 
 
-def test_a_plain_window_is_believed_to_hold_what_counting_says(half: Case, plain: Decision) -> None:
+def test_a_plain_window_is_believed_to_hold_what_counting_says(half, plain):
     world, sources, folder = half
     without_counts = {name: Negatives(source.table, {}) for name, source in sources.items()}
     pairs = decided(world, without_counts, folder)
@@ -102,7 +99,7 @@ def _own(decision: Decision, name: str) -> np.ndarray:
     return np.flatnonzero(records.members >> records.names.index(name) & 1)
 
 
-def test_hard_negatives_win_where_none_is_an_answer(tmp_path: Path) -> None:
+def test_hard_negatives_win_where_none_is_an_answer(tmp_path):
     complete = hidden_world(8, labelled=1.0)
     decision = decided(complete, mined(complete), tmp_path)
     assert decision.source == "hard"
@@ -111,7 +108,7 @@ def test_hard_negatives_win_where_none_is_an_answer(tmp_path: Path) -> None:
     assert "whatever is true of unlabelled answers" in decision.sentence
 
 
-def test_none_and_random_are_candidates_like_any_other(half: Case, plain: Decision) -> None:
+def test_none_and_random_are_candidates_like_any_other(half, plain):
     world, sources, folder = half
     assert {each.name for each in plain.candidates} == {*sources, "none"}
     none = plain.candidates[[each.name for each in plain.candidates].index("none")]
@@ -129,7 +126,7 @@ def test_none_and_random_are_candidates_like_any_other(half: Case, plain: Decisi
         decided(world, {"none": sources["hard"]}, folder)
 
 
-def test_a_source_with_few_records_never_wins(half: Case, plain: Decision) -> None:
+def test_a_source_with_few_records_never_wins(half, plain):
     world, sources, folder = half
     few = Negatives(sources["middle"].kept().slice(0, 15))
     decision = decided(world, {**sources, "few": few}, folder)
@@ -139,7 +136,7 @@ def test_a_source_with_few_records_never_wins(half: Case, plain: Decision) -> No
     assert decision.worths["few"].strength < 3 * share * decision.worths["middle"].strength
 
 
-def test_a_source_without_a_negative_of_these_queries_is_worth_nothing(half: Case) -> None:
+def test_a_source_without_a_negative_of_these_queries_is_worth_nothing(half):
     world, sources, folder = half
     few = Negatives(sources["middle"].kept().slice(0, 5))
     asked = few.table["query_id"][0].as_py()
@@ -150,13 +147,13 @@ def test_a_source_without_a_negative_of_these_queries_is_worth_nothing(half: Cas
     assert (decision.worths["few"].benefit == 0) == (asked not in looked_at)
 
 
-def test_a_sample_of_queries_changes_the_choice_by_no_more_than_a_tie(half: Case, plain: Decision) -> None:
+def test_a_sample_of_queries_changes_the_choice_by_no_more_than_a_tie(half, plain):
     fewer = decided(*half, records=100)
     assert len(fewer.ground.measured.records) == 100
     assert fewer.source in (plain.source, *plain.ties)
 
 
-def test_a_model_that_starts_from_nothing_learns_from_what_it_can_tell_apart(half: Case, plain: Decision) -> None:
+def test_a_model_that_starts_from_nothing_learns_from_what_it_can_tell_apart(half, plain):
     starting = decided(*half, starts="nothing", in_batch=0)
     assert starting.recurrence is None
     assert starting.worths["random"].strength > starting.worths["hard"].strength
@@ -164,7 +161,7 @@ def test_a_model_that_starts_from_nothing_learns_from_what_it_can_tell_apart(hal
     assert starting.worths["hard"].learnability < 1 == plain.worths["hard"].learnability
 
 
-def test_a_word_table_is_decided_for_by_what_recurs_among_training_pairs(half: Case, plain: Decision) -> None:
+def test_a_word_table_is_decided_for_by_what_recurs_among_training_pairs(half, plain):
     class WordTable(WorldEncoder):
         static = True
 
@@ -179,14 +176,14 @@ def test_a_word_table_is_decided_for_by_what_recurs_among_training_pairs(half: C
     )
 
 
-def test_the_batch_takes_away_what_easy_negatives_add(half: Case) -> None:
+def test_the_batch_takes_away_what_easy_negatives_add(half):
     alone, among = (decided(*half, in_batch=count).worths for count in (0, 500))
     assert among["random"].strength < alone["random"].strength
     ratio = [each["hard"].strength / each["random"].strength for each in (alone, among)]
     assert ratio[1] > ratio[0]
 
 
-def test_the_decision_turns_where_it_says(plain: Decision) -> None:
+def test_the_decision_turns_where_it_says(plain):
     turn = plain.turns_at
     assert turn is not None
     grid, curves = np.array(plain.curve["unlabelled"]), plain.curve["benefit"]
@@ -199,7 +196,7 @@ def test_the_decision_turns_where_it_says(plain: Decision) -> None:
     assert chosen.best_from <= chosen.best_to
 
 
-def test_the_gain_is_known_better_with_labels_and_ties_are_said(plain: Decision, labelled: Decision) -> None:
+def test_the_gain_is_known_better_with_labels_and_ties_are_said(plain, labelled):
     for decision in (plain, labelled):
         for each in decision.candidates:
             assert each.gain_low <= each.gain <= each.gain_high
@@ -210,7 +207,7 @@ def test_the_gain_is_known_better_with_labels_and_ties_are_said(plain: Decision,
     assert plain.label_next == 60
 
 
-def test_the_first_screen_fits_80_columns(plain: Decision, labelled: Decision) -> None:
+def test_the_first_screen_fits_80_columns(plain, labelled):
     for decision, columns in ((plain, 4), (labelled, 5)):
         table = decision.table()
         assert table.title == decision.sentence
@@ -219,14 +216,14 @@ def test_the_first_screen_fits_80_columns(plain: Decision, labelled: Decision) -
         assert max(len(line) for line in str(decision).splitlines() if "│" not in line and "  " in line[:3]) <= 80
 
 
-def test_the_same_seed_gives_the_same_bytes_and_valid_json(half: Case, labelled: Decision) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_valid_json(half, labelled):
     again = decided(*half, labels=oracle(*half[:2], 240))
     one, other = (json.dumps(each.to_json(), allow_nan=False) for each in (labelled, again))
     assert one == other
     assert {"source", "best_with_probability", "runner_up", "turns_at", "label_next"} <= json.loads(one).keys()
 
 
-def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half: Case) -> None:
+def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half):
     world, sources, folder = half
     pairs = oracle(world, sources, 240).table
     rng = np.random.default_rng(3)
@@ -251,7 +248,7 @@ def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half: Case
     assert "judge some of its pairs yourself" in " ".join(alone.sentences)
 
 
-def test_labels_of_other_pairs_are_refused(half: Case) -> None:
+def test_labels_of_other_pairs_are_refused(half):
     world, _, _ = half
     query = world.collection.queries["query_id"][0].as_py()
     labels = Labels(pa.table({"query_id": [query], "doc_id": ["d0"], "relevant": pa.array([0], pa.int8())}))
@@ -261,7 +258,7 @@ def test_labels_of_other_pairs_are_refused(half: Case) -> None:
         decided(*half, labels=Labels(labels.table.select(["query_id", "doc_id"])))
 
 
-def test_one_query_decides_nothing(half: Case) -> None:
+def test_one_query_decides_nothing(half):
     world, sources, folder = half
     table = world.collection.qrels["train"].slice(0, 1)
     single = replace(world, collection=replace(world.collection, qrels={"train": table}))

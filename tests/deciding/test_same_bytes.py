@@ -26,7 +26,7 @@ def decided(folder: Path, *, noise: float = 0.0) -> Decision:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 37.0])
-def test_inner_products_of_rounded_vectors_are_exact_in_any_order(scale: float) -> None:
+def test_inner_products_of_rounded_vectors_are_exact_in_any_order(scale):
     rng = np.random.default_rng(2)
     vectors = scale * rng.standard_normal((40, 384)) * rng.lognormal(0, 1, (40, 1)) / np.sqrt(384)
     a, b = rounded(vectors[:20].astype(np.float32)), rounded(vectors[20:].astype(np.float32))
@@ -39,7 +39,7 @@ def test_inner_products_of_rounded_vectors_are_exact_in_any_order(scale: float) 
     assert np.abs(error / lengths[:20, None] / lengths[None, 20:]).max() < 2e-3
 
 
-def test_threads_and_blocks_change_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_blocks_change_no_bit(tmp_path, monkeypatch):
     decisions = []
     for threads, queries, documents in ((1, 256, 8_192), (2, 37, 1_000), (3, 500, 300)):
         monkeypatch.setattr(survey, "BLOCK", queries)
@@ -49,7 +49,7 @@ def test_threads_and_blocks_change_no_bit(tmp_path: Path, monkeypatch: pytest.Mo
     assert len({json.dumps([each.to_json(), each.curve, str(each.worths)]) for each in decisions}) == 1
 
 
-def test_the_last_digits_of_vectors_hardly_change_a_decision(tmp_path: Path) -> None:
+def test_the_last_digits_of_vectors_hardly_change_a_decision(tmp_path):
     plain, noisy = decided(tmp_path), decided(tmp_path, noise=1e-7)
     assert noisy.source == plain.source
     for name, worth in plain.worths.items():

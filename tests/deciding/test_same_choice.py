@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +16,15 @@ from foils.deciding.mine import best_window, windows_of
 from foils.encode import VectorStore
 from foils.mining import mine_negatives
 from foils.selection.doors import select
-from hidden_positives import World, hidden_world
+from hidden_positives import hidden_world
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def world():
     return hidden_world(7, labelled=0.5)
 
 
-def test_score_and_select_choose_as_studies_and_tunings_do(world: World, tmp_path: Path) -> None:
+def test_score_and_select_choose_as_studies_and_tunings_do(world, tmp_path):
     sources = {name: Negatives(table.table, table.provenance) for name, table in mined(world).items()}
     encoder, store = WorldEncoder(world), VectorStore(tmp_path / "v")
     models = {"encoder": encoder, "vectors": store, "temperature": 0.1}
@@ -39,7 +38,7 @@ def test_score_and_select_choose_as_studies_and_tunings_do(world: World, tmp_pat
     assert [table.title for table in scored.tables()] == [alone.sentence]
 
 
-def test_mine_chooses_between_ranks_as_score_does_between_the_same_tables(world: World, tmp_path: Path) -> None:
+def test_mine_chooses_between_ranks_as_score_does_between_the_same_tables(world, tmp_path):
     deep = mine_negatives(world.collection, world.dense(), split="train", top=20)
     encoder, store = WorldEncoder(world), VectorStore(tmp_path / "v")
     decision, (first, end) = best_window(world.collection, deep, encoder, store, size=5, temperature=0.1)

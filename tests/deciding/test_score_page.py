@@ -1,16 +1,13 @@
 """The report: everything escaped, nothing fetched, every figure and table there; in a browser where there is one."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from fakes import HashingEncoder
 from foils.data import Collection
-from foils.deciding.doors import Scored, score
+from foils.deciding.doors import score
 from foils.deciding.page import score_page
 from foils.encode import VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
@@ -19,7 +16,7 @@ from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Scored:
+def hostile(tmp_path_factory):
     documents = {f"d{i} {ATTACK}": f"wind boat{i} keel {ATTACK}" for i in range(12)}
     documents |= {f"e{i}": f"boat{i} bread{i} loaf {ATTACK}" for i in range(12)}
     queries = {f"q{i}": f"boat{i} {ATTACK}" for i in range(12)}
@@ -33,11 +30,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Scored:
     return score(collection, sources, encoder=HashingEncoder(), vectors=store)
 
 
-def test_what_users_bring_is_escaped_and_nothing_is_fetched(hostile: Scored) -> None:
+def test_what_users_bring_is_escaped_and_nothing_is_fetched(hostile):
     assert_harmless(score_page(hostile))
 
 
-def test_the_page_says_what_is_decided_and_shows_three_examples_with_shared_words_marked(hostile: Scored) -> None:
+def test_the_page_says_what_is_decided_and_shows_three_examples_with_shared_words_marked(hostile):
     page = score_page(hostile)
     verdict = re.search(r'class="verdict">(.*?)</div>', page)
     assert verdict
@@ -50,7 +47,7 @@ def test_the_page_says_what_is_decided_and_shows_three_examples_with_shared_word
     assert page.index("What each choice gains") < page.index("Read some") < page.index("Where the choice turns")
 
 
-def test_figures_are_valid_plotly_in_one_colour_for_each_source(hostile: Scored) -> None:
+def test_figures_are_valid_plotly_in_one_colour_for_each_source(hostile):
     import plotly.graph_objects as go
 
     found = re.search(r"^const figures = (.*);$", score_page(hostile), re.M)
@@ -62,7 +59,7 @@ def test_figures_are_valid_plotly_in_one_colour_for_each_source(hostile: Scored)
     assert colours == {line["name"]: line["line"]["color"] for line in turns["data"]}
 
 
-def test_a_report_appears_whole(hostile: Scored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_appears_whole(hostile, tmp_path, monkeypatch):
     page = tmp_path / "page.html"
     hostile.report(page)
     before = page.read_bytes()
@@ -74,7 +71,7 @@ def test_a_report_appears_whole(hostile: Scored, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.slow
 @needs_chromium
-def test_no_script_of_a_collection_runs_in_a_browser(hostile: Scored, tmp_path: Path) -> None:
+def test_no_script_of_a_collection_runs_in_a_browser(hostile, tmp_path):
     page = tmp_path / "page.html"
     hostile.report(page)
     shown = in_chromium(page)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 
@@ -18,7 +16,7 @@ def pairs(count: int, similarity: float, resemblance: np.ndarray, rng: np.random
     return Pairs(np.arange(count), similarity + 0.1 * rng.standard_normal(count), rank, resemblance, np.ones(count))
 
 
-def test_one_query_alone_with_several_positives_is_no_failure() -> None:
+def test_one_query_alone_with_several_positives_is_no_failure():
     """Its half of the records knows what resembles a positive; the other half knows nothing of it."""
     rng, count = np.random.default_rng(0), 400
     one = np.full(count, np.nan)
@@ -31,7 +29,7 @@ def test_one_query_alone_with_several_positives_is_no_failure() -> None:
     assert np.isfinite(relevance.bound(survey))
 
 
-def test_queries_to_which_every_document_is_relevant_are_scored(tmp_path: Path) -> None:
+def test_queries_to_which_every_document_is_relevant_are_scored(tmp_path):
     """No document of the collection is unlabelled; the negatives are texts that a source brings along."""
     keel = {"d1": "A keel is the spine of a boat."}
     queries = {"q1": "what is a keel?", "q2": "what is the spine of a boat?"}

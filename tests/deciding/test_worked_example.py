@@ -23,7 +23,7 @@ def benefit(source: str, o: float) -> float:
     return float((added(source) * (1 - (1 + HARM) * np.minimum(1, o * RATIOS[source]))).sum())
 
 
-def test_the_numbers_of_the_page() -> None:
+def test_the_numbers_of_the_page():
     text = (Path(__file__).parents[2] / "docs" / "deciding.md").read_text("utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith(("| dense |", "| far |"))]
     assert len(rows) == 4
@@ -45,7 +45,7 @@ def test_the_numbers_of_the_page() -> None:
     assert (crossing * RATIOS["dense"]).mean() == pytest.approx(0.21, abs=0.002)
 
 
-def test_the_decision_sums_what_the_page_sums() -> None:
+def test_the_decision_sums_what_the_page_sums():
     """Σ s·(1 − (1 + κ)·π) by block, κ = 1.5, π = σ(constant + slope·log r): here ½, then r/(1 + r)."""
     strength, block = np.array([1.0, 2.0, 4.0]), np.array([0, 0, 1])
     logs = np.log([0.25, 1.0, 0.25])

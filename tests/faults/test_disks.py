@@ -6,7 +6,7 @@ import json
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def full_disk(after: int = 200) -> Iterator[None]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+def world(tmp_path, beir_folder, monkeypatch):
     """A collection that is in the cache with its vectors, tables to begin with, a study."""
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: HashingEncoder())
     monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: HashingEncoder())
@@ -91,7 +91,7 @@ def check_said(said: str, status: int, expected: str) -> None:
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_full_disk(name: str, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk(name, world, capsys):
     """Exit status 1, and the file of before is as it was; the second time, with room, the verb succeeds."""
     place = world / "outputs" / "out"
     place.parent.mkdir()
@@ -109,9 +109,7 @@ def test_a_full_disk(name: str, world: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", ["mine dense", "rate"])
-def test_a_full_disk_where_work_is_kept(
-    name: str, world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_where_work_is_kept(name, world, capsys, monkeypatch):
     """The cache, the vectors, the judgements: what is not whole is not there, and the next run makes it."""
     monkeypatch.setenv("FOILS_CACHE", str(world / "another"))
     place = world / "out"
@@ -124,7 +122,7 @@ def test_a_full_disk_where_work_is_kept(
     assert run(arguments(name, world, place)) == 0
 
 
-def test_a_full_disk_under_a_model(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_under_a_model(world, capsys):
     """The folder of the model holds what it held before; with room, the training goes on."""
     static_model().save_pretrained(str(world / "static"))
     place = world / "model"
@@ -144,7 +142,7 @@ def test_a_full_disk_under_a_model(world: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.fixture
-def studying(world: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], list[str]]:
+def studying(world, monkeypatch):
     """The arguments of a small study, by its folder; it is quick, and writes checkpoints."""
     static_model().save_pretrained(str(world / "static"))
     monkeypatch.chdir(world)  # short commands
@@ -170,9 +168,7 @@ ROOM = {400: "cell.json", 2_000: "sources", 6_000: "trained", 100_000: "report.h
 
 
 @pytest.mark.slow
-def test_a_full_disk_under_a_study(
-    world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_under_a_study(world, studying, capsys):
     """What is there is whole, and stays; with more room it goes on, and ends as one that had room from the start."""
     assert run(studying(world / "whole")) == 0
     expected, before = without_seconds(world / "whole"), 0
@@ -194,9 +190,7 @@ def test_a_full_disk_under_a_study(
 
 
 @pytest.mark.slow
-def test_a_full_disk_under_a_study_that_is_whole(
-    world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_under_a_study_that_is_whole(world, studying, capsys):
     """Done again with more seeds, it keeps the page and the results that it had."""
     place = world / "whole"
     assert run(studying(place)) == 0
@@ -212,9 +206,7 @@ def test_a_full_disk_under_a_study_that_is_whole(
     assert {name: after[name] for name in before} == before
 
 
-def test_a_study_where_none_can_be(
-    world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_where_none_can_be(world, studying, capsys):
     (world / "file").write_text(OLD)
     for place in (world / "file", world / "file" / "study"):
         capsys.readouterr()
@@ -225,9 +217,7 @@ def test_a_study_where_none_can_be(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_study_in_a_folder_that_is_read_only(
-    world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_in_a_folder_that_is_read_only(world, studying, capsys):
     """One that is to begin, and one that is whole and stays as it is."""
     assert run(studying(world / "whole")) == 0
     before = files(world / "whole")
@@ -250,18 +240,18 @@ def test_a_study_in_a_folder_that_is_read_only(
     lambda path: torch.save(torch.ones(1_000), path / "optimizer.pt"),
     lambda path: (path / "card.md").write_text("card" * 1_000),
 ])  # fmt: skip
-def test_whatever_writes_weights_tells_of_a_full_disk(write: Callable[[Path], object], tmp_path: Path) -> None:
+def test_whatever_writes_weights_tells_of_a_full_disk(write, tmp_path):
     with pytest.raises(FailureError, match=f"cannot write {tmp_path}"), full_disk(), writing_weights(tmp_path):
         write(tmp_path)
 
 
-def test_other_failures_of_training_stay_what_they_are() -> None:
+def test_other_failures_of_training_stay_what_they_are():
     with pytest.raises(RuntimeError, match="shapes"), writing_weights(Path()):
         raise RuntimeError("shapes differ")
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_place_that_cannot_be_written(name: str, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_cannot_be_written(name, world, capsys):
     """A folder that is a file: so it holds for whoever may write anywhere, too."""
     (world / "file").write_text(OLD)
     before = files(world / "made")
@@ -275,7 +265,7 @@ def test_a_place_that_cannot_be_written(name: str, world: Path, capsys: pytest.C
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_folder_that_is_read_only(name: str, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_read_only(name, world, capsys):
     place = world / "outputs"
     place.mkdir()
     place.chmod(0o555)

@@ -48,13 +48,13 @@ def study_page(place: Path) -> Path:
 
 
 @pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def page(tmp_path, monkeypatch):
     """The page's place."""
     monkeypatch.setattr("foils.experiments.analysis.RESAMPLES", 10)  # quick
     return study_page(tmp_path)
 
 
-def test_what_users_bring_is_escaped_and_nothing_is_fetched(page: Path) -> None:
+def test_what_users_bring_is_escaped_and_nothing_is_fetched(page):
     text = outside_plotly(page.read_text("utf-8"))
     assert f"<title>{TITLE}</title>" in text
     assert_harmless(page.read_text("utf-8"))
@@ -76,7 +76,7 @@ def strings(value: Any) -> Iterator[str]:
 
 @pytest.mark.slow
 @needs_chromium
-def test_no_script_of_a_collection_runs_in_a_browser(page: Path) -> None:
+def test_no_script_of_a_collection_runs_in_a_browser(page):
     shown = in_chromium(page)
     assert f"<title>{TITLE}</title>" in shown
     assert shown.count('class="main-svg"') >= 2, "the figures were drawn"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
@@ -20,12 +19,12 @@ VALID = {"study-cell": 3, "study-scores": 6, "study-result": 6, "checkpoint-list
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     return tmp_path_factory.mktemp("kept")
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_valid_files_are_read_whole(name: str, place: Path) -> None:
+def test_valid_files_are_read_whole(name, place):
     for example in KEPT[name].examples():
         found = KEPT[name].check(example, place / name)
         assert (found.records, found.complaints) == (VALID[name], 0)
@@ -34,7 +33,7 @@ def test_valid_files_are_read_whole(name: str, place: Path) -> None:
 @pytest.mark.parametrize("name", KEPT)
 @settings(max_examples=60, derandomize=True)
 @given(seeds=st.lists(st.integers(0, 2**32), min_size=1, max_size=3))
-def test_spoiled_files_are_read_whole_or_refused_by_name(name: str, place: Path, seeds: list[int]) -> None:
+def test_spoiled_files_are_read_whole_or_refused_by_name(name, place, seeds):
     (data,) = KEPT[name].examples()
     for seed in seeds:
         data = spoiled(KEPT[name], data, Random(seed), most=1)
@@ -44,7 +43,7 @@ def test_spoiled_files_are_read_whole_or_refused_by_name(name: str, place: Path,
 @pytest.mark.parametrize("name", KEPT)
 @settings(max_examples=20, derandomize=True)
 @given(data=st.binary(max_size=300) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_any_bytes_at_all(name: str, place: Path, data: bytes) -> None:
+def test_any_bytes_at_all(name, place, data):
     KEPT[name].check(data, place / name)
 
 
@@ -53,7 +52,7 @@ TOO_MUCH = [b"", b"\x00", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5_
 
 @pytest.mark.parametrize("data", TOO_MUCH, ids=range(len(TOO_MUCH)))
 @pytest.mark.parametrize("name", KEPT)
-def test_what_is_nothing_like_it(name: str, data: bytes, place: Path) -> None:
+def test_what_is_nothing_like_it(name, data, place):
     found = KEPT[name].check(data, place / name)
     assert found.records == 0
     assert bool(found.complaints) == (name != "checkpoint-list")  # another checkpoint will do
@@ -67,12 +66,12 @@ class Learning(torch.nn.Module):
         self.register_parameter(name, torch.nn.Parameter(torch.arange(float(size))))
 
 
-def test_what_a_loss_learned_comes_back_or_is_refused_by_name(tmp_path: Path) -> None:
+def test_what_a_loss_learned_comes_back_or_is_refused_by_name(tmp_path):
     args, state = SimpleNamespace(output_dir=tmp_path), SimpleNamespace(global_step=7, is_world_process_zero=True)
     path = tmp_path / "checkpoint-7" / LOSS_STATE
     path.parent.mkdir()
 
-    def begin(loss: torch.nn.Module) -> None:
+    def begin(loss):
         LossState(loss).on_train_begin(args, state, None)
 
     with pytest.raises(InputError, match=f"{LOSS_STATE}, which is not there"):

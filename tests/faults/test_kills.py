@@ -35,32 +35,6 @@ from kill_world import VERBS
 
 print(json.dumps(dict(trials_of(verbs or list(VERBS), kills=kills, points=points))))
 """
-COUNTED = """
-import os
-from kill_trials import count_encoding, lines
-from foils.data import Collection
-from foils.encode import SentenceEncoder, VectorStore
-from foils.evaluation import dense_run, measure_encoder
-from train_models import static_model
-
-os.environ["FOILS_ENCODED"] = str(folder / "encoded.txt")
-count_encoding()
-texts = {"d0": "boat", "d1": "tide", "d2": "rope"}
-collection = Collection.from_dicts("made", texts, {"q0": "sail"}, {"test": {"q0": {"d0": 1}}})
-model = static_model()
-model.save_pretrained(str(folder / "static"))
-
-def noted():
-    return len(" ".join(lines(folder / "encoded.txt")).split())
-
-measure_encoder(model, collection, "test", ["nDCG@10"])
-counts = [noted()]
-store = VectorStore(folder / "vectors")
-for given, kept in ((SentenceEncoder(model), store), (SentenceEncoder(model), store), (str(folder / "static"), None)):
-    dense_run(given, collection, "test", store=kept)
-    counts.append(noted())
-print(json.dumps(counts))
-"""
 GIVEN = """
 import json, sys
 from pathlib import Path
@@ -88,20 +62,14 @@ def check(found: dict[str, object], *, kills: int, points: int) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_counted_as_encoded(tmp_path: Path) -> None:
-    """A model that learns is measured without a note; what is kept is noted once, what a name measures each time."""
-    assert killed(COUNTED, tmp_path, [], kills=0, points=0) == [0, 4, 4, 8]
-
-
-@pytest.mark.slow
-def test_kills_of_a_quick_verb(tmp_path: Path) -> None:
+def test_kills_of_a_quick_verb(tmp_path):
     """On sixty documents; the trials of every verb are the slow tests below."""
     found = killed(TINY, tmp_path, ["mine bm25"], kills=KILLS, points=POINTS)
     check(found["mine bm25"], kills=KILLS, points=POINTS)
 
 
 @pytest.mark.slow
-def test_a_few_kills_of_the_cheap_verbs(tmp_path: Path) -> None:
+def test_a_few_kills_of_the_cheap_verbs(tmp_path):
     verbs = ["mine dense", "generate", "select", "train"]
     results = killed(WHOLE, tmp_path, verbs, kills=KILLS, points=POINTS)
     assert list(results) == verbs
@@ -111,6 +79,6 @@ def test_a_few_kills_of_the_cheap_verbs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_kills_of_every_verb(tmp_path: Path) -> None:
+def test_kills_of_every_verb(tmp_path):
     for found in killed(WHOLE, tmp_path, [], kills=5, points=10).values():
         check(found, kills=5, points=10)

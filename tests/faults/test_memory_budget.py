@@ -95,7 +95,7 @@ def cells() -> Any:
 
 
 @pytest.mark.parametrize("work", [nearest_for_batches, cells])
-def test_a_smaller_budget_takes_less_for_batches_and_gives_the_same_but_for_rounding(work: Callable[[], Any]) -> None:
+def test_a_smaller_budget_takes_less_for_batches_and_gives_the_same_but_for_rounding(work):
     """Other blocks are other matrix products, whose last digits may differ."""
     work()
     whole, much = peak(work)
@@ -107,7 +107,7 @@ def test_a_smaller_budget_takes_less_for_batches_and_gives_the_same_but_for_roun
 
 
 @pytest.mark.parametrize("work", [nearest, exact_index, bm25, bm25_pairs, trisampler, paired])
-def test_a_smaller_budget_takes_less_and_gives_the_same(work: Callable[[], Any]) -> None:
+def test_a_smaller_budget_takes_less_and_gives_the_same(work):
     work()  # what is made once is made now
     whole, much = peak(work)
     with memory.limited(SMALL):
@@ -117,7 +117,7 @@ def test_a_smaller_budget_takes_less_and_gives_the_same(work: Callable[[], Any])
         assert one.tobytes() == other.tobytes()
 
 
-def test_the_budget_holds_inside_its_context_alone() -> None:
+def test_the_budget_holds_inside_its_context_alone():
     assert memory.budget() == memory.DEFAULT
     with memory.limited(2**21):
         assert memory.budget() == 2**21
@@ -135,7 +135,7 @@ def test_the_budget_holds_inside_its_context_alone() -> None:
     [("1048576", 2**20), ("2GiB", 2**31), ("500MB", 500_000_000), (" 1.5 kib ", 1536), ("3 g", None), ("", None),
      ("-1GiB", None), ("GiB", None)],
 )  # fmt: skip
-def test_sizes(text: str, size: int | None) -> None:
+def test_sizes(text, size):
     if size is None:
         with pytest.raises(InputError, match="expected a number with a unit, as in 2GiB"):
             memory.parsed_size(text)
@@ -143,7 +143,7 @@ def test_sizes(text: str, size: int | None) -> None:
         assert memory.parsed_size(text) == size
 
 
-def test_verbs_with_blocks_set_the_budget() -> None:
+def test_verbs_with_blocks_set_the_budget():
     with MemorySettings(memory="2MiB").applied():
         assert memory.budget() == 2**21
     with MemorySettings().applied():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +45,7 @@ def made(place: Path, folder: Path, seed: str) -> tuple[dict[str, bytes], str]:
 
 
 @pytest.mark.slow
-def test_hash_seeds_change_no_byte(tmp_path: Path, beir_folder: Callable[..., Path]) -> None:
+def test_hash_seeds_change_no_byte(tmp_path, beir_folder):
     folder = beir_folder("made")
     one, hash_of_one = made(tmp_path / "one", folder, "1")
     other, hash_of_other = made(tmp_path / "other", folder, "2")

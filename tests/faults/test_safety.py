@@ -40,7 +40,7 @@ class Bomb:
 
 
 @pytest.fixture
-def bomb(tmp_path: Path) -> tuple[bytes, Path]:
+def bomb(tmp_path):
     """A pickle, and the file that is there once it has been loaded."""
     mark = tmp_path / "exploded"
     data = pickle.dumps(Bomb(mark))
@@ -59,7 +59,7 @@ LOADERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_weights_that_are_pickled_are_not_loaded(name: str, tmp_path: Path, bomb: tuple[bytes, Path]) -> None:
+def test_weights_that_are_pickled_are_not_loaded(name, tmp_path, bomb):
     kind, load = LOADERS[name]
     place = tmp_path / "model"
     if kind == "bert":
@@ -76,7 +76,7 @@ def test_weights_that_are_pickled_are_not_loaded(name: str, tmp_path: Path, bomb
 
 
 @pytest.mark.parametrize("name", ["encoder", "trainable"])
-def test_code_of_a_model_is_not_run_unless_asked_for(name: str, tmp_path: Path) -> None:
+def test_code_of_a_model_is_not_run_unless_asked_for(name, tmp_path):
     place, mark = tmp_path / "model", tmp_path / "ran"
     bert_model(tmp_path / "parts").save_pretrained(str(place))
     (place / "own.py").write_text(f"from pathlib import Path\nPath({str(mark)!r}).touch()\nclass Own: ...\n")
@@ -89,7 +89,7 @@ def test_code_of_a_model_is_not_run_unless_asked_for(name: str, tmp_path: Path) 
     assert not mark.exists()
 
 
-def test_a_shard_of_vectors_is_not_unpickled(tmp_path: Path, bomb: tuple[bytes, Path]) -> None:
+def test_a_shard_of_vectors_is_not_unpickled(tmp_path, bomb):
     encoder, store = HashingEncoder(), tmp_path / "store"
     VectorStore(store).embed(encoder, ["a", "b"], "document")
     (shard,) = store.rglob("*.npy")
@@ -100,9 +100,7 @@ def test_a_shard_of_vectors_is_not_unpickled(tmp_path: Path, bomb: tuple[bytes, 
 
 
 @pytest.mark.parametrize("read", [Negatives.read, Run.read])
-def test_files_that_are_pickles_are_refused(
-    read: Callable[[Path], object], tmp_path: Path, bomb: tuple[bytes, Path]
-) -> None:
+def test_files_that_are_pickles_are_refused(read, tmp_path, bomb):
     path = tmp_path / "file"
     path.write_bytes(bomb[0])
     with pytest.raises(InputError):
@@ -110,7 +108,7 @@ def test_files_that_are_pickles_are_refused(
     assert not bomb[1].exists()
 
 
-def test_no_module_unpickles() -> None:
+def test_no_module_unpickles():
     names = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
     found = []
     for path in SOURCES.rglob("*.py"):
@@ -135,7 +133,7 @@ STRANGE = ["../../out", "/etc/passwd", "..", "a/b", "con\\x", "a\nb", "q%2F..", 
 
 
 @pytest.mark.parametrize("form", list(FILES))
-def test_ids_are_no_paths(form: str, tmp_path: Path) -> None:
+def test_ids_are_no_paths(form, tmp_path):
     """Whatever ids say, an export writes its file, and its file alone."""
     documents = {name: f"text {i} about boats" for i, name in enumerate([*STRANGE, "d"])}
     collection = Collection.from_dicts("../../c", documents, {n: f"query {n}" for n in STRANGE}, {
@@ -159,7 +157,7 @@ def test_ids_are_no_paths(form: str, tmp_path: Path) -> None:
     assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
 
 
-def test_judgements_of_a_folder_cannot_name_files_outside_the_cache(beir_folder: Callable[..., Path]) -> None:
+def test_judgements_of_a_folder_cannot_name_files_outside_the_cache(beir_folder):
     """A split is a file's name: it cannot hold a path; what a link in the folder points to is read, not written."""
     from foils.data import load_collection
 
@@ -171,7 +169,7 @@ def test_judgements_of_a_folder_cannot_name_files_outside_the_cache(beir_folder:
 
 
 @pytest.mark.slow
-def test_nothing_is_downloaded_when_offline(tmp_path: Path, beir_folder: Callable[..., Path]) -> None:
+def test_nothing_is_downloaded_when_offline(tmp_path, beir_folder):
     """Names of models and data sets that are not here end in an error, and no address is looked up."""
     program = f"""
 import socket, sys

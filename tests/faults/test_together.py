@@ -1,11 +1,8 @@
 """Two processes at once on one cache: collection, vectors, judgements."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -39,7 +36,7 @@ for trial in range(int(sys.argv[3])):
 """
 
 
-def test_two_processes_on_one_cache(tmp_path: Path, beir_folder: Callable[..., Path]) -> None:
+def test_two_processes_on_one_cache(tmp_path, beir_folder):
     """Both end with the bytes of one that was alone, from nothing in the cache; nothing is left aside."""
     folder = beir_folder("made")
     command = [sys.executable, "-c", TOGETHER, str(TESTS), str(folder), str(TRIALS)]

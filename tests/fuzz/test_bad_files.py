@@ -5,16 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from foils.data import Collection, Run, load_collection
+from foils.data import Run, load_collection
 from foils.data.sources import as_source
 from foils.runtime.errors import FormatError
-
-Write = Callable[..., Path]
 
 KINDS = {
     "combining": "e\u0301a\u0308",
@@ -32,15 +28,15 @@ KINDS = {
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Write:
+def folder(tmp_path):
     """Return a function that writes a BEIR folder; parts that are not given are small and good."""
 
-    def write(corpus: bytes = b"", queries: bytes = b"", qrels: bytes = b"") -> Path:
+    def write(corpus=b"", queries=b"", qrels=b""):
         (tmp_path / "qrels").mkdir(exist_ok=True)
         (tmp_path / "corpus.jsonl").write_bytes(corpus or b'{"_id": "d", "text": "x"}\n')
         (tmp_path / "queries.jsonl").write_bytes(queries or b'{"_id": "q", "text": "x"}\n')
@@ -58,20 +54,20 @@ def line(**record: object) -> bytes:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_text_of_every_kind_comes_back_as_it_was(folder: Write, kind: str) -> None:
+def test_text_of_every_kind_comes_back_as_it_was(folder, kind):
     text = KINDS[kind]
     collection = load_collection(folder(line(_id=text, title=text, text=text), line(_id=text, text=text)))
     assert collection.documents.to_pylist() == [{"doc_id": text, "title": text, "text": text}]
     assert collection.query_rows([text]).tolist() == [0]
 
 
-def test_ids_that_look_alike_are_several(folder: Write) -> None:
+def test_ids_that_look_alike_are_several(folder):
     ids = ["1", "01", "1.0", " 1", "1 ", "\uff11", "\u0661", "1\u200b", "I", "l", *KINDS.values()]
     collection = load_collection(folder(b"".join(line(_id=each, text="x") for each in ids)))
     assert collection.document_rows(ids).tolist() == list(range(len(ids)))
 
 
-def test_integer_and_string_are_one_id(folder: Write) -> None:
+def test_integer_and_string_are_one_id(folder):
     with pytest.raises(FormatError, match=r"corpus\.jsonl:2: duplicate id '1' \(first on line 1\)"):
         load_collection(folder(b'{"_id": 1, "text": "x"}\n{"_id": "1", "text": "y"}\n'))
     for odd in ("1.0", "true", "null", "1e3", "NaN"):
@@ -79,7 +75,7 @@ def test_integer_and_string_are_one_id(folder: Write) -> None:
             load_collection(folder(f'{{"_id": {odd}, "text": "x"}}'.encode()))
 
 
-def test_surrogates_are_named_by_line_and_the_message_can_be_written(folder: Write) -> None:
+def test_surrogates_are_named_by_line_and_the_message_can_be_written(folder):
     with pytest.raises(FormatError, match=r"corpus\.jsonl:2: expected .* valid Unicode") as caught:
         load_collection(folder(b'{"_id": "\\ud83d\\udc1d", "text": "a pair"}\n{"_id": "\\ud83d", "text": "half"}\n'))
     str(caught.value).encode()
@@ -87,14 +83,14 @@ def test_surrogates_are_named_by_line_and_the_message_can_be_written(folder: Wri
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_marks_and_line_ends_change_nothing(folder: Write, mark: bytes, end: bytes) -> None:
+def test_marks_and_line_ends_change_nothing(folder, mark, end):
     corpus, queries = mark + line(_id="d", text="x"), mark + line(_id="q", text="x")
     qrels = mark + b"query-id\tcorpus-id\tscore\nq\td\t1\n"
     collection = load_collection(folder(*(part.replace(b"\n", end) for part in (corpus, queries, qrels))))
     assert collection.judgements("test").to_pylist() == [{"query_id": "q", "doc_id": "d", "relevance": 1}]
 
 
-def test_lone_carriage_returns_end_no_line(folder: Write) -> None:
+def test_lone_carriage_returns_end_no_line(folder):
     two = line(_id="a", text="x") + line(_id="b", text="y")
     with pytest.raises(FormatError, match=r"corpus\.jsonl:1: malformed JSON \(Extra data"):
         load_collection(folder(two.replace(b"\n", b"\r")))
@@ -105,7 +101,7 @@ def test_lone_carriage_returns_end_no_line(folder: Write) -> None:
 # Size
 
 
-def test_long_lines(folder: Write) -> None:
+def test_long_lines(folder):
     long = "word " * 2_000_000
     collection = load_collection(folder(line(_id="d", text=long), line(_id="q" * 1_000_000, text=long)))
     assert collection.document_texts([0]) == [long.strip()]
@@ -117,7 +113,7 @@ def test_long_lines(folder: Write) -> None:
     assert len(str(caught.value)) < 1000
 
 
-def test_a_small_file_that_unpacks_to_gigabytes(small: Collection, tmp_path: Path) -> None:
+def test_a_small_file_that_unpacks_to_gigabytes(small, tmp_path):
     bomb = tmp_path / "bomb.jsonl"
     bomb.write_bytes(gzip.compress(bytes(1 << 24)) * 512)  # 8 GiB in one line
     tracemalloc.start()
@@ -130,7 +126,7 @@ def test_a_small_file_that_unpacks_to_gigabytes(small: Collection, tmp_path: Pat
         tracemalloc.stop()
 
 
-def test_a_small_file_that_unpacks_to_many_lines_is_read_in_a_stream(tmp_path: Path) -> None:
+def test_a_small_file_that_unpacks_to_many_lines_is_read_in_a_stream(tmp_path):
     bomb = tmp_path / "bomb.trec"
     bomb.write_bytes(gzip.compress((b" " * 1023 + b"\n") * 1024) * 64 + gzip.compress(b"q Q0 d 1 2 x\n"))
     tracemalloc.start()
@@ -141,7 +137,7 @@ def test_a_small_file_that_unpacks_to_many_lines_is_read_in_a_stream(tmp_path: P
         tracemalloc.stop()
 
 
-def test_numbers_without_end(folder: Write, small: Collection, tmp_path: Path) -> None:
+def test_numbers_without_end(folder, small, tmp_path):
     with pytest.raises(FormatError, match=r"corpus\.jsonl:1: malformed JSON \(Exceeds the limit"):
         load_collection(folder(b'{"_id": ' + b"1" * 5000 + b', "text": "x"}'))
     with pytest.raises(FormatError, match=r"test\.tsv:1: expected"):
@@ -158,7 +154,7 @@ def test_numbers_without_end(folder: Write, small: Collection, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("part", ["corpus", "queries", "qrels"])
-def test_an_empty_file(folder: Write, part: str) -> None:
+def test_an_empty_file(folder, part):
     for empty in (b"\n", b"\xef\xbb\xbf\n", gzip.compress(b""), b" \t\r\n\n"):
         place = folder(**{part: empty})
         if part == "qrels":

@@ -21,7 +21,6 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import parsed_settings
 from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelling, taken_apart
 from foils.runtime.results import Result, Table, counted, number, p_value
-from foils.runtime.scale import on_ray
 
 
 def window(text: str) -> tuple[int, int]:
@@ -130,10 +129,10 @@ def see(
     return Seen({"collection": collection, "method": method, **vars(window), "seed": seed, "budgets": list(budgets)})
 
 
-def test_a_door_is_checked_before_anything_holds() -> None:
+def test_a_door_is_checked_before_anything_holds():
     entered: list[object] = []
 
-    def check(method: str, window: WindowSettings) -> None:
+    def check(method, window):
         entered.append((method, window.top, list(budgets)))
         raise InputError("not these together")
 
@@ -143,7 +142,7 @@ def test_a_door_is_checked_before_anything_holds() -> None:
     assert entered == [("bm25", 3, [])]
 
 
-def test_a_door_takes_the_fields_of_its_groups_one_by_one() -> None:
+def test_a_door_takes_the_fields_of_its_groups_one_by_one():
     seen = see("folder/", "dense", top=3, weights={"a": 2.0}).said
     assert seen == {
         "collection": "folder/", "method": "dense", "top": 3, "ranks": (0, 100), "draw": "top", "weights": {"a": 2.0},
@@ -156,12 +155,12 @@ def test_a_door_takes_the_fields_of_its_groups_one_by_one() -> None:
     assert (see.__doc__ or "").index("draw: Sampling strategy.") < (see.__doc__ or "").index("Raises:")
 
 
-def test_a_whole_number_is_the_float_that_the_program_reads() -> None:
+def test_a_whole_number_is_the_float_that_the_program_reads():
     settings = WindowSettings(penalty=2)
     assert (settings.penalty, type(settings.penalty), type(settings.top)) == (2.0, float, int)
 
 
-def test_settings_of_a_class_that_inherits() -> None:
+def test_settings_of_a_class_that_inherits():
     first = settings_of(DeeperSettings)[0]
     assert (first.name, first.help) == ("top", "Negatives per query.")
     assert settings_of(DeeperSettings)[-1].name == "depth"
@@ -181,12 +180,12 @@ def test_settings_of_a_class_that_inherits() -> None:
         ({"method": "dense", "draw": "uniform"}, InputError, "draw uniform: no effect with method dense"),
     ],
 )
-def test_what_a_door_refuses(given: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_what_a_door_refuses(given, error, message):
     with pytest.raises(error, match=message):
         see("folder/", **given)
 
 
-def test_messages_call_options_as_the_caller_does() -> None:
+def test_messages_call_options_as_the_caller_does():
     with spelling({"top": "--top"}), pytest.raises(InputError, match=r"^--top 0; expected"):
         WindowSettings(top=0)
     with spelling({"flag": "--flag"}), pytest.raises(InputError, match=r"^--no-flag, other 1 2: no effect here"):
@@ -201,7 +200,7 @@ def program(*arguments: str, **verb: Any) -> None:
     app(list(arguments))
 
 
-def test_the_program_gives_the_door_what_it_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_gives_the_door_what_it_is_given(tmp_path, capsys):
     output, result = tmp_path / "seen", tmp_path / "seen.json"
     options = ["--ranks", "5-50", "--weight", "a=1", "--weight", "b=2", "--lambda", "0.5", "--budget", "3"]
     program("see", "folder/", "--with", "dense", *options, "-o", str(output), "--json", str(result), writes="table")
@@ -213,8 +212,8 @@ def test_the_program_gives_the_door_what_it_is_given(tmp_path: Path, capsys: pyt
     assert "a <remark>" in shown
 
 
-def test_what_goes_with_options_of_the_program_alone_is_checked_before_the_door_opens(tmp_path: Path) -> None:
-    def before(given: Any) -> None:
+def test_what_goes_with_options_of_the_program_alone_is_checked_before_the_door_opens(tmp_path):
+    def before(given):
         raise InputError(f"{given['collection']}: {given['output'].name} is {given['json'].name}, too")
 
     arguments = ["see", "x", "-o", str(tmp_path / "a"), "--json", str(tmp_path / "a")]
@@ -223,7 +222,7 @@ def test_what_goes_with_options_of_the_program_alone_is_checked_before_the_door_
     assert not (tmp_path / "a").exists()
 
 
-def test_what_differs_from_a_doors_own_defaults() -> None:
+def test_what_differs_from_a_doors_own_defaults():
     base = WindowSettings(top=20)
     assert base.changed() == {"top": 20}
     assert base.changed(base=base) == {}
@@ -234,7 +233,7 @@ NOTHING: dict[str, Any] = {"top": None}
 OPEN = replace(WindowSettings(), **NOTHING)
 
 
-def test_a_door_may_leave_the_fields_of_a_group_open() -> None:
+def test_a_door_may_leave_the_fields_of_a_group_open():
     @door
     def left_open(*, window: WindowSettings = OPEN) -> Any:
         """Return what is given.
@@ -249,12 +248,12 @@ def test_a_door_may_leave_the_fields_of_a_group_open() -> None:
     assert left_open.settings["top"].annotation == int | None  # type: ignore[attr-defined]
 
 
-def test_of_several_options_the_outermost_holds() -> None:
+def test_of_several_options_the_outermost_holds():
     inner = Annotated[str, Option(metavar="SOURCE")]
     assert taken_apart(Annotated[inner, Option(flag="--source")])[1].flag == "--source"
 
 
-def test_settings_by_name_are_read() -> None:
+def test_settings_by_name_are_read():
     texts = ["margin=0.1", "bounds=[1, 2]", "on=true", "margin=0.2"]
     assert parsed_settings(texts) == {"margin": 0.2, "bounds": [1, 2], "on": True}
     assert parsed_settings(["mixing=grad-norm"], words=True) == {"mixing": "grad-norm"}
@@ -263,7 +262,7 @@ def test_settings_by_name_are_read() -> None:
             parsed_settings([text])
 
 
-def test_the_programs_help_is_the_doors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_programs_help_is_the_doors(capsys):
     program("see", "--help")
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for text in (
@@ -290,13 +289,13 @@ def test_the_programs_help_is_the_doors(capsys: pytest.CaptureFixture[str]) -> N
         (["x", "--with", "dense", "--draw", "uniform"], "--draw uniform: no effect"),
     ],
 )
-def test_what_the_program_refuses(arguments: list[str], message: str) -> None:
+def test_what_the_program_refuses(arguments, message):
     with pytest.raises((CycloptsError, InputError)) as caught:
         program("see", *arguments)
     assert message in " ".join(str(caught.value).split())
 
 
-def test_a_result_shows_itself() -> None:
+def test_a_result_shows_itself():
     seen = Seen({"a": "<b>"})
     assert "What the door saw" in str(seen)
     assert "<td>&quot;&lt;b&gt;&quot;</td>" in seen._repr_html_()
@@ -358,7 +357,7 @@ def idle(
         ({"pool": 20, "seed": 3, "draw": "top"}, "pool 20: no effect .*; seed 3: no effect"),
     ],
 )
-def test_a_setting_that_has_no_effect_beside_the_others_is_refused(given: dict[str, Any], message: str) -> None:
+def test_a_setting_that_has_no_effect_beside_the_others_is_refused(given, message):
     with pytest.raises(InputError, match=message):
         idle(**given)
 
@@ -373,24 +372,24 @@ def test_a_setting_that_has_no_effect_beside_the_others_is_refused(given: dict[s
         {"token_length": 5, "judges": ["x", "llm:qwen"]},
     ],
 )
-def test_a_setting_that_has_an_effect_or_its_default_is_taken(given: dict[str, Any]) -> None:
+def test_a_setting_that_has_an_effect_or_its_default_is_taken(given):
     assert {name: value for name, value in vars(idle(**given)).items() if name in given} == {
         name: value for name, value in given.items() if name in vars(IdleSettings())
     }
 
 
-def test_a_former_name_of_a_setting_still_works() -> None:
+def test_a_former_name_of_a_setting_still_works():
     with pytest.warns(FutureWarning, match="encoder_model is called model now"):
         idle(encoder_model=None)
 
 
-def test_a_text_is_read_as_the_program_reads_it() -> None:
+def test_a_text_is_read_as_the_program_reads_it():
     assert WindowSettings(ranks="0-7", weights="a=2").ranks == (0, 7)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="ranks 7: expected FROM-TO"):
         see("c", ranks="7")
 
 
-def test_a_result_is_one_line_in_a_list() -> None:
+def test_a_result_is_one_line_in_a_list():
     assert repr(see("c")) == "Seen(What the door saw)"
     assert [counted(1, unit) for unit in ("queries", "batches", "steps", "passes")] == [
         "1 query", "1 batch", "1 step", "1 pass",
@@ -398,9 +397,3 @@ def test_a_result_is_one_line_in_a_list() -> None:
     assert counted(1200, "queries") == "1,200 queries"
     collection = foils.Collection.from_dicts("b", {"d1": "a", "d2": "b"}, {"q": "a"}, {"train": {"q": {"d1": 1}}})
     assert repr(foils.mine(collection, "random")) == "Mined('random': 1 query, 1 negative)"
-
-
-def test_a_port_that_there_is_not_is_a_message() -> None:
-    pytest.importorskip("ray")
-    with pytest.raises(InputError, match="no Ray cluster can be reached at localhost:99999"), on_ray("localhost:99999"):
-        pass

@@ -48,7 +48,7 @@ class EncoderSettings(Settings):
 KEYS = [each for each in settings_of(EncoderSettings) if each.option.within]
 
 
-def test_settings_within_an_option_become_one() -> None:
+def test_settings_within_an_option_become_one():
     model, keyed = options_of(settings_of(EncoderSettings))
     assert (model.name, keyed.name, keyed.flag, keyed.heading) == ("model", "encoder_args", "--encoder-args", "Encoder")
     assert isinstance(keyed, KeyedSetting)
@@ -60,7 +60,7 @@ def test_settings_within_an_option_become_one() -> None:
         assert line in keyed.help.splitlines()
 
 
-def test_values_are_read_by_the_type_of_their_keys() -> None:
+def test_values_are_read_by_the_type_of_their_keys():
     text = "batch=3,prompt=Find this, please: ,factor=2,code=true,shares=0.5,0.5,folder=a/b,backend=onnx"
     assert parsed_keys([text, "batch=4"], keys=KEYS) == {
         "batch": 4, "prompt": "Find this, please: ", "scale": 2.0, "code": True, "shares": (0.5, 0.5),
@@ -85,12 +85,12 @@ def test_values_are_read_by_the_type_of_their_keys() -> None:
         ("backend=tf", UnknownNameError, r"^unknown --encoder-args backend 'tf'; expected one of: onnx, torch\."),
     ],
 )
-def test_a_key_or_value_that_does_not_fit_is_refused(text: str, error: type[Exception], message: str) -> None:
+def test_a_key_or_value_that_does_not_fit_is_refused(text, error, message):
     with spelling({each.name: each.flag for each in KEYS}), pytest.raises(error, match=message):
         EncoderSettings(**parsed_keys([text], keys=KEYS))
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_what_is_written_is_read_again():
     values: dict[str, Any] = {"batch": 3, "prompt": "q, a: ", "code": True, "shares": (0.5, 0.5), "folder": Path("a/b")}
     settings = EncoderSettings("x", **values)
     first, second, *keyed = arguments(settings)

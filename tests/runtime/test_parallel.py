@@ -1,7 +1,5 @@
 """Blocks side by side: one thread of BLAS each, of whatever libraries are loaded, and as many as before afterwards."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

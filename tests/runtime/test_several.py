@@ -1,13 +1,11 @@
 """Settings that take one value or several."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from foils.runtime.options import several
 
 
-def test_one_value_and_several() -> None:
+def test_one_value_and_several():
     assert several("a.tsv") == ["a.tsv"]
     assert several(Path("a.tsv")) == [Path("a.tsv")]
     assert several(("a", "b")) == ["a", "b"]

@@ -1,17 +1,12 @@
 """A Ray cluster of three nodes on this machine."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 NODE = {"num_cpus": 1, "object_store_memory": 200_000_000}
 
 
 @pytest.fixture(scope="session")
-def _quiet_ray() -> Iterator[None]:
+def _quiet_ray():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")
@@ -20,7 +15,7 @@ def _quiet_ray() -> Iterator[None]:
 
 
 @pytest.fixture
-def cluster(_quiet_ray: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(_quiet_ray, monkeypatch):
     """Three nodes of one processor each; nobody is connected to them yet."""
     ray = pytest.importorskip("ray")
     import scale_world

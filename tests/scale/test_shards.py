@@ -24,7 +24,7 @@ def squared(value: int) -> int:
 def test_without_an_executor_shards_are_done_here_one_after_the_other():
     seen: list[int] = []
 
-    def work(value: int) -> int:
+    def work(value):
         seen.append(value)
         return squared(value)
 

@@ -15,7 +15,7 @@ from foils.data.tokens import TOKENIZERS
 from foils.encode import Vectors
 from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError
-from foils.scoring import Scores, ablate, compose, composed, eci_variants, make_records, measure
+from foils.scoring import ablate, compose, composed, eci_variants, make_records, measure
 from foils.scoring.compose import NOT_CHOSEN, greedy_log_det
 from foils.scoring.gates import gated
 from foils.scoring.information import log_det
@@ -44,17 +44,17 @@ def plainly(world: World, name: str, idf: plain.Idf, **chosen: object) -> plain.
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def world():
     return random_world(3)
 
 
 @pytest.fixture(scope="module")
-def scores(world: World) -> Scores:
+def scores(world):
     return score(world.collection, world.sources, NoEncoder(), ExactStore(), control=False)
 
 
 @pytest.fixture(scope="module")
-def tables(scores: Scores) -> dict[str, object]:
+def tables(scores):
     return {table.name: table for table in ablate(scores)}
 
 

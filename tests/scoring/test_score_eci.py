@@ -41,7 +41,7 @@ def triplet_margin(published: float, negatives: int) -> float:
 
 
 @pytest.mark.parametrize("name", ["cross_encoder", "bm25+cross_encoder"])
-def test_published_figures_from_their_summary_statistics(name: str) -> None:
+def test_published_figures_from_their_summary_statistics(name):
     found = PUBLISHED[name]
     ranges = printed(found["S_n"]), printed(found["delta_max"]), found["n"]
     assert meet(attainable(*ranges), printed(found["eci"], 2))
@@ -49,7 +49,7 @@ def test_published_figures_from_their_summary_statistics(name: str) -> None:
         assert meet(attainable(*ranges, mean="arithmetic"), printed(found["arithmetic"], 2))
 
 
-def test_signal_and_margin_add_up_to_one_number_only_where_the_margin_is_of_triplets() -> None:
+def test_signal_and_margin_add_up_to_one_number_only_where_the_margin_is_of_triplets():
     """Mean s_p − s_n and mean s_n add up to mean s_p, whatever the negatives are; the hardest negative's do not."""
     for name in ("cross_encoder", "bm25+cross_encoder"):
         found = PUBLISHED[name]
@@ -60,7 +60,7 @@ def test_signal_and_margin_add_up_to_one_number_only_where_the_margin_is_of_trip
     assert eci(signal, llm["delta_max"], 3) == pytest.approx(PUBLISHED["fixed_n3"]["llm"], abs=0.0005)
 
 
-def test_three_negatives_change_the_margin_only_where_it_is_of_triplets() -> None:
+def test_three_negatives_change_the_margin_only_where_it_is_of_triplets():
     """The cross-encoder's .228 with three negatives has S + Δ = .780 at Δ = .093, the figure of Table 4's caption; the
     hardest of a list is the hardest of its three hardest, so by lists Δ stays .175 and ECI is above .37."""
     fixed, found = PUBLISHED["fixed_n3"], PUBLISHED["cross_encoder"]
@@ -68,7 +68,7 @@ def test_three_negatives_change_the_margin_only_where_it_is_of_triplets() -> Non
     assert eci(found["S_n"], found["delta_max"], 3) > 0.37 > fixed["cross_encoder"]
 
 
-def test_bm25_lies_where_its_union_with_the_cross_encoder_puts_it() -> None:
+def test_bm25_lies_where_its_union_with_the_cross_encoder_puts_it():
     """75·.587 = 25·.606 + 50·S: S = .5775, so Δ = .2025 of 50 by triplets, and .1115 of the three hardest, which are
     nearer the query. By lists, no part of a union has a smaller margin than the union's .192."""
     fixed, union, part = PUBLISHED["fixed_n3"], PUBLISHED["bm25+cross_encoder"], PUBLISHED["cross_encoder"]
@@ -80,7 +80,7 @@ def test_bm25_lies_where_its_union_with_the_cross_encoder_puts_it() -> None:
     assert union["delta_max"] > part["delta_max"], "which no union's margin by lists can be"
 
 
-def test_unions_lie_between_their_parts_only_where_the_margin_is_of_triplets() -> None:
+def test_unions_lie_between_their_parts_only_where_the_margin_is_of_triplets():
     """Cross-encoder + LLM at three each: between .228 and .262 by triplets; by lists below the lower one. LLM + BM25,
     and all three, at 1.06: their margin by lists is at most the LLM's .110, S at most .67, ECI below .83."""
     fixed, llm = PUBLISHED["fixed_n3"], PUBLISHED["llm"]
@@ -91,7 +91,7 @@ def test_unions_lie_between_their_parts_only_where_the_margin_is_of_triplets() -
         assert llm["delta_max"] < margin < POSITIVE - 0.5775, "between the LLM's and BM25's"
 
 
-def test_figures_that_fit_neither_margin() -> None:
+def test_figures_that_fit_neither_margin():
     """Two unions at |N| = 3 score more than either part, which neither margin of three negatives allows. They are the
     scores of the whole lists with ln 4 for the capacity: .400 from S .587 and Δ .192, and .337, which the text gives to
     LLM + BM25 and to all three, from the 1.06 of all three (78 negatives; of LLM + BM25, 53, it would be .368)."""
@@ -105,7 +105,7 @@ def test_figures_that_fit_neither_margin() -> None:
     assert PUBLISHED["llm+bm25"]["eci"] * math.log(4) / math.log(54) > fixed["llm+bm25"] + 0.03
 
 
-def test_published_correlations_have_the_signs_that_the_figures_give() -> None:
+def test_published_correlations_have_the_signs_that_the_figures_give():
     """Table 6 is of an encoder whose figures are not printed, so .91 and −.82 can be matched in sign and size alone.
 
     BM25's statistics are those derived above (ECI 1.18). The gradient norm falls with nDCG only at a temperature at
@@ -127,7 +127,7 @@ def test_published_correlations_have_the_signs_that_the_figures_give() -> None:
 RECORDS = np.array([0, 0, 2]), np.array([0.2, 0.4, 0.9]), np.array([0.8, 0.1, 1.0])
 
 
-def test_a_source_by_hand_with_the_margin_of_triplets() -> None:
+def test_a_source_by_hand_with_the_margin_of_triplets():
     """Record 0: negatives 0.2, 0.4; record 2: negative 0.9. Best positives 0.8 (and 0.1, of no record) and 1.0.
 
     S = 0.5, Δ = ((0.8 − 0.2) + (0.8 − 0.4) + (1 − 0.9))/3 = 1.1/3, |N| = 1.5.
@@ -141,7 +141,7 @@ def test_a_source_by_hand_with_the_margin_of_triplets() -> None:
     assert found.per_query == pytest.approx(0.268373, abs=1e-6)
 
 
-def test_a_source_by_hand_with_the_margin_of_lists() -> None:
+def test_a_source_by_hand_with_the_margin_of_lists():
     """The same source: Δ = ((0.8 − 0.4) + (1 − 0.9))/2 = 0.25: ECI = ln 2.5 · 2·0.5·0.25/0.75 = 0.305430.
 
     Per query: record 0: ln 3 · 2·0.3·0.4/0.7 = 0.376667; record 2 as before, 0.124766. Mean 0.250717.
@@ -154,12 +154,12 @@ def test_a_source_by_hand_with_the_margin_of_lists() -> None:
 
 
 @pytest.mark.parametrize("margin", MARGINS)
-def test_a_margin_below_zero_is_unsafe_by_either_reading(margin: str) -> None:
+def test_a_margin_below_zero_is_unsafe_by_either_reading(margin):
     found = source_eci(np.array([0, 0]), np.array([0.6, 0.9]), np.array([0.5]), margin=margin)
     assert (found.value, found.per_query, found.margin) == (0, 0, 0)
 
 
-def test_margins_add_up_with_signals_for_triplets_and_shrink_with_unions_for_lists() -> None:
+def test_margins_add_up_with_signals_for_triplets_and_shrink_with_unions_for_lists():
     rng = np.random.default_rng(0)
     record, s_n, best = np.repeat(np.arange(40), 6), rng.uniform(0, 0.7, 240), rng.uniform(0.6, 1, 40)
     parts = [np.tile([1, 1, 0, 0, 0, 0], 40) == 1, np.tile([0, 0, 1, 1, 1, 1], 40) == 1]
@@ -174,7 +174,7 @@ def test_margins_add_up_with_signals_for_triplets_and_shrink_with_unions_for_lis
             assert source_eci(record, s_n, best, margin=margin, hardest=1).margin == pytest.approx(whole.margin)
 
 
-def test_only_the_hardest_negatives_count_where_asked() -> None:
+def test_only_the_hardest_negatives_count_where_asked():
     """Table 4: the hardest of each record. S = (0.4 + 0.9)/2, |N| = 1; Δ = 0.25 by either margin."""
     arguments = np.array([0, 0, 0, 2]), np.array([0.2, 0.4, 0.1, 0.9]), np.array([0.8, 0.1, 1.0])
     for margin in MARGINS:
@@ -186,7 +186,7 @@ def test_only_the_hardest_negatives_count_where_asked() -> None:
         assert astuple(source_eci(*arguments, hardest=9)) == pytest.approx(astuple(source_eci(*arguments)))
 
 
-def test_the_arithmetic_mean_on_each_path() -> None:
+def test_the_arithmetic_mean_on_each_path():
     """By triplets it is ln(1 + |N|)·MaxSim_p/2, the same for any negatives: why Table 5 finds it blind."""
     arguments = np.array([0, 0]), np.array([0.2, 0.4]), np.array([0.8])
     for margin, delta in (("triplet", 0.5), ("list", 0.4)):
@@ -198,7 +198,7 @@ def test_the_arithmetic_mean_on_each_path() -> None:
         )
 
 
-def test_unsafe_sources_score_nothing() -> None:
+def test_unsafe_sources_score_nothing():
     assert eci(0.5, -0.1, 10) == 0
     assert eci(0.5, 0.0, 10) == 0
     assert eci(0.0, 0.0, 10) == 0
@@ -206,20 +206,20 @@ def test_unsafe_sources_score_nothing() -> None:
     assert eci(0.5, 0.1, 0) == 0
 
 
-def test_more_negatives_a_larger_signal_and_a_larger_margin_score_more() -> None:
+def test_more_negatives_a_larger_signal_and_a_larger_margin_score_more():
     base = eci(0.5, 0.2, 10)
     assert eci(0.6, 0.2, 10) > base
     assert eci(0.5, 0.3, 10) > base
     assert eci(0.5, 0.2, 11) > base
 
 
-def test_heuristics() -> None:
+def test_heuristics():
     assert gradient_norm(0.6, 25, 0.05) == pytest.approx(25 * math.exp(12))
     assert score_variance(0.8, 0.6) == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("bad", ["geometric", ""])
-def test_an_unknown_mean_or_margin_is_an_error(bad: str) -> None:
+def test_an_unknown_mean_or_margin_is_an_error(bad):
     with pytest.raises(InputError, match="arithmetic, harmonic"):
         eci(0.5, 0.2, 10, mean=bad)
     with pytest.raises(InputError, match="arithmetic, harmonic"):
@@ -229,6 +229,6 @@ def test_an_unknown_mean_or_margin_is_an_error(bad: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [0, -1])
-def test_fewer_than_one_hardest_negative_is_an_error(bad: int) -> None:
+def test_fewer_than_one_hardest_negative_is_an_error(bad):
     with pytest.raises(InputError, match="hardest"):
         source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), hardest=bad)

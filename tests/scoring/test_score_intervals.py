@@ -48,7 +48,7 @@ def scored(
 
 
 @pytest.mark.parametrize("regularization", [1.0, 0.01])
-def test_leaving_a_block_out_is_scoring_the_others(regularization: float) -> None:
+def test_leaving_a_block_out_is_scoring_the_others(regularization):
     """Two overlapping sources and their union: the second pass against scoring the other records' triplets alone."""
     rng = np.random.default_rng(0)
     geometry, weights = world(rng, 30)
@@ -66,7 +66,7 @@ def test_leaving_a_block_out_is_scoring_the_others(regularization: float) -> Non
             assert found[target.name][block] == pytest.approx(expected, rel=1e-10)
 
 
-def test_the_pseudo_values_of_a_mean_are_its_terms() -> None:
+def test_the_pseudo_values_of_a_mean_are_its_terms():
     """Three blocks score 1, 2, 6: their mean 3; left out 4, 3.5, 1.5. No bias; standard error √(7/3)."""
     replicates, bias, error = resampled(3.0, np.array([4, 3.5, np.nan, 1.5]), np.ones((5, 4)))
     np.testing.assert_allclose(replicates, 3.0)
@@ -74,7 +74,7 @@ def test_the_pseudo_values_of_a_mean_are_its_terms() -> None:
     assert error == pytest.approx(math.sqrt(7 / 3))
 
 
-def test_the_jackknife_takes_the_bias_of_a_square_away() -> None:
+def test_the_jackknife_takes_the_bias_of_a_square_away():
     """θ = x̄² exceeds μ² by σ²/n; the jackknife estimates just s²/n of it (Quenouille 1956)."""
     x = np.random.default_rng(0).normal(2, 1, 20)
     left_out = ((x.sum() - x) / 19) ** 2
@@ -82,7 +82,7 @@ def test_the_jackknife_takes_the_bias_of_a_square_away() -> None:
     assert bias == pytest.approx(x.var(ddof=1) / 20)
 
 
-def test_replicates_spread_as_student_asks() -> None:
+def test_replicates_spread_as_student_asks():
     rng = np.random.default_rng(1)
     for count in (4, 64):
         x = rng.normal(5, 1, count)
@@ -92,7 +92,7 @@ def test_replicates_spread_as_student_asks() -> None:
         assert replicates.std() == pytest.approx(error * stats.t.ppf(0.975, count - 1) / 1.96, rel=0.03)
 
 
-def test_intervals_shrink_with_the_root_of_the_number_of_records() -> None:
+def test_intervals_shrink_with_the_root_of_the_number_of_records():
     widths = []
     for records in (400, 6400):
         low, high = bootstrap(*scored(np.random.default_rng(3), records), np.random.default_rng(0)).interval("s")
@@ -100,7 +100,7 @@ def test_intervals_shrink_with_the_root_of_the_number_of_records() -> None:
     assert widths[0] / widths[1] == pytest.approx(4, rel=0.35)
 
 
-def test_intervals_widen_with_confidence_and_hold_the_score() -> None:
+def test_intervals_widen_with_confidence_and_hold_the_score():
     score, left_out = scored(np.random.default_rng(4), 500)
     drawn = bootstrap(score, left_out, np.random.default_rng(0))
     (low, high), (lower, higher) = drawn.interval("s", 0.8), drawn.interval("s", 0.99)
@@ -108,7 +108,7 @@ def test_intervals_widen_with_confidence_and_hold_the_score() -> None:
     assert drawn.covers("s")
 
 
-def test_intervals_cover_the_score_of_the_population() -> None:
+def test_intervals_cover_the_score_of_the_population():
     """120 samples of 400 records: 95 % intervals hold the population's score in 88 to 99 %."""
     geometry, weights = world(np.random.default_rng(5), 40_000)
     truth = log_det(information_matrix(geometry, weights, np.arange(len(weights))) / len(weights))
@@ -122,7 +122,7 @@ def test_intervals_cover_the_score_of_the_population() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("records", "d", "each"), [(128, 64, 5), (64, 64, 1), (20, 16, 2)])
-def test_intervals_cover_at_every_lambda_where_they_say_so(records: int, d: int, each: int) -> None:
+def test_intervals_cover_at_every_lambda_where_they_say_so(records, d, each):
     """200 samples each. Where most samples' intervals claim to cover, 0.9 of those or more hold the population's score;
     where a small λ makes the bias too large (64 triplets in 64 dimensions), most claim nothing."""
     geometry, weights = world(np.random.default_rng(7), 60_000 // each, d=d, each=each)
@@ -143,7 +143,7 @@ def test_intervals_cover_at_every_lambda_where_they_say_so(records: int, d: int,
     assert claims[1e-4] < 0.5
 
 
-def test_a_small_lambda_moves_the_interval_above_the_score_and_says_so() -> None:
+def test_a_small_lambda_moves_the_interval_above_the_score_and_says_so():
     """64 triplets span 64 dimensions barely: the score at λ = 1e-4 is far below that of many records."""
     rng = np.random.default_rng(10)
     score, left_out = scored(rng, 64, regularization=1e-4, d=64, each=1)
@@ -153,7 +153,7 @@ def test_a_small_lambda_moves_the_interval_above_the_score_and_says_so() -> None
     assert not drawn.covers("s")
 
 
-def test_the_same_generator_draws_the_same() -> None:
+def test_the_same_generator_draws_the_same():
     found = scored(np.random.default_rng(7), 100)
     first, again, other = (bootstrap(*found, np.random.default_rng(seed)).scores["s"] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
@@ -161,7 +161,7 @@ def test_the_same_generator_draws_the_same() -> None:
     assert len(first) == 1000
 
 
-def test_targets_are_resampled_together() -> None:
+def test_targets_are_resampled_together():
     """A source against itself has the ratio 1 in every replicate, and is never above itself."""
     score, left_out = scored(np.random.default_rng(8), 100)
     twice = {"s": score["s"], "t": score["s"]}, {"s": left_out["s"], "t": left_out["s"]}
@@ -169,7 +169,7 @@ def test_targets_are_resampled_together() -> None:
     assert drawn.ratio_interval("s", "t") == (1, 1)
 
 
-def test_fewer_than_two_blocks_give_no_interval_and_no_claim() -> None:
+def test_fewer_than_two_blocks_give_no_interval_and_no_claim():
     """One record, one block of a hundred that holds the source, no replicates."""
     rng = np.random.default_rng(9)
     alone = {"s": 1.0}, {"s": np.r_[np.nan, np.full(99, np.nan)]}
@@ -198,7 +198,7 @@ def peak_bytes(sources: int, d: int) -> int:
         tracemalloc.stop()
 
 
-def test_memory_grows_with_the_targets_and_not_with_the_sets_of_sources() -> None:
+def test_memory_grows_with_the_targets_and_not_with_the_sets_of_sources():
     """7 sources have 127 sets of common members and 28 targets, 2 have 3 and 3: a lower triangle of each target and of
     each block in work, not 64 of each set; and a smaller budget holds fewer at once."""
     lower = 8 * 96 * 97 // 2
@@ -211,7 +211,7 @@ def test_memory_grows_with_the_targets_and_not_with_the_sets_of_sources() -> Non
 
 
 @pytest.mark.parametrize(("records", "blocks"), [(1, 1), (5, 5), (64, 64), (1000, 64)])
-def test_records_are_dealt_evenly(records: int, blocks: int) -> None:
+def test_records_are_dealt_evenly(records, blocks):
     dealt = assign_blocks(records, np.random.default_rng(0))
     sizes = np.bincount(dealt)
     assert len(dealt) == records
@@ -221,12 +221,12 @@ def test_records_are_dealt_evenly(records: int, blocks: int) -> None:
         assert not np.array_equal(dealt, np.arange(records) % 64)
 
 
-def test_unpacked_is_the_inverse_of_taking_the_lower_triangle() -> None:
+def test_unpacked_is_the_inverse_of_taking_the_lower_triangle():
     matrix = block_diag([[2.0, 1], [1, 3]], [[5.0]]) + 1
     np.testing.assert_array_equal(unpacked(matrix[np.tril_indices(3)], 3), matrix)
 
 
-def test_a_target_without_triplets_is_an_error() -> None:
+def test_a_target_without_triplets_is_an_error():
     geometry, weights = world(np.random.default_rng(0), 3)
     other = Target("other", 4)
     with pytest.raises(InputError, match="other has no triplets"):

@@ -40,7 +40,7 @@ def check(found: SourceScore, expected: plain.Scored, tolerance: float = 1e-9) -
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_figure_of_sources_and_hybrids_equals_the_plain_loop(seed: int) -> None:
+def test_every_figure_of_sources_and_hybrids_equals_the_plain_loop(seed):
     world = random_world(seed)
     scores = scored(world, hybrids=3)
     idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
@@ -55,7 +55,7 @@ def test_every_figure_of_sources_and_hybrids_equals_the_plain_loop(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_queries_that_no_source_covers_change_nothing(seed: int) -> None:
+def test_queries_that_no_source_covers_change_nothing(seed):
     world = random_world(seed, skip=0.8, most=1)
     scores = scored(world, hybrids=1, control=False)
     corpus = plain.pooled_documents(world.plainly.values())
@@ -67,7 +67,7 @@ def test_queries_that_no_source_covers_change_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_information_matrix_equals_the_plain_sum(seed: int) -> None:
+def test_the_information_matrix_equals_the_plain_sum(seed):
     world = random_world(seed)
     scores = scored(world, hybrids=2)
     idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
@@ -78,14 +78,14 @@ def test_the_information_matrix_equals_the_plain_sum(seed: int) -> None:
 
 @pytest.mark.parametrize("temperature", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize("regularization", [1e-4, 0.1, 7.0])
-def test_temperature_and_lambda_as_in_the_plain_loop(temperature: float, regularization: float) -> None:
+def test_temperature_and_lambda_as_in_the_plain_loop(temperature, regularization):
     world = random_world(11)
     found = scored(world, temperature=temperature, regularization=regularization, hybrids=1).sources[0]
     idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
     check(found, plainly(world, world.plainly["a"], idf, temperature=temperature, regularization=regularization))
 
 
-def test_idf_corpora() -> None:
+def test_idf_corpora():
     world = random_world(13)
     documents = world.collection.document_texts(np.arange(len(world.collection.documents)))
     pooled = plain.pooled_documents(world.plainly.values())
@@ -101,7 +101,7 @@ def test_idf_corpora() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_eci_and_its_per_query_form(seed: int) -> None:
+def test_eci_and_its_per_query_form(seed):
     world = random_world(seed, queries=20)
     for found in scored(world, hybrids=1).sources:
         records = world.plainly[found.name]
@@ -129,7 +129,7 @@ def test_eci_and_its_per_query_form(seed: int) -> None:
             assert own == pytest.approx(sum(per_query) / len(each), rel=1e-9)
 
 
-def test_the_control_is_scored_like_a_source_of_its_triplets() -> None:
+def test_the_control_is_scored_like_a_source_of_its_triplets():
     world = random_world(15)
     scores = scored(world, hybrids=1)
     records = scores.measured.records

@@ -36,7 +36,7 @@ from foils.scoring.measure import (
 from foils.scoring.triplets import Target
 
 
-def test_two_records_worked_by_hand() -> None:
+def test_two_records_worked_by_hand():
     """In the plane, τ = 1, λ = 1, scoring corpus: the pooled texts pos one, neg sun, neg one two, pos sun (M = 4).
 
     Record 1: query "one", u = (1, 0), v⁺ = (1, 0); negatives a: (0, 1), "neg sun", and b: (0.6, 0.8), "neg one two".
@@ -116,7 +116,7 @@ def moments_of(geometry: Geometry, weights: np.ndarray) -> Moments:
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
-def test_information_is_positive_semidefinite_and_the_score_between_zero_and_its_trace(seed: int) -> None:
+def test_information_is_positive_semidefinite_and_the_score_between_zero_and_its_trace(seed):
     rng = np.random.default_rng(seed)
     geometry = random_geometry(rng)
     information = moments_of(geometry, rng.random(len(geometry.record))).information()
@@ -127,7 +127,7 @@ def test_information_is_positive_semidefinite_and_the_score_between_zero_and_its
     assert 1 <= effective_rank(information) <= 6
 
 
-def test_scores_at_the_ends() -> None:
+def test_scores_at_the_ends():
     assert log_det(np.zeros((4, 4))) == 0
     assert effective_rank(np.zeros((4, 4))) == 0
     assert effective_rank(np.eye(4)) == pytest.approx(4)
@@ -141,7 +141,7 @@ def test_scores_at_the_ends() -> None:
 
 
 @given(st.floats(-1, 1), st.floats(-1, 1), st.floats(0.01, 2))
-def test_rho_is_the_softmax_over_two_documents(s_p: float, s_n: float, temperature: float) -> None:
+def test_rho_is_the_softmax_over_two_documents(s_p, s_n, temperature):
     largest = max(s_p, s_n)
     own, other = math.exp((s_p - largest) / temperature), math.exp((s_n - largest) / temperature)
     rho = target_consistency(np.array([s_p]), np.array([s_n]), temperature)[0]
@@ -150,7 +150,7 @@ def test_rho_is_the_softmax_over_two_documents(s_p: float, s_n: float, temperatu
         assert pair_loss(np.array([s_p]), np.array([s_n]), temperature)[0] == pytest.approx(-math.log(rho), abs=1e-9)
 
 
-def test_gates_where_they_are_certain() -> None:
+def test_gates_where_they_are_certain():
     one, low = np.array([1.0]), np.array([-1.0])
     assert target_consistency(one, low, 1e-4) == [1]
     assert target_consistency(low, one, 1e-4) == [0]
@@ -160,9 +160,7 @@ def test_gates_where_they_are_certain() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(hnp.arrays(np.float64, 8, elements=st.floats(0.01, 1)), st.integers(2, 5), SEEDS)
-def test_spreading_the_same_weight_over_directions_scores_strictly_more(
-    weights: np.ndarray, directions: int, seed: int
-) -> None:
+def test_spreading_the_same_weight_over_directions_scores_strictly_more(weights, directions, seed):
     rng = np.random.default_rng(seed)
     drawn = rng.standard_normal((directions, 5))
     residuals = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
@@ -173,7 +171,7 @@ def test_spreading_the_same_weight_over_directions_scores_strictly_more(
     assert log_det(np.asarray(spread)) > log_det(one)
 
 
-def test_no_direction_where_positive_and_negative_coincide() -> None:
+def test_no_direction_where_positive_and_negative_coincide():
     geometry = random_geometry(np.random.default_rng(0))
     same = Geometry(
         geometry.queries, geometry.documents, geometry.positive, geometry.record, geometry.positive[geometry.record]
@@ -186,7 +184,7 @@ def test_no_direction_where_positive_and_negative_coincide() -> None:
     assert np.isfinite(information_matrix(mixed, np.ones(len(half)), rows)).all()
 
 
-def test_a_direction_has_length_one() -> None:
+def test_a_direction_has_length_one():
     geometry = random_geometry(np.random.default_rng(1), documents=500)
     apart = geometry.document != geometry.positive[geometry.record]
     matrix = information_matrix(geometry, np.ones(len(geometry.record)), np.arange(len(geometry.record)))
@@ -195,7 +193,7 @@ def test_a_direction_has_length_one() -> None:
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("block", [1, 7, 64])
-def test_block_size_changes_nothing(kind: type, block: int) -> None:
+def test_block_size_changes_nothing(kind, block):
     rng = np.random.default_rng(2)
     geometry = random_geometry(rng, kind=kind)
     weights, tolerance = rng.random(len(geometry.record)), 1e-12 if kind is np.float64 else 2e-6
@@ -219,7 +217,7 @@ def test_block_size_changes_nothing(kind: type, block: int) -> None:
         np.testing.assert_allclose(a.matrix, b.matrix, atol=tolerance * len(rows))
 
 
-def test_targets_are_sums_of_their_own_triplets_whatever_the_memory() -> None:
+def test_targets_are_sums_of_their_own_triplets_whatever_the_memory():
     """Overlapping targets, in one group and each alone (a budget of one lower triangle), against one sum of each."""
     rng = np.random.default_rng(3)
     geometry = random_geometry(rng)
@@ -236,7 +234,7 @@ def test_targets_are_sums_of_their_own_triplets_whatever_the_memory() -> None:
         np.testing.assert_allclose(whole.of(target).matrix, expected, atol=1e-12)
 
 
-def test_two_sets_of_triplets_merge_by_adding() -> None:
+def test_two_sets_of_triplets_merge_by_adding():
     rng = np.random.default_rng(4)
     geometry = random_geometry(rng)
     weights, rows = rng.random(len(geometry.record)), np.arange(len(geometry.record))
@@ -246,7 +244,7 @@ def test_two_sets_of_triplets_merge_by_adding() -> None:
     np.testing.assert_allclose(merged.information(), whole.information(), atol=1e-12)
 
 
-def test_a_record_of_many_negatives_among_records_of_few() -> None:
+def test_a_record_of_many_negatives_among_records_of_few():
     """Rectangles of records are cut by the longest list; a list longer than a rectangle stands alone."""
     rng = np.random.default_rng(5)
     base = random_geometry(rng, documents=40)
@@ -268,13 +266,13 @@ def test_a_record_of_many_negatives_among_records_of_few() -> None:
         assert found[t, 0] == pytest.approx((((shares @ vectors) - vectors[0]) ** 2).sum() / 0.01, rel=1e-9)
 
 
-def test_the_gradient_energy_is_that_of_the_listwise_loss_by_finite_differences() -> None:
+def test_the_gradient_energy_is_that_of_the_listwise_loss_by_finite_differences():
     rng = np.random.default_rng(6)
     geometry = random_geometry(rng, records=1, documents=6)
     u, documents = geometry.queries.take([0])[0], geometry.documents.take(np.arange(6))
     negatives_of = documents[geometry.document]
 
-    def loss(query: np.ndarray) -> float:
+    def loss(query):
         logits = np.r_[documents[geometry.positive[0]] @ query, negatives_of @ query] / 0.2
         return float(np.log(np.exp(logits).sum()) - logits[0])
 
@@ -284,12 +282,12 @@ def test_the_gradient_energy_is_that_of_the_listwise_loss_by_finite_differences(
     assert energy[0, 0] == pytest.approx(float(np.square(gradient).sum()), rel=1e-6)
 
 
-def test_margin_hardness_is_the_squared_gradient_of_the_pair_loss() -> None:
+def test_margin_hardness_is_the_squared_gradient_of_the_pair_loss():
     """∂(−log ρ)/∂u = −(1 − ρ)/τ·(v⁺ − v⁻), eq. 24."""
     rng = np.random.default_rng(7)
     u, positive, negative = rng.standard_normal((3, 5))
 
-    def loss(query: np.ndarray) -> float:
+    def loss(query):
         return float(pair_loss(np.array([query @ positive]), np.array([query @ negative]), 0.3)[0])
 
     gradient = np.array([(loss(u + step) - loss(u - step)) / 2e-6 for step in np.eye(5) * 1e-6])
@@ -318,7 +316,7 @@ def score(collection: Collection, sources: dict[str, Negatives], **chosen: objec
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_order_of_records_of_rows_and_of_judgements_changes_nothing(seed: int) -> None:
+def test_order_of_records_of_rows_and_of_judgements_changes_nothing(seed):
     world, rng = random_world(seed), np.random.default_rng(seed)
     queries = world.collection.queries.to_pylist()
     judged: dict[str, dict[str, int]] = {}
@@ -341,7 +339,7 @@ def test_order_of_records_of_rows_and_of_judgements_changes_nothing(seed: int) -
         assert_same(a, b)
 
 
-def test_adding_a_source_changes_no_other_under_the_idf_of_the_collection() -> None:
+def test_adding_a_source_changes_no_other_under_the_idf_of_the_collection():
     world = random_world(9)
     alone = score(world.collection, {"a": world.sources["a"]}, idf_corpus="collection").sources[0]
     among = score(world.collection, world.sources, idf_corpus="collection").sources[0]
@@ -350,7 +348,7 @@ def test_adding_a_source_changes_no_other_under_the_idf_of_the_collection() -> N
     assert pooled[0] != pooled[1]
 
 
-def test_a_single_record_with_a_single_negative() -> None:
+def test_a_single_record_with_a_single_negative():
     collection = Collection.from_dicts("one", {"p": "yes", "n": "no"}, {"q": "?"}, {"train": {"q": {"p": 1}}})
     found = score(collection, {"s": negatives([("q", "n", None)])}, control=True, replicates=50)
     assert (found.sources[0].records, found.sources[0].negatives) == (1, 1)
@@ -361,7 +359,7 @@ def test_a_single_record_with_a_single_negative() -> None:
     assert found.to_json()["sources"][0]["eci_sem_low"] is None
 
 
-def test_vectors_of_two_dimensions_are_refused() -> None:
+def test_vectors_of_two_dimensions_are_refused():
     queries, documents = Vectors.of(np.ones((1, 3))), Vectors.of(np.ones((2, 4)))
     zero = np.zeros(1, np.int64)
     with pytest.raises(InputError, match=r"d = 3.*4.*one encoder"):
@@ -370,7 +368,7 @@ def test_vectors_of_two_dimensions_are_refused() -> None:
         Geometry(queries, queries, np.zeros(2, np.int64), zero, zero)
 
 
-def test_pair_similarities_in_float32_sum_in_the_precision_of_the_vectors() -> None:
+def test_pair_similarities_in_float32_sum_in_the_precision_of_the_vectors():
     rng = np.random.default_rng(8)
     a, b = (rng.standard_normal((10, 4)).astype(np.float32) for _ in range(2))
     rows = rng.integers(10, size=25)

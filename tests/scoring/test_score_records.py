@@ -14,7 +14,7 @@ DOCUMENTS = {"p": "right", "r": "also right", "e": "right", "n": "wrong", "m": "
 
 
 @pytest.fixture
-def tiny() -> Collection:
+def tiny():
     """q has two positives in train and one in dev; `e` repeats the text of `p`, `m` that of `n`."""
     return Collection.from_dicts(
         "tiny",
@@ -34,7 +34,7 @@ def texts_of(records: Records, name: str) -> dict[str, list[str]]:
     return found
 
 
-def test_everything_left_out_is_counted_with_its_reason(tiny: Collection) -> None:
+def test_everything_left_out_is_counted_with_its_reason(tiny):
     rows = [("q", key, None) for key in DOCUMENTS] + [
         ("q", "own", "also right"),
         ("q", "own 2", "new"),
@@ -58,7 +58,7 @@ def test_everything_left_out_is_counted_with_its_reason(tiny: Collection) -> Non
     assert sorted(records.texts[0:9]) == ["also right", "new", "right", "wrong"]
 
 
-def test_a_rejected_row_of_an_own_text_leaves_the_others_in_place(tiny: Collection) -> None:
+def test_a_rejected_row_of_an_own_text_leaves_the_others_in_place(tiny):
     table = negatives(
         [("q", "1", "one"), ("a b", "2", "two"), ("z", "3", "three"), ("a b", "n", None), ("q", "4", "four")]
     )
@@ -69,7 +69,7 @@ def test_a_rejected_row_of_an_own_text_leaves_the_others_in_place(tiny: Collecti
     }
 
 
-def test_own_texts_that_are_in_the_collection_are_that_text(tiny: Collection) -> None:
+def test_own_texts_that_are_in_the_collection_are_that_text(tiny):
     sources = {"s": negatives([("q", "n", None)]), "t": negatives([("q", "own", "wrong")])}
     records = make_records(tiny, sources, split="train", control=False)
     assert len(records.texts) == 3
@@ -77,7 +77,7 @@ def test_own_texts_that_are_in_the_collection_are_that_text(tiny: Collection) ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_order_of_rows_and_of_judged_queries_does_not_matter(seed: int) -> None:
+def test_the_order_of_rows_and_of_judged_queries_does_not_matter(seed):
     world = random_world(seed)
     shuffled = {
         name: Negatives(table.table.take(np.random.default_rng(seed).permutation(len(table))))
@@ -89,7 +89,7 @@ def test_the_order_of_rows_and_of_judged_queries_does_not_matter(seed: int) -> N
         assert {query: sorted(of) for query, of in a.items()} == {query: sorted(of) for query, of in b.items()}
 
 
-def test_a_sample_holds_that_many_records_with_negatives() -> None:
+def test_a_sample_holds_that_many_records_with_negatives():
     world = random_world(1, queries=60, skip=0.9, sources=2)
     covered = len(make_records(world.collection, world.sources, split="train"))
     assert 8 < covered < 30
@@ -112,14 +112,14 @@ def few_and_many(few: int, many: int = 60) -> tuple[Collection, dict[str, Negati
     return Collection.from_dicts("few", documents, asked, judged), {"every": every, "some": some}
 
 
-def test_a_sample_holds_the_records_that_every_source_covers_first() -> None:
+def test_a_sample_holds_the_records_that_every_source_covers_first():
     collection, sources = few_and_many(10)
     for size, shared in ((6, 6), (10, 10), (25, 10)):
         drawn = make_records(collection, sources, split="train", sample=size, seed=3)
         assert (len(drawn), len(drawn.shared())) == (size, shared)
 
 
-def test_targets_are_those_that_have_a_triplet() -> None:
+def test_targets_are_those_that_have_a_triplet():
     collection, sources = few_and_many(1)
     records = make_records(collection, sources, split="train", control=False)
     assert [target.name for target in records.targets()] == ["every", "some", "every+some"]
@@ -128,7 +128,7 @@ def test_targets_are_those_that_have_a_triplet() -> None:
     assert part.queries.tolist() == list(range(30, 60))
 
 
-def test_queries_without_a_negative_are_counted_within_a_sample() -> None:
+def test_queries_without_a_negative_are_counted_within_a_sample():
     world = random_world(1, queries=60, skip=0.6, sources=2)
     records = make_records(world.collection, world.sources, split="train", sample=20, control=False)
     for target in records.targets(1):
@@ -137,12 +137,12 @@ def test_queries_without_a_negative_are_counted_within_a_sample() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_control_has_a_negative_wherever_there_is_one(seed: int, tiny: Collection) -> None:
+def test_the_control_has_a_negative_wherever_there_is_one(seed, tiny):
     records = make_records(tiny, {"s": negatives([("q", "n", None)])}, split="train", seed=seed)
     assert texts_of(records, CONTROL) == {"q": ["wrong"]}
 
 
-def test_the_control_draws_as_many_as_the_sources_have_on_average_and_never_a_positive() -> None:
+def test_the_control_draws_as_many_as_the_sources_have_on_average_and_never_a_positive():
     world = random_world(2, queries=40, documents=120)
     records = make_records(world.collection, world.sources, split="train")
     means = [
@@ -159,13 +159,13 @@ def test_the_control_draws_as_many_as_the_sources_have_on_average_and_never_a_po
     assert set().union(*drawn.values()) <= pooled
 
 
-def test_the_control_takes_all_there_is_where_that_is_not_enough(tiny: Collection) -> None:
+def test_the_control_takes_all_there_is_where_that_is_not_enough(tiny):
     rows = [("q", key, None) for key in ("n", "o")] + [("q", "own", "new")]
     drawn = texts_of(make_records(tiny, {"s": negatives(rows)}, split="train"), CONTROL)
     assert sorted(drawn["q"]) == ["new", "other", "wrong"]
 
 
-def test_the_control_is_uniform_over_the_other_texts() -> None:
+def test_the_control_is_uniform_over_the_other_texts():
     documents = {f"d{i}": f"text {i}" for i in range(12)} | {"p": "positive"}
     queries = {f"q{i}": f"query {i}" for i in range(400)}
     collection = Collection.from_dicts("many", documents, queries, {"train": {query: {"p": 1} for query in queries}})
@@ -177,7 +177,7 @@ def test_the_control_is_uniform_over_the_other_texts() -> None:
     assert ((counts - 100) ** 2 / 100).sum() < 31.3  # chi-square, 11 degrees of freedom, p = 0.001
 
 
-def test_hybrids_and_the_control_keep_their_bits_and_names() -> None:
+def test_hybrids_and_the_control_keep_their_bits_and_names():
     records = make_records(*_three(), split="train")
     names = [(target.name, target.bits, target.parts) for target in records.targets(3)]
     assert names == [
@@ -191,7 +191,7 @@ def _three() -> tuple[Collection, dict[str, Negatives]]:
     return world.collection, world.sources
 
 
-def test_errors(tiny: Collection) -> None:
+def test_errors(tiny):
     good = negatives([("q", "n", None)])
     with pytest.raises(InputError, match="no source"):
         make_records(tiny, {}, split="train")
@@ -211,7 +211,7 @@ def test_errors(tiny: Collection) -> None:
         make_records(tiny, {f"s{i}": good for i in range(63)}, split="train")
 
 
-def test_sources_without_a_negative_are_named_together_with_the_reasons(tiny: Collection) -> None:
+def test_sources_without_a_negative_are_named_together_with_the_reasons(tiny):
     sources = {
         "good": negatives([("q", "n", None)]),
         "equal": negatives([("q", "e", None)]),

@@ -41,7 +41,7 @@ def distinct_texts(world: World) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_exactly_the_distinct_texts_are_encoded_once(tmp_path: Path, seed: int) -> None:
+def test_exactly_the_distinct_texts_are_encoded_once(tmp_path, seed):
     world, encoder = random_world(seed, skip=0.5), HashingEncoder()
     scored(world, tmp_path, encoder, hybrids=3)
     texts = [text for call in encoder.calls for text in call]
@@ -51,7 +51,7 @@ def test_exactly_the_distinct_texts_are_encoded_once(tmp_path: Path, seed: int) 
     assert again.encoded == 0
 
 
-def test_hybrids_from_parts_equal_a_source_made_of_the_union(tmp_path: Path) -> None:
+def test_hybrids_from_parts_equal_a_source_made_of_the_union(tmp_path):
     world, encoder = random_world(4), HashingEncoder()
     parts = by_name(scored(world, tmp_path, encoder, hybrids=3, idf_corpus="collection"))
     before = encoder.encoded
@@ -78,7 +78,7 @@ def test_hybrids_from_parts_equal_a_source_made_of_the_union(tmp_path: Path) -> 
     assert encoder.encoded == before
 
 
-def test_hybrids_of_collection_documents_equal_the_fused_file(tmp_path: Path, small: Collection) -> None:
+def test_hybrids_of_collection_documents_equal_the_fused_file(tmp_path, small):
     a = negatives([("q1", "d4", None), ("q1", "d2", None), ("q2", "d5", None)], "a")
     b = negatives([("q1", "d2", None), ("q3", "d9", None), ("q2", "d10", None)], "b")
     store = VectorStore(tmp_path)
@@ -88,7 +88,7 @@ def test_hybrids_of_collection_documents_equal_the_fused_file(tmp_path: Path, sm
         assert getattr(fused, name) == pytest.approx(getattr(hybrid, name), rel=1e-5), name
 
 
-def test_a_hybrid_without_overlap_is_the_mean_of_its_parts_weighted_by_their_negatives(tmp_path: Path) -> None:
+def test_a_hybrid_without_overlap_is_the_mean_of_its_parts_weighted_by_their_negatives(tmp_path):
     collection = Collection.from_dicts(
         "c", {f"d{i}": f"word{i} wind{i % 3}" for i in range(9)}, {"q": "wind0 word1"}, {"train": {"q": {"d0": 1}}}
     )
@@ -118,7 +118,7 @@ def subjects(count: int = 60) -> tuple[Collection, Negatives, Negatives]:
     return collection, negatives(hard), negatives(easy)
 
 
-def test_random_negatives_are_flagged_as_easy_and_hard_ones_are_not(tmp_path: Path) -> None:
+def test_random_negatives_are_flagged_as_easy_and_hard_ones_are_not(tmp_path):
     collection, hard, easy = subjects()
     world = World(collection, {"hard": hard, "uniform": easy}, {})
     scores = scored(world, tmp_path, replicates=300)
@@ -158,7 +158,7 @@ CHANGES: list[tuple[dict[str, object], str]] = [
 
 
 @pytest.fixture
-def two_splits() -> World:
+def two_splits():
     world = random_world(5, queries=30)
     judged = [
         {row["query_id"]: {} for row in world.collection.judgements("train").to_pylist()} for _ in ("train", "dev")
@@ -177,9 +177,7 @@ def two_splits() -> World:
 
 
 @pytest.mark.parametrize(("change", "field"), CHANGES)
-def test_every_setting_changes_the_result(
-    tmp_path: Path, two_splits: World, change: dict[str, object], field: str
-) -> None:
+def test_every_setting_changes_the_result(tmp_path, two_splits, change, field):
     base, changed = (scored(two_splits, tmp_path, **given) for given in ({}, change))
     for before, after in zip(base.sources[:3], changed.sources[:3], strict=True):
         first, second = getattr(before, field), getattr(after, field)
@@ -189,7 +187,7 @@ def test_every_setting_changes_the_result(
             assert math.isfinite(second)
 
 
-def test_settings_that_add_or_leave_out_parts(tmp_path: Path, two_splits: World) -> None:
+def test_settings_that_add_or_leave_out_parts(tmp_path, two_splits):
     counts = [len(scored(two_splits, tmp_path, hybrids=hybrids).sources) for hybrids in (1, 2, 3, 9)]
     assert counts == [3, 6, 7, 7]
     none = scored(two_splits, tmp_path, replicates=0).sources[0]
@@ -203,9 +201,7 @@ def test_settings_that_add_or_leave_out_parts(tmp_path: Path, two_splits: World)
     assert digests[3] == ""
 
 
-def test_an_interval_that_does_not_cover_says_so_beside_the_number(
-    tmp_path: Path, two_splits: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interval_that_does_not_cover_says_so_beside_the_number(tmp_path, two_splits, capsys):
     """At λ = 1e-4 a few records score far below many: the table, the page and the JSON say so; at λ = 1 none does."""
     from foils.runtime.terminal import print_tables
 
@@ -222,13 +218,13 @@ def test_an_interval_that_does_not_cover_says_so_beside_the_number(
     assert "does not cover" not in capsys.readouterr().out
 
 
-def test_the_same_seed_gives_the_same_result(tmp_path: Path, two_splits: World) -> None:
+def test_the_same_seed_gives_the_same_result(tmp_path, two_splits):
     first, again = (scored(two_splits, tmp_path / name, sample=12, seed=3).to_json() for name in "ab")
     assert first == again
     assert scored(two_splits, tmp_path, sample=12, seed=4).to_json() != first
 
 
-def test_the_json_is_valid_and_has_the_agreed_fields(tmp_path: Path, two_splits: World) -> None:
+def test_the_json_is_valid_and_has_the_agreed_fields(tmp_path, two_splits):
     scores = scored(two_splits, tmp_path)
     said = json.loads(json.dumps(scores.to_json(), allow_nan=False))
     assert {"encoder", "dim", "temperature", "lambda", "records", "seed", "sources", "ranking"} <= said.keys()
@@ -244,7 +240,7 @@ def test_the_json_is_valid_and_has_the_agreed_fields(tmp_path: Path, two_splits:
     assert low <= score <= high
 
 
-def test_a_control_whose_weights_are_all_zero_is_no_ground_for_a_ratio(tmp_path: Path) -> None:
+def test_a_control_whose_weights_are_all_zero_is_no_ground_for_a_ratio(tmp_path):
     """Every text repeats the whole query, so every weight is 0."""
     collection = Collection.from_dicts(
         "zero", {f"d{i}": f"wind text{i}" for i in range(6)}, {"q": "wind", "r": "wind"},
@@ -259,7 +255,7 @@ def test_a_control_whose_weights_are_all_zero_is_no_ground_for_a_ratio(tmp_path:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_tiny_worlds_give_valid_json_without_warnings(tmp_path: Path, seed: int) -> None:
+def test_tiny_worlds_give_valid_json_without_warnings(tmp_path, seed):
     rng = np.random.default_rng(seed)
     collection = Collection.from_dicts(
         "tiny", {f"d{i}": f"{'wind' if i % 2 else 'bread'} text{i}" for i in range(6)}, {"q": "wind", "r": "bread"},
@@ -277,7 +273,7 @@ def test_tiny_worlds_give_valid_json_without_warnings(tmp_path: Path, seed: int)
     assert all(source["trace"] >= 0 and 0 <= source["inversion_rate"] <= 1 for source in of.values())
 
 
-def test_a_document_that_is_in_no_source_is_never_read_as_a_vector(tmp_path: Path) -> None:
+def test_a_document_that_is_in_no_source_is_never_read_as_a_vector(tmp_path):
     """A source without a record for some queries, a query whose only documents are its positives."""
     collection = Collection.from_dicts(
         "few", {"a": "wind", "b": "bread and wind"}, {"q": "wind?", "r": "bread?"},
@@ -296,14 +292,14 @@ class Broken(HashingEncoder):
         return found
 
 
-def test_vectors_that_are_nan_raise_and_name_the_text(tmp_path: Path) -> None:
+def test_vectors_that_are_nan_raise_and_name_the_text(tmp_path):
     with pytest.raises(FailureError, match=r"NaN or infinite \(first text: '.*keel.*'\)"):
         scored(random_world(1), tmp_path, Broken())
 
 
-def test_an_encoder_whose_queries_have_another_dimension(tmp_path: Path) -> None:
+def test_an_encoder_whose_queries_have_another_dimension(tmp_path):
     class Lopsided(HashingEncoder):
-        def encode(self, texts: Sequence[str], kind: Kind) -> np.ndarray:
+        def encode(self, texts, kind):
             return super().encode(texts, kind)[:, : 32 if kind == "document" else 16]
 
     with pytest.raises(InputError, match=r"gave vectors of shape .*, 16.* texts; expected .*, 32"):
@@ -323,20 +319,20 @@ def test_an_encoder_whose_queries_have_another_dimension(tmp_path: Path) -> None
         ({"seed": -1}, "seed -1"),
     ],
 )
-def test_settings_out_of_range(bad: dict[str, float], message: str) -> None:
+def test_settings_out_of_range(bad, message):
     with pytest.raises(InputError, match=message):
         ScoreSettings(**bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("regularization", [1e-12, 1e-300])
-def test_a_lambda_below_the_precision_of_the_vectors_is_an_error(tmp_path: Path, regularization: float) -> None:
+def test_a_lambda_below_the_precision_of_the_vectors_is_an_error(tmp_path, regularization):
     """Float32 vectors of few negatives: the smallest eigenvalues of the information are rounding, of either sign."""
     with pytest.raises(InputError, match=r"lambda .* is below what the precision of the vectors resolves"):
         scored(random_world(3, queries=5), tmp_path, HashingEncoder(64), regularization=regularization)
     assert scored(random_world(3), tmp_path, HashingEncoder(64), regularization=1e-5).sources[0].eci_sem > 1
 
 
-def test_unknown_names_list_the_known_ones_before_anything_is_encoded(tmp_path: Path) -> None:
+def test_unknown_names_list_the_known_ones_before_anything_is_encoded(tmp_path):
     encoder = HashingEncoder()
     for bad, message in (
         ({"tokenizer": "trigram"}, "Did you mean 'trigrams'"),

@@ -1,7 +1,5 @@
 """Judges that err and features, learned together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -12,14 +10,14 @@ from foils.runtime.errors import InputError
 from foils.statistics.noisy_labels import Answers, learn, threshold
 
 
-def test_without_answers_the_offset_is_what_is_known() -> None:
+def test_without_answers_the_offset_is_what_is_known():
     crowd = learn(np.ones((3, 2)), [-1.0, 0.0, 2.0], [])
     assert np.allclose(crowd.prior, expit([-1.0, 0.0, 2.0]))
     assert np.allclose(crowd.posterior, crowd.prior)
     assert not crowd.weights.any()
 
 
-def test_one_answer_by_hand() -> None:
+def test_one_answer_by_hand():
     """Odds of the offset, of the constant that was learned, and of the answer: 1/3 · e^w · .8/.1."""
     crowd = learn(np.zeros((2, 0)), np.log([1 / 3, 1 / 3]), [Answers(np.array([1]), np.array([1.0]), 0.8, 0.9)])
     odds = np.exp(crowd.weights[0]) / 3
@@ -28,7 +26,7 @@ def test_one_answer_by_hand() -> None:
     assert odds > 1 / 3
 
 
-def test_a_judge_who_never_errs_makes_it_a_logistic_regression() -> None:
+def test_a_judge_who_never_errs_makes_it_a_logistic_regression():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 2))
     y = (rng.random(400) < expit(0.5 + x @ [1.5, -1.0])).astype(float)
@@ -39,7 +37,7 @@ def test_a_judge_who_never_errs_makes_it_a_logistic_regression() -> None:
     assert np.allclose(crowd.posterior, y, atol=1e-9)
 
 
-def test_it_is_the_maximum_of_what_it_says() -> None:
+def test_it_is_the_maximum_of_what_it_says():
     """The log posterior of the weights, the truth summed out, by a general optimiser."""
     rng = np.random.default_rng(1)
     x, offset = rng.standard_normal((300, 1)), rng.standard_normal(300)
@@ -50,7 +48,7 @@ def test_it_is_the_maximum_of_what_it_says() -> None:
     answers = [Answers(r, g[r], *e) for r, g, e in zip(rows, given, errors, strict=True)]
     crowd = learn(x, offset, answers, spread=1.5)
 
-    def loss(w: np.ndarray) -> float:
+    def loss(w):
         z = offset + w[0] + x[:, 0] * w[1]
         relevant, other = log_expit(z), log_expit(-z)
         for r, g, (se, sp) in zip(rows, given, errors, strict=True):
@@ -64,7 +62,7 @@ def test_it_is_the_maximum_of_what_it_says() -> None:
     assert loss(crowd.weights) <= best.fun + 1e-6
 
 
-def test_planted_weights_come_back_from_judges_that_err() -> None:
+def test_planted_weights_come_back_from_judges_that_err():
     rng = np.random.default_rng(2)
     x = rng.standard_normal((6_000, 2))
     truth = rng.random(6_000) < expit(-0.5 + x @ [2.0, -1.0])
@@ -79,7 +77,7 @@ def test_planted_weights_come_back_from_judges_that_err() -> None:
     assert truth[sure].mean() == pytest.approx(0.95, abs=0.02)
 
 
-def test_the_threshold_is_the_lowest_that_keeps_the_precision() -> None:
+def test_the_threshold_is_the_lowest_that_keeps_the_precision():
     assert threshold([0.75, 0.5, 1.0, 0.25], 0.75) == 0.5
     assert threshold([0.75, 0.5, 1.0, 0.25], 1.0) == 1.0
     assert threshold([0.9, 0.5], 0.95) > 1
@@ -89,12 +87,12 @@ def test_the_threshold_is_the_lowest_that_keeps_the_precision() -> None:
 @pytest.mark.parametrize(
     ("features", "offset"), [(np.ones((2, 1)), [0.0]), (np.array([[np.nan]]), [0.0]), (np.ones(2), [0.0, 0.0])]
 )
-def test_what_does_not_fit_is_refused(features: np.ndarray, offset: list[float]) -> None:
+def test_what_does_not_fit_is_refused(features, offset):
     with pytest.raises(InputError, match="features"):
         learn(features, offset, [])
 
 
-def test_answers_are_zero_or_one_and_errors_are_probabilities() -> None:
+def test_answers_are_zero_or_one_and_errors_are_probabilities():
     with pytest.raises(InputError, match="0 or 1"):
         Answers(np.array([0]), np.array([0.5]))
     with pytest.raises(InputError, match=r"expected in \(0, 1\]"):

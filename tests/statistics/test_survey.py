@@ -22,7 +22,7 @@ SIZES = np.array([8.0, 1.0, 2.0, 4.0, 0.0, 1.0, 3.0])
 # Permanent numbers
 
 
-def test_numbers_belong_to_keys_and_are_even() -> None:
+def test_numbers_belong_to_keys_and_are_even():
     keys = [f"q{i}\0d{i % 7}" for i in range(5_000)]
     numbers = permanent_numbers(keys, seed=3)
     np.testing.assert_array_equal(permanent_numbers(keys[::-1], seed=3), numbers[::-1])
@@ -36,7 +36,7 @@ def test_numbers_belong_to_keys_and_are_even() -> None:
 
 
 @given(st.integers(1, 40), st.integers(0, 1_000))
-def test_a_larger_draw_begins_with_the_smaller_one(n: int, seed: int) -> None:
+def test_a_larger_draw_begins_with_the_smaller_one(n, seed):
     rng = np.random.default_rng(seed)
     sizes, numbers = rng.gamma(0.5, size=50) * (rng.random(50) < 0.9), rng.random(50)
     smaller, larger = draw(sizes, numbers, n), draw(sizes, numbers, n + 5)
@@ -44,7 +44,7 @@ def test_a_larger_draw_begins_with_the_smaller_one(n: int, seed: int) -> None:
     assert (larger.probability[: len(smaller.rows)] >= smaller.probability).all()
 
 
-def test_probabilities_are_exact() -> None:
+def test_probabilities_are_exact():
     """Given the numbers of the others, a unit is drawn where its own lies below its probability."""
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -57,7 +57,7 @@ def test_probabilities_are_exact() -> None:
                 assert (row in draw(SIZES, moved, n).rows) == (number < p or p == 1)
 
 
-def test_weighted_totals_are_unbiased_and_uncorrelated() -> None:
+def test_weighted_totals_are_unbiased_and_uncorrelated():
     rng = np.random.default_rng(1)
     weights = np.zeros((20_000, len(SIZES)))
     for each in weights:
@@ -71,7 +71,7 @@ def test_weighted_totals_are_unbiased_and_uncorrelated() -> None:
     assert np.abs(correlation - np.eye(len(correlation))).max() < 0.08, "their tails are heavy"
 
 
-def test_a_census_is_certain() -> None:
+def test_a_census_is_certain():
     drawn = draw(SIZES, np.full(len(SIZES), 0.5), 6)
     np.testing.assert_array_equal(drawn.probability, 1)
     assert len(drawn.rows) == 6
@@ -79,7 +79,7 @@ def test_a_census_is_certain() -> None:
     assert (share.low, share.share, share.high) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_what_cannot_be_drawn_is_refused():
     for sizes, numbers, n in (([1.0], [0.5], 0), ([1.0], [0.5, 0.1], 1), ([-1.0], [0.5], 1), ([np.inf], [0.5], 1)):
         with pytest.raises(InputError):
             draw(sizes, numbers, n)
@@ -89,7 +89,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("hits", "of"), [(0, 20), (3, 20), (10, 30), (30, 30)])
-def test_equal_draws_from_many_give_the_exact_binomial_interval(hits: int, of: int) -> None:
+def test_equal_draws_from_many_give_the_exact_binomial_interval(hits, of):
     y = np.arange(of) < hits
     share = estimate_share(y, np.full(of, 1e-9))
     exact = binomtest(hits, of).proportion_ci(0.95, "exact")
@@ -99,7 +99,7 @@ def test_equal_draws_from_many_give_the_exact_binomial_interval(hits: int, of: i
     assert same.share == pytest.approx(share.share)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     share = estimate_share([1, 0, 0], [0.5, 0.25, 0.25])
     assert share.share == pytest.approx(2 / 10)  # weights 2, 4, 4
     nothing = estimate_share([], [])
@@ -124,7 +124,7 @@ def _logits(pi: Floats) -> Floats:
 @pytest.mark.parametrize("belief", BELIEFS)
 @pytest.mark.parametrize("n", [20, 60])
 @pytest.mark.parametrize("shape", [(0.05, 0.95), (0.5, 0.5), (10.0, 10.0)])
-def test_intervals_hold_the_share(belief: str, n: int, shape: tuple[float, float]) -> None:
+def test_intervals_hold_the_share(belief, n, shape):
     """A coverage of .93 at least where .95 is meant, whatever is believed; a third of the units is another source."""
     trials, covered = 100, []
     for seed in range(trials):
@@ -143,7 +143,7 @@ def test_intervals_hold_the_share(belief: str, n: int, shape: tuple[float, float
     assert np.mean(covered) >= 0.95 - 1.64 * np.sqrt(0.95 * 0.05 / trials)
 
 
-def test_a_good_belief_narrows_the_interval() -> None:
+def test_a_good_belief_narrows_the_interval():
     rng = np.random.default_rng(5)
     pi = rng.beta(0.3, 0.7, 4_000)
     y = rng.random(4_000) < pi
@@ -153,7 +153,7 @@ def test_a_good_belief_narrows_the_interval() -> None:
     assert with_it.high - with_it.low < 0.7 * (without.high - without.low)
 
 
-def test_what_cannot_be_estimated_is_refused() -> None:
+def test_what_cannot_be_estimated_is_refused():
     for given_, p, more in (
         ([2], [0.5], {}),
         ([1], [0.0], {}),
@@ -170,7 +170,7 @@ def test_what_cannot_be_estimated_is_refused() -> None:
 # Judges that err
 
 
-def test_a_perfect_judge_needs_no_correction_and_a_bad_one_says_nothing() -> None:
+def test_a_perfect_judge_needs_no_correction_and_a_bad_one_says_nothing():
     apparent = estimate_share(np.arange(50) < 10, np.full(50, 1e-6))
     perfect = corrected_share(apparent, (10_000, 10_000), (10_000, 10_000))
     assert (perfect.share, perfect.low, perfect.high) == pytest.approx((0.2, apparent.low, apparent.high), abs=0.02)
@@ -190,7 +190,7 @@ def test_a_perfect_judge_needs_no_correction_and_a_bad_one_says_nothing() -> Non
 @pytest.mark.parametrize(
     ("true", "se", "sp"), [(0.05, 0.8, 0.9), (0.3, 0.7, 0.95), (0.3, 0.9, 0.6), (0.0, 0.9, 0.95), (1.0, 0.9, 0.9)]
 )
-def test_corrected_intervals_hold_the_share(true: float, se: float, sp: float) -> None:
+def test_corrected_intervals_hold_the_share(true, se, sp):
     trials, covered = 300, []
     for seed in range(trials):
         rng = np.random.default_rng(seed)
