@@ -147,13 +147,14 @@ def push_to_hub(what: SourceLike, to: str, *, license: str, public: bool, overwr
         raise InputError(f"{to}: expected hf:OWNER/NAME")
     if is_offline_mode():
         raise InputError(f"{to}: HF_HUB_OFFLINE is set, so that nothing may be sent; unset it to push")
-    if isinstance(what, (str, Path)) and Path(what).is_dir():
+    path = Path(what) if isinstance(what, (str, Path)) else None
+    if path and path.is_dir():
         raise InputError(f"{what}: expected a table of negatives; a model's folder is pushed by hf upload")
     name, api = to.removeprefix("hf:"), HfApi(library_name="foils")
     given = as_table(what).negatives
     negatives = given.with_provenance(last_parts(given.provenance))
-    unchanged = negatives.provenance == given.provenance and isinstance(what, (str, Path))
-    content = Path(what).read_bytes() if unchanged else negatives.file_bytes()
+    changed = negatives.provenance != given.provenance
+    content = path.read_bytes() if path and not changed else negatives.file_bytes()
     card = table_card(negatives, name, license, digest=hashlib.sha256(content).hexdigest())
     files = {"README.md": card.encode(), TABLE: content}
     of_network: Any = HfHubHTTPError.__bases__  # those of the HTTP library that is used, whichever it is
