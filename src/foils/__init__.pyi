@@ -165,16 +165,13 @@ def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..
     memory: typing.Any = ...) -> foils.mining.results.Fused: ...
 def generate(collection: typing.Any, *, top: int = ..., split: typing.Any = ..., seed: int = ...,
     limit: int | None = ..., dry_run: bool = ..., prompt: typing.Any = ..., domain: typing.Any = ...,
-    difficulty: typing.Any = ..., length: typing.Any = ..., example: typing.Any = ..., llm_model: typing.Any = ...,
-    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: typing.Any = ..., log: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
-    keep_identical_ids: bool = ...) -> foils.mining.results.Generated | foils.mining.results.FirstPrompt: ...
-def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any = ..., average: typing.Any = ...,
-    question: typing.Any = ..., split: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     llm_model: typing.Any = ..., base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
-    concurrency: int = ..., price: typing.Any = ..., log: typing.Any = ..., max_length: int | None = ...,
+    concurrency: int = ..., price: typing.Any = ..., log: typing.Any = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.mining.results.Generated | foils.mining.results.FirstPrompt: ...
+def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any = ..., split: typing.Any = ...,
+    columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
+    split_shares: typing.Any = ..., keep_identical_ids: bool = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ..., storage: typing.Any = ...,

@@ -139,8 +139,8 @@ SEAMS: dict[str, tuple[str, Calls]] = {
         lambda: {"collection": small_(), "source": tables()["bm25"], "max_score": 1.0},
     ]),
     "score-pairs": ("score-pairs learnable learnable.parquet --teacher bi-encoder:static --teacher bi-encoder:other "
-                    "--average rank --encoder-args vectors=v -o out.parquet --json out.json", [
-        lambda: {"collection": "learnable", "source": "learnable.parquet", "average": "rank", "vectors": "v",
+                    "--encoder-args vectors=v -o out.parquet --json out.json", [
+        lambda: {"collection": "learnable", "source": "learnable.parquet", "vectors": "v",
                  "teacher": ["bi-encoder:static", "bi-encoder:other"]},
     ]),
     "score": (f"score small {BOTH} {V} --json out.json --report out.html", [

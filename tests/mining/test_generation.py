@@ -235,20 +235,13 @@ A = ["one passage", 'two "quoted", with [brackets]']
     [
         json.dumps({"negatives": A}),
         json.dumps(A),
-        json.dumps({"passages": A}),
-        json.dumps([{"text": text} for text in A]),
-        json.dumps({"negatives": [{"passage": text, "why": "hm"} for text in A]}),
         f"Here you are:\n```json\n{json.dumps({'negatives': A}, indent=1)}\n```\nGood luck!",
         f'<think>maybe ["x"] or {{}}</think>{json.dumps({"negatives": A})}',
         f"I made {{two}} of them: {json.dumps(A)}",
-        f'so, ["x"] or {{}}</think>\n\n{json.dumps({"negatives": A})}',
         json.dumps({f"hard_negative_document_{at}": text for at, text in enumerate(A, 1)}),
         json.dumps({"reasoning": "first", **{f"hard_negative_document_{at}": text for at, text in enumerate(A, 1)}}),
         json.dumps({"reasoning": ["first", "second"], "hard_negatives": A}),
-        json.dumps({"thoughts": {"negatives": ["x"]}, "result": {"hard_negatives": A}}),
-        json.dumps({"reasoning": ["first", "second"], "passages": A}),
         json.dumps([{"reasoning": "first", "hard_negative": text} for text in A]),
-        json.dumps({"hard_negatives": [{"reasoning": "first", "title": "a", "negative": text} for text in A]}),
         f"Not {json.dumps(['x'])} but {json.dumps({'negatives': A})}",
         f"1. {A[0]}\n2) {A[1]}",
         f"Sure:\n- {A[0]}\n* {A[1]}\nDone.",
@@ -265,11 +258,9 @@ def test_answers_however_wrapped(said):
         "I cannot do that.",
         "{}",
         '{"negatives": []}',
-        '{"negatives": "x"}',
         "[1, 2]",
         "[[[",
         '{"reasoning": ["x", "y"], "hard_negatives": []}',
-        '{"reasoning": ["x", "y"], "hard_neg',
         '["x"]</think>',
         '{"number_of_negatives": 3, "negative_reasoning": ["x"]}',
         '{"negative": ' + "[" * 300 + "]" * 300 + "}",
@@ -290,7 +281,7 @@ def test_no_answer_breaks_the_parser(said):
 
 
 def test_what_is_turned_away():
-    texts = ["fine", "FINE.", "", "?!", "the query!", "positive one", "есть другой", "\ud800 x", "taken", "also fine"]
+    texts = ["fine", "FINE.", "", "?!", "the query!", "positive one", "\ud800 x", "taken", "also fine"]
     kept, away = validated(
         [*texts, "more"],
         query="the query", positives=["positive, one"], taken=["Taken"], number=2,
@@ -298,29 +289,23 @@ def test_what_is_turned_away():
     assert kept == ["fine", "also fine"]
     assert away == {
         "repeats another": 2, "empty, or not valid text": 3, "equals the query": 1, "equals a positive": 1,
-        "in another script": 1, "more than asked for": 1,
+        "more than asked for": 1,
     }  # fmt: skip
 
 
 def test_pieces_of_the_positive_and_of_the_prompt_are_turned_away():
     given = {"query": "of a query", "positives": ["A long positive, with seven words indeed", "Another"], "taken": []}
-    prompt = asked_for(WritingSettings(example="Say: a worked example"), "", "", 3)
-    texts = ["LONG positive: with", "ong positive", "A worked example", "read like a passage", "passage", "with seven"]
-    texts += ["A query", "query"]
+    prompt = asked_for(WritingSettings(), "of a query", "", 3)
+    texts = ["LONG positive: with", "ong positive", "read like a passage", "passage", "with seven", "A query", "query"]
     kept, away = validated(texts, **given, number=9, prompt=prompt)
-    assert kept == ["ong positive", "passage", "query"], "neither part of a word nor a single word of prompt or query"
-    assert away == {"is a part of a positive": 2, "repeats the prompt": 2, "is a part of the query": 1}
-    unsaid = validated(texts, **given, number=9)[0]
-    assert unsaid == ["ong positive", "A worked example", "read like a passage", "passage", "query"]
+    assert kept == ["ong positive", "passage", "query"], "neither part of a word nor a single word of the prompt"
+    assert away == {"is a part of a positive": 2, "repeats the prompt": 2}
 
 
 def test_texts_much_shorter_than_every_positive_are_turned_away():
-    given = {"query": "q", "positives": ["one two three four five six", "a b c d"], "taken": [], "number": 9}
-    texts = ["x", "x y", "x y z"]
-    for shortest, kept in ((0.0, texts), (0.25, texts), (0.26, texts[1:]), (0.75, texts[2:]), (1.0, [])):
-        found, away = validated(texts, **given, shortest=shortest)
-        assert found == kept
-        assert away.get("much shorter than a positive", 0) == 3 - len(kept)
+    given = {"query": "q", "positives": ["w " * 30, "v " * 21], "taken": [], "number": 9}
+    kept, away = validated(["x", "x y", "x y z"], **given)
+    assert (kept, away) == (["x y z"], {"much shorter than a positive": 2})
 
 
 @given(st.lists(st.text("abc ", max_size=4)), st.integers(1, 4))
@@ -332,17 +317,12 @@ def test_kept_and_turned_away_add_up(texts, number):
 
 
 def test_slots_fill_and_braces_in_texts_stay():
-    writing = WritingSettings(domain="law", difficulty="very hard", length="20 words", example="E.g. {query}")
+    writing = WritingSettings(domain="law")
     prompt = asked_for(writing, "what is {x}?", "It is {positive} {y}.", 4)
-    for part in ("law", "very hard", "20 words", "E.g. {query}", "what is {x}?", "It is {positive} {y}.", "Write 4 "):
+    for part in ("Field: law", "be hard to tell", "what is {x}?", "It is {positive} {y}.", "Write 4 "):
         assert part in prompt
-    assert "Example" not in asked_for(WritingSettings(), "q", "p", 1)
-    assert asked_for(WritingSettings(), "q", "p", 2, ["had"]).endswith("- had\n")
-
-
-def test_every_slot_changes_the_digest():
-    slots = ({}, {"domain": "a"}, {"difficulty": "a"}, {"length": "a"}, {"example": "a"})
-    assert len({WritingSettings(**each).describe()["prompt_digest"] for each in slots}) == 5
+    assert asked_for(writing, "q", "p", 2, ["had"]).endswith("- had\n")
+    assert writing.describe()["prompt_digest"] != WritingSettings().describe()["prompt_digest"]
 
 
 def test_templates_of_ones_own(tmp_path):

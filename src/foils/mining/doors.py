@@ -25,7 +25,7 @@ from foils.mining.settings import (
     FusionSettings,
     check_filtering,
 )
-from foils.mining.teachers import TEACHER, TaughtPairs, TeacherSettings, averaged, check_teachers, open_teachers
+from foils.mining.teachers import TEACHER, TaughtPairs, TeachersLike, check_teachers, open_teachers
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
@@ -39,48 +39,45 @@ def score_pairs(
     collection: CollectionLike,
     source: SourceLike,
     *,
-    teaching: TeacherSettings,
+    teacher: Annotated[TeachersLike, Option(metavar="TEACHER", parse=list, repeated=True)] = (),
     split: str = "train",
     reading: CollectionSettings,
-    llm: LLMSettings,
     embedding: EmbeddingSettings,
 ) -> ScoredPairs:
     """Score kept negatives and labelled positives by teachers: a column `teacher`, for losses that learn from one.
 
     A positive's score stands in a rejected row of its own, which is added where it has none. Of several teachers the
-    scores of each are in `teacher_1`, `teacher_2` and so on. Scores, vectors and answers are kept by the model and the
-    texts, so that no pair is scored twice. A pair that a teacher gave no score has none in `teacher`.
+    scores of each are in `teacher_1`, `teacher_2` and so on, and `teacher` is their mean, which suits teachers of one
+    scale, as the logits of cross-encoders. Scores and vectors are kept by the model and the texts, so that no pair is
+    scored twice.
 
     Args:
+        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits; may
+            be given several times. In Python also a SentenceTransformer, an `Encoder` or a CrossEncoder, or a list.
         split: Split of the judgements whose positives are scored, of queries with a kept negative.
 
     Raises:
         InputError: no teacher, a model or table that cannot be read, or the table has the columns already.
         UnknownNameError: no such split.
-        FailureError: a score is infinite, or a language model's server failed; what it answered is kept.
+        FailureError: a score is infinite.
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     taught = TaughtPairs.of(named.negatives, loaded, split)
-    teachers = open_teachers(teaching, loaded, llm, embedding)
+    teachers = open_teachers(teacher, loaded, embedding)
     scores = np.stack([each.scorer.score(taught.pairs) for each in teachers])
     each_one = {f"{TEACHER}_{i}": own for i, own in enumerate(scores, 1)} if len(teachers) > 1 else {}
-    joined = averaged(scores, taught.pairs.query_rows, teaching.average) if each_one else scores[0]
-    of = [*zip((each.name for each in teachers), scores, strict=True), *([("average", joined)] if each_one else [])]
-    facts = {
-        "split": split,
-        "teachers": [each.describe() for each in teachers],
-        **({"average": teaching.average} if each_one else {}),
-    }
+    mean = scores.mean(0)
+    of = [*zip((each.name for each in teachers), scores, strict=True), *([("average", mean)] if each_one else [])]
+    facts = {"split": split, "teachers": [each.describe() for each in teachers]}
     inputs = {"collection": loaded.digest, named.name: named.digest}
     return ScoredPairs.of(
-        taught.with_columns({**each_one, TEACHER: joined}),
+        taught.with_columns({**each_one, TEACHER: mean}),
         provenance=provenance("score_pairs", facts, inputs=inputs, before=named.negatives.provenance),
         title=f"{named.name}, scored by {', '.join(each.name for each in teachers)}",
         collection=loaded,
         split=split,
-        teachers=tuple((name, int(np.isfinite(own).sum()), taught.preferred(own)) for name, own in of),
-        models={each.name: each.asked.use(llm.price) for each in teachers if each.asked is not None},
+        teachers=tuple((name, len(own), taught.preferred(own)) for name, own in of),
     )
 
 

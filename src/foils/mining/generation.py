@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,6 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
-from foils.data.records import whole_text
 from foils.data.tables import provenance
 from foils.data.tokens import alphanumeric
 from foils.llm import Client, NoAnswerError, Request, Sampling, Session, Template, Usage, ask_missing, digest, fenced
@@ -38,15 +36,13 @@ ATTEMPTS = 3  # times that the model is asked for a query's negatives, until it 
 PASSAGE_TOKENS = 80  # about what a passage takes, for the costs that are announced
 SHORTEST = 0.1  # share of the words of the shortest positive that a negative has at least
 NEAR_DUPLICATE = 0.9  # Jaccard similarity to a positive, as in mining
-SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "example", "keys")}
+SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "keys")}
 _STREAM = 31  # of the draws of domain, difficulty and length
-_THOUGHTS = re.compile("reason|thought|think|expla|rational|analy", re.IGNORECASE)
-_LISTED_THOUGHTS = re.compile(rf'"[^"]*(?:{_THOUGHTS.pattern})[^"]*"\s*:\s*\[[^\]]*\]', re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt of the package, and what stands in its slots where the user says nothing.
+    """A prompt of the package, and what stands in its slots.
 
     Attributes:
         version: name of its file.
@@ -81,22 +77,15 @@ class WritingSettings(Settings):
     Attributes:
         prompt: ours; eci-sem, the prompt of ECI_sem's appendix; eci, the same with domain, difficulty and length drawn
             for each query, as ECI does it; or a text file with {query}, {positive} and {number}, and optionally
-            {domain}, {difficulty}, {length} and {example}. In Python also a `Template`.
+            {domain}. In Python also a `Template`.
         domain: Field of the collection, which the prompt names. Of alternatives, as law|history, one is drawn for each
             query.
-        difficulty: How easily a negative could be mistaken for a correct answer (eci: education level), as the prompt
-            says it, or alternatives.
-        length: How long a negative is to be, as the prompt says it, or alternatives.
-        example: File with a worked example for the prompt. In Python its text.
     """
 
     heading = "Prompt"
 
     prompt: Annotated[TemplateLike, Option(metavar="NAME|FILE")] = "ours"
     domain: str | None = None
-    difficulty: str | None = None
-    length: str | None = None
-    example: Annotated[str, Option(parse=lambda path: whole_text(path).strip(), metavar="FILE")] = ""
 
     @property
     def known(self) -> Prompt:
@@ -116,16 +105,15 @@ class WritingSettings(Settings):
 
     def drawn(self, rng: np.random.Generator) -> dict[str, str]:
         """Draw domain, difficulty and length for a query."""
-        slots = ("domain", "difficulty", "length")
-        choices = [(getattr(self, slot) or getattr(self.known, slot)).split("|") for slot in slots]
-        return {slot: str(rng.choice(of)) for slot, of in zip(slots, choices, strict=True)}
+        slots = {"domain": self.domain or self.known.domain, "difficulty": self.known.difficulty,
+                 "length": self.known.length}  # fmt: skip
+        return {slot: str(rng.choice(alternatives.split("|"))) for slot, alternatives in slots.items()}
 
     def asked(self, query: str, positive: str, number: int, drawn: dict[str, str], taken: Sequence[str] = ()) -> str:
         """Return the prompt for one query; `taken` are negatives that it has already."""
-        keys = (f'- "hard_negative_document_{at}": a string, a hard negative document.' for at in range(1, number + 1))
-        example = f"\nExample:\n{self.example}\n" if self.example else ""
+        keys = (f'- "{key}": a string, a hard negative document.' for key in _keys(number))
         texts = fenced(query=query, positive=positive)
-        prompt = self.template.filled(**texts, number=str(number), **drawn, example=example, keys="\n".join(keys))
+        prompt = self.template.filled(**texts, number=str(number), **drawn, keys="\n".join(keys))
         if taken:
             prompt += "\nThese are there already; write others:\n" + "\n".join(f"- {text}" for text in taken) + "\n"
         return prompt
@@ -135,14 +123,18 @@ class WritingSettings(Settings):
         texts = {"type": "array", "items": {"type": "string"}, "minItems": number, "maxItems": number}
         properties: dict[str, Any] = {"negatives": texts}
         if self.known.keyed:
-            names = ["reasoning", *(f"hard_negative_document_{at}" for at in range(1, number + 1))]
-            properties = {name: {"type": "string"} for name in names}
+            properties = {name: {"type": "string"} for name in ["reasoning", *_keys(number)]}
         return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
     def describe(self) -> dict[str, str]:
         """Return what provenance says of the prompt: its version, and a digest of template and slots."""
-        slots = (self.domain, self.difficulty, self.length, self.example, self.known)
-        return {"prompt": self.template.version, "prompt_digest": digest(self.template.text, *slots)}
+        return {
+            "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain, self.known)
+        }  # fmt: skip
+
+
+def _keys(number: int) -> list[str]:
+    return [f"hard_negative_document_{at}" for at in range(1, number + 1)]
 
 
 @dataclass(frozen=True)
@@ -291,7 +283,7 @@ async def _write(
             positives=record.positives,
             taken=written.negatives,
             number=wanted,
-            prompt=writing.asked("", "", wanted, record.drawn),
+            prompt=writing.asked(record.query, "", wanted, record.drawn),
         )
         written.negatives += kept
         written.turned_away.update(away)
@@ -316,85 +308,33 @@ def _table(query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> pa.Table
 
 
 def parse(content: str) -> list[str]:
-    """Read the negatives out of an answer, however it is wrapped; [] where there is none.
+    """Read the negatives out of an answer; [] where there is none.
 
-    Accepted: the JSON asked for; a list, or one text each, under keys that name negatives ("hard_negatives";
-    "hard_negative_document_1", "hard_negative_document_2" and so on, as in ECI's prompt); where no key does, the first
-    list that is not under a key that names thoughts ("reasoning"); objects with one text each in the place of texts;
-    JSON inside a fence or among words, or after a model's thoughts; numbered or dashed lines.
+    They are the texts under keys that name negatives, one each or a list ("negatives"; "hard_negative_document_1",
+    "hard_negative_document_2" and so on, as in ECI's prompt), in any JSON of the answer after a model's thoughts; where
+    no key does, those of the first list that holds any; without JSON, numbered or dashed lines.
     """
     answer = without_thoughts(content).strip()
     values = list(json_values(answer))
-    called = [texts for value in values if (texts := _called_negatives(value)) is not None]
-    for texts in called or map(_first_list, json_values(_LISTED_THOUGHTS.sub("", answer))):
-        if texts:
-            return texts
+    keyed = [item for value in values if isinstance(value, dict) for item in value.items()]
+    named = [of for key, of in keyed if "negative" in key.lower() and "reason" not in key.lower()]
+    for listed in [named] if named else [value for value in values if isinstance(value, list)]:
+        texts = [text for of in listed for text in (of if isinstance(of, list) else [of])]
+        if found := [text.strip() for text in texts if isinstance(text, str)]:
+            return found
     lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in answer.splitlines())
     return [line.group(1) for line in lines if line]
 
 
-def _called_negatives(value: Any) -> list[str] | None:
-    """Texts under keys that name negatives, at any depth; None without such a key."""
-    listed: list[str | None] = []
-    called = False
-    for part in _parts(value):
-        for key, inner in part.items() if isinstance(part, dict) else ():
-            if _names_negatives(key):
-                called = True
-                single = [] if key.lower().endswith("s") else [inner]  # "negatives": "none" is no text
-                listed += map(_text, inner if isinstance(inner, list) else single)
-    return [text for text in listed if text is not None] if called else None
-
-
-def _first_list(value: Any) -> list[str]:
-    """Texts of the first list that holds any, outer lists before inner ones."""
-    for part in _parts(value):
-        texts = [text for item in part if (text := _text(item)) is not None] if isinstance(part, list) else []
-        if texts:
-            return texts
-    return []
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    """Yield a JSON value and all that is inside it, in its order, less what is under keys for thoughts or negatives."""
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        yield part
-        if isinstance(part, dict):
-            waiting += reversed([part[key] for key in part if not (_THOUGHTS.search(key) or _names_negatives(key))])
-        elif isinstance(part, list):
-            waiting += reversed(part)
-
-
-def _text(item: Any) -> str | None:
-    """A text, or an object's first one, that of a negative before others; None without one."""
-    if isinstance(item, dict):
-        texts = {key: text for key, text in item.items() if isinstance(text, str) and not _THOUGHTS.search(key)}
-        item = next((texts[key] for key in (*filter(_names_negatives, texts), *texts)), None)
-    return item.strip() if isinstance(item, str) else None
-
-
-def _names_negatives(key: str) -> bool:
-    return "negative" in key.lower() and not _THOUGHTS.search(key)
-
-
 def validated(
-    texts: Sequence[str],
-    *,
-    query: str,
-    positives: Sequence[str],
-    taken: Sequence[str],
-    number: int,
-    prompt: str = "",
-    shortest: float = SHORTEST,
+    texts: Sequence[str], *, query: str, positives: Sequence[str], taken: Sequence[str], number: int, prompt: str = ""
 ) -> tuple[list[str], Counter[str]]:
     """Return the first `number` usable texts, and how many were turned away, by reason.
 
     All comparisons are of folded letters and digits (`alphanumeric`). The reasons, of which the first that holds
     counts: a text is empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; is a
-    part of the query, or of the prompt, of two words or more; is in another script than the positives; has fewer words
-    than a share of the shortest positive; is one more than was asked for.
+    part of the prompt, of two words or more; has fewer words than a tenth of the shortest positive; is one more than
+    was asked for.
 
     Args:
         texts: of an answer.
@@ -402,32 +342,26 @@ def validated(
         positives: all of the query's.
         taken: negatives that the record has already.
         number: wanted.
-        prompt: what the prompt says beside the record.
-        shortest: the share of the shortest positive's words that a text has at least.
+        prompt: that the model was asked by, less the positive.
     """
-    seen = {_key(text): "repeats another" for text in taken}
-    of_positives = [_key(text) for text in positives]
-    seen.update(dict.fromkeys(of_positives, "equals a positive") | {_key(query): "equals the query"})
-    script, least = _script(" ".join(positives)), shortest * min(map(len, of_positives), default=0)
-    whole = [_spaced(words) for words in of_positives]
-    spaced_query, spaced_prompt = _spaced(_key(query)), _spaced(_key(prompt))
+    seen = {_words(text): "repeats another" for text in taken}
+    of_positives = [_words(text) for text in positives]
+    seen.update(dict.fromkeys(of_positives, "equals a positive") | {_words(query): "equals the query"})
+    least, asked = SHORTEST * min((len(words.split()) for words in of_positives), default=0), _words(prompt)
     kept: list[str] = []
     away: Counter[str] = Counter()
     for text in texts:
-        words = _key(text)
-        if not words or not _encodes(text):
+        words = _words(text)
+        count = len(words.split())
+        if not count or text != text.encode(errors="ignore").decode():
             away["empty, or not valid text"] += 1
         elif words in seen:
             away[seen[words]] += 1
-        elif any(_spaced(words) in positive for positive in whole):
+        elif any(words in positive for positive in of_positives):
             away["is a part of a positive"] += 1
-        elif len(words) > 1 and _spaced(words) in spaced_query:
-            away["is a part of the query"] += 1
-        elif len(words) > 1 and _spaced(words) in spaced_prompt:
+        elif count > 1 and words in asked:
             away["repeats the prompt"] += 1
-        elif script and _script(text) not in (script, None):
-            away["in another script"] += 1
-        elif len(words) < least:
+        elif count < least:
             away["much shorter than a positive"] += 1
         elif len(kept) == number:
             away["more than asked for"] += 1
@@ -437,23 +371,6 @@ def validated(
     return kept, away
 
 
-def _key(text: str) -> tuple[str, ...]:
-    return tuple(alphanumeric(text))
-
-
-def _spaced(words: tuple[str, ...]) -> str:
-    return f" {' '.join(words)} "
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _script(text: str) -> str | None:
-    """The script of most letters, by the first word of their Unicode names; None without letters."""
-    names = Counter(unicodedata.name(letter, "?").partition(" ")[0] for letter in text if letter.isalpha())
-    return names.most_common(1)[0][0] if names else None
+def _words(text: str) -> str:
+    """The words of a text, each between blanks."""
+    return f" {' '.join(alphanumeric(text))} "

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from foils.data.negatives import Negatives
-from foils.llm import ModelUse, Usage
+from foils.llm import Usage
 from foils.runtime.files import without_nan
 from foils.runtime.results import Result, Table, number
 
@@ -120,28 +119,20 @@ class ScoredPairs(Negatives):
     Attributes:
         teachers: name, number of pairs that were scored, and the share of (positive, negative) of a query of which it
             prefers the positive, of each teacher and, of several, of the average.
-        models: name -> use, of the language models among them.
     """
 
     teachers: tuple[tuple[str, int, float], ...]
-    models: Mapping[str, ModelUse]
 
     def tables(self) -> list[Table]:
-        """Return what the teachers scored and prefer, and what language models used."""
+        """Return what the teachers scored and prefer."""
         columns = ("teacher", "pairs scored", "prefers the positive")
-        rows = [(name, f"{pairs:,}", number(share)) for name, pairs, share in self.teachers]
-        used = [row for name, use in self.models.items() for row in use.rows(name)]
-        return [Table(self.title, columns, rows), *([Table("Language models", ("", "count"), used)] if used else [])]
+        return [Table(self.title, columns, [(name, f"{n:,}", number(share)) for name, n, share in self.teachers])]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings, what the teachers scored and prefer, and what language models used."""
+        """Return the settings, and what the teachers scored and prefer."""
         names = ("name", "pairs", "prefers_positive")
-        used = {name: use.usage.to_json(use.price) for name, use in self.models.items()}
-        return {
-            "settings": self.provenance.get("settings", {}),
-            "teachers": without_nan([dict(zip(names, each, strict=True)) for each in self.teachers]),
-            **({"language_models": used} if used else {}),
-        }
+        teachers = without_nan([dict(zip(names, each, strict=True)) for each in self.teachers])
+        return {"settings": self.provenance.get("settings", {}), "teachers": teachers}
 
 
 @dataclass(frozen=True)
