@@ -13,8 +13,8 @@ tests one-sided, for a gain.)
 
 `--experiments` adds each retained share with the best of its other settings, Eclipse against DIME with half of the
 dimensions (Table 2), feedback of 50, 300, 1,000 and 50,000 documents by share (Figures 2 and 3), moons drawn at random
-(Table 3) and the queries that Eclipse changes most (Figure 1). `--reading spread` takes a spread of the published grid
-(2,280 settings), `--thin` one within the reading of the authors' notebook (1,710 settings), `--queries` that many
+(Table 3) and the queries that Eclipse changes most (Figure 1). `--reading few-irrelevant` takes the other reading of
+the published grid, `--thin` a part of the grid of the authors' notebook (1,710 settings), `--queries` that many
 queries, drawn at random, for collections of thousands. With `--answers` (JSONL of query_id and answer, as `foils
 answer` writes it) the filters whose sun is an answer come too, and the result is kept apart, over the queries with an
 answer alone.
@@ -85,6 +85,12 @@ def thinned() -> Grid:
     """Every second k⁺, every sixth k⁻, and α or β at 1, of the grid of the authors' notebook."""
     depths = tuple((plus, minus) for plus in (2, 4, 6) for minus in (2, 8, 14))
     return Grid("eclipse", depths, tuple((a, b) for a in TENTHS for b in TENTHS if 1.0 in (a, b)))
+
+
+def spread() -> Grid:
+    """A spread of both readings of the published grid: every k⁺ and k⁻ that matters, and every β/α down to 0.1."""
+    depths = tuple((plus, minus) for plus in (2, 5, 9, 14) for minus in (2, 4, 6))
+    return replace(thinned(), depths=depths)
 
 
 def masked_with(judged: Judged, settings: DimensionSettings, *, answered: bool = False, seed: int = 0) -> System:
@@ -293,7 +299,7 @@ def one(path: str, encoder: Any, store: VectorStore, given: argparse.Namespace) 
                 for m in measures
             },
             "halves": halves({name: of for name, of in values.items() if "k⁺" not in name}, measures),
-            "depths": depths(judged, published_grid("spread")),
+            "depths": depths(judged, spread()),
             "moons": moons(judged, {m: oracle(eclipse, m).settings[0] for m in measures}),
             "queries_changed_most": changed_most([embedded.query_ids[row] for row in judged.rows], values),
         }  # fmt: skip

@@ -12,10 +12,8 @@ from foils.searching import (
     eclipse_importance,
     keep_share,
     moon,
-    oracle_importance,
     rdime_mask,
     sun,
-    weighted_sun,
 )
 from foils.searching.dimensions import check_depths, dimension_order, kept_count, masked, moon_rows, moved, scaled_to
 
@@ -44,26 +42,6 @@ def test_rdime_worked_by_hand():
     """q² − u = [.25 − 1.5, 1 − 1, .0625 − 0, 1 + 1]: σ² = .203125."""
     np.testing.assert_array_equal(rdime_mask(QUERY, [1.5, 1, 0, -1]), [True, True, False, False])
     np.testing.assert_array_equal(rdime_mask(QUERY, [0.2, 0.2, 0.2, 0.2]), [True, False, False, False])
-
-
-def test_a_weighted_sun_worked_by_hand():
-    """Inner products 0 and log 3 over T = 1: weights 1/4 and 3/4; the hotter, the more alike."""
-    feedback = np.array([[np.log(3), 0, 4], [0, 0, 8], [9, 9, 9]])
-    found = weighted_sun([1, 0, 0], feedback, 2, temperature=1.0)
-    np.testing.assert_allclose(found, [0.75 * np.log(3), 0, 0.75 * 4 + 0.25 * 8])
-    np.testing.assert_allclose(weighted_sun([1, 0, 0], feedback, 2, temperature=1e9), sun(feedback, 2))
-    np.testing.assert_allclose(weighted_sun([1, 0, 0], feedback, 2, temperature=1e-9), feedback[0])
-
-
-def test_the_oracle_is_the_correlation_with_relevance():
-    rng = np.random.default_rng(0)
-    query, documents, grades = rng.normal(size=5), rng.normal(size=(12, 5)), rng.integers(0, 3, 12)
-    documents[:, 3] = 1.5
-    u = oracle_importance(query, documents, grades)
-    expected = [np.corrcoef(query[i] * documents[:, i], grades)[0, 1] for i in (0, 1, 2, 4)]
-    np.testing.assert_allclose(u[[0, 1, 2, 4]], expected)
-    assert u[3] == 0, "it does not vary"
-    np.testing.assert_array_equal(oracle_importance(query, documents, np.ones(12)), np.zeros(5))
 
 
 def test_a_sun_is_scaled_to_its_query():
@@ -121,11 +99,6 @@ def test_depths_are_as_published(k, k_plus, k_minus):
         lambda: keep_share(QUERY, 1.01),
         lambda: keep_share([1.0, np.nan], 0.5),
         lambda: rdime_mask(QUERY, QUERY[:2]),
-        lambda: weighted_sun(QUERY, FEEDBACK, 2, temperature=0),
-        lambda: weighted_sun(QUERY[:2], FEEDBACK, 2, temperature=1),
-        lambda: weighted_sun(QUERY, FEEDBACK, 9, temperature=1),
-        lambda: oracle_importance(QUERY, FEEDBACK, [1, 0]),
-        lambda: oracle_importance(QUERY, FEEDBACK[:1], [1]),
     ],
 )
 def test_unusable_input_is_refused(call):

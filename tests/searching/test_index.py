@@ -25,11 +25,11 @@ def plain(queries, documents, k):
 WHOLE = np.random.default_rng(5).integers(-2, 3, (300, 6)).astype(np.float32)  # many exact ties
 
 
-@pytest.mark.parametrize(("block", "query_block"), [(1000, 256), (300, 1), (7, 3), (1, 1)])
+@pytest.mark.parametrize("block", [None, 1000, 7, 1])
 @pytest.mark.parametrize("k", [1, 10, 299, 300, 500])
-def test_exact_search_is_a_sort_with_ties_by_position(k, block, query_block):
+def test_exact_search_is_a_sort_with_ties_by_position(k, block):
     queries = WHOLE[:5]
-    positions, scores = ExactIndex(Vectors.of(WHOLE), block=block, query_block=query_block).search(queries, k)
+    positions, scores = ExactIndex(Vectors.of(WHOLE), block=block).search(queries, k)
     np.testing.assert_array_equal(positions, plain(queries, WHOLE, k))
     np.testing.assert_array_equal(scores, np.take_along_axis(queries @ WHOLE.T, positions, axis=1))
 
@@ -61,7 +61,7 @@ def test_unusable_settings_are_refused():
         FaissIndex.build(Vectors.of(unit(10)), "hnws")
     with pytest.raises(InputError, match="at least one document"):
         FaissIndex.build(Vectors.of(unit(0)), "ivf")
-    for documents, settings in ((unit(0), {}), (unit(3), {"block": 0}), (unit(3), {"query_block": 0})):
+    for documents, settings in ((unit(0), {}), (unit(3), {"block": 0})):
         with pytest.raises(InputError):
             ExactIndex(Vectors.of(documents), **settings)
 
@@ -87,13 +87,11 @@ def filled(index, documents=DOCUMENTS):
     return index
 
 
-@pytest.mark.parametrize("wrap", [lambda index: index, FaissIndex, lambda index: as_index(index, VECTORS)])
-@pytest.mark.parametrize("metric", [faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2])
+@pytest.mark.parametrize("wrap", [lambda index: index, lambda index: as_index(index, VECTORS)])
 @pytest.mark.parametrize("settings", [DimensionSettings("none"), ECLIPSE], ids=["none", "eclipse"])
 @pytest.mark.parametrize("second", ["index", "rerank"])
-def test_both_metrics_rank_as_the_inner_product_does(wrap, metric, settings, second):
-    """‖q − d‖² = ‖q‖² + ‖d‖² − 2 q·d: where documents have one norm, the nearest has the largest inner product."""
-    index = wrap(filled(faiss.IndexFlat(D, metric)))
+def test_an_index_of_faiss_ranks_as_exact_search_does(wrap, settings, second):
+    index = wrap(filled(faiss.IndexFlatIP(D)))
     found = search_vectors(QUERIES, VECTORS, index, settings, k=25, second_pass=second)
     exact = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=25, second_pass=second)
     np.testing.assert_array_equal(found.sharpened.masks, exact.sharpened.masks)
@@ -103,27 +101,10 @@ def test_both_metrics_rank_as_the_inner_product_does(wrap, metric, settings, sec
         assert (np.diff(scores) <= 0).all(), "a run is sorted by these"
 
 
-def test_distances_to_documents_of_another_common_norm_give_inner_products_too():
-    documents = 3 * DOCUMENTS
-    index = as_index(filled(faiss.IndexFlatL2(D), documents), Vectors.of(documents))
-    positions, scores = index.search(2 * QUERIES, 7)
-    exact, products = ExactIndex(Vectors.of(documents)).search(2 * QUERIES, 7)
-    np.testing.assert_array_equal(positions, exact)
-    np.testing.assert_allclose(scores, products, atol=1e-4)
-
-
-def test_distances_to_documents_of_several_norms_are_refused():
-    """There the nearest document is not the one of the largest inner product."""
-    stretched = DOCUMENTS * np.linspace(1, 2, len(DOCUMENTS), dtype=np.float32)[:, None]
-    index = filled(faiss.IndexFlatL2(D), stretched)
-    with pytest.raises(InputError, match=r"L2.*METRIC_INNER_PRODUCT"):
-        search_vectors(QUERIES, Vectors.of(stretched), index, ECLIPSE)
-
-
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: filled(faiss.IndexFlat(D, faiss.METRIC_L1)), "metric 2"),
+        (lambda: filled(faiss.IndexFlatL2(D)), "metric 1.*METRIC_INNER_PRODUCT"),
         (lambda: filled(faiss.IndexFlatIP(D), DOCUMENTS[:50]), "120 documents"),
         (lambda: filled(faiss.IndexFlatIP(5), unit(120, 5)), "dimension 5"),
         (lambda: faiss.IndexBinaryFlat(D * 2), "IndexBinaryFlat"),
@@ -144,22 +125,16 @@ def test_numbers_that_are_no_positions_are_refused():
         search_vectors(QUERIES, VECTORS, index, ECLIPSE)
 
 
-def test_a_wrapped_index_of_distances_needs_its_documents_to_give_inner_products():
-    with pytest.raises(InputError, match="as_index"):
-        FaissIndex(filled(faiss.IndexFlatL2(D))).search(QUERIES, 3)
-
-
 KINDS = ["Flat", "HNSW16,Flat", "IVF4,Flat", "SQ8", "PQ6x4"]
 
 
-@pytest.mark.parametrize("metric", [faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("common", [0, 2])
-def test_an_index_of_as_many_other_documents_is_refused(kind, metric, common):
+def test_an_index_of_as_many_other_documents_is_refused(kind, common):
     """Also where all documents have much in common; compressed vectors are taken for those that they stand for."""
     documents = unit(800, D) + common * unit(1, D, seed=9)
     documents = (documents / np.linalg.norm(documents, axis=1, keepdims=True)).astype(np.float32)
-    index = filled(faiss.index_factory(D, kind, metric), documents)
+    index = filled(faiss.index_factory(D, kind, faiss.METRIC_INNER_PRODUCT), documents)
     as_index(index, Vectors.of(documents))
     for others in (documents[::-1].copy(), documents[np.random.default_rng(0).permutation(800)], unit(800, D, seed=7)):
         with pytest.raises(InputError, match="other vectors than the 800"):

@@ -21,7 +21,6 @@ from foils.searching import (
     search_vectors,
     sharpened_queries,
     sun,
-    weighted_sun,
 )
 from foils.searching.dimensions import moon_rows
 
@@ -104,7 +103,7 @@ def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monke
     )
     assert bytes_of(index) == bytes_of(rerank)
     monkeypatch.setattr(passes, "QUERIES", 2)
-    small = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS, 7, 4), settings, k=120, second_pass="rerank")
+    small = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS, 7), settings, k=120, second_pass="rerank")
     assert bytes_of(small) == bytes_of(index), "however the work is cut"
 
 
@@ -163,16 +162,6 @@ def test_what_rdime_keeps_does_not_depend_on_how_long_documents_are():
     shares = [kept(factor, scaled=False).mean() for factor in (0.25, 1, 2, 10)]
     assert shares == sorted(shares)
     assert shares[-1] - shares[0] > 0.3
-
-
-def test_the_sun_of_a_mask_may_be_weighted():
-    lists = [np.argsort(-(DOCUMENTS @ query), kind="stable")[:30] for query in QUERIES]
-    plain = DimensionSettings("dime", k_plus=5, share=0.5)
-    masks = sharpened_queries(QUERIES, VECTORS, lists, replace(plain, sun_temperature=0.05)).masks
-    for query, rows, mask in zip(QUERIES, lists, masks, strict=True):
-        s = weighted_sun(query, DOCUMENTS[rows], 5, temperature=0.05)
-        np.testing.assert_array_equal(mask, keep_share(dime_importance(query, s), 0.5))
-    assert not np.array_equal(masks, sharpened_queries(QUERIES, VECTORS, lists, plain).masks)
 
 
 @pytest.mark.parametrize("second", ["index", "rerank"])
@@ -306,7 +295,6 @@ def searched(settings=ECLIPSE, index=INDEX, **more):
         (lambda: DimensionSettings("eclipsed"), UnknownNameError, "eclipse"),
         (lambda: DimensionSettings(share=2), InputError, "^share .*; expected "),
         (lambda: DimensionSettings(alpha=np.inf), InputError, "^alpha .*; expected "),
-        (lambda: DimensionSettings(sun_temperature=0), InputError, "^sun_temperature .*; expected "),
         (lambda: DimensionSettings(k_minus=5, moon_pool=4), InputError, "moon_pool 4; expected at least k_minus 5"),
         (lambda: searched(second_pass="again"), UnknownNameError, "rerank"),
         (lambda: searched(replace(ECLIPSE, moon_pool=9), k=50), InputError, "generator"),

@@ -142,7 +142,7 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
         ("search --run r --dimensions eclips", "eclipse"),
         ("search --run r --dimensions rdime --tune dev", "nothing to tune"),
         ("search --run r --index tree", "hnsw"),
-        ("search --run r --second-pass rerank", "--dimensions rocchio"),
+        ("search --run r --second-pass rerank", "rdime, rocchio"),
         ("search --run r --answers ANSWERS", "query_id"),
         ("search --run r --llm-model m", "--answers FILE"),
         ("search --run r --index-file x", "FaissIndex"),

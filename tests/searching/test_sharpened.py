@@ -167,11 +167,11 @@ def test_fewer_documents_than_asked_for_are_all_returned():
 @pytest.mark.parametrize(
     ("search", "said"),
     [
-        (lambda query, k: ["a"], "expected a pair"),
+        (lambda query, k: ["a"], "than a pair"),
         (lambda query, k: (["a"], None), "only where they are asked"),
-        (lambda query, k: (["a", "b"], DOCUMENTS[:1]), r"expected \(2, 12\)"),
-        (lambda query, k: (["a"], DOCUMENTS[:1, :5]), r"expected \(1, 12\)"),
-        (lambda query, k: (["a"], [object()]), "vectors of type object"),
+        (lambda query, k: (["a", "b"], DOCUMENTS[:1]), r"2 documents with vectors of shape \(1, 12\)"),
+        (lambda query, k: (["a"], DOCUMENTS[:1, :5]), r"1 documents with vectors of shape \(1, 5\)"),
+        (lambda query, k: (["a"], [object()]), "object"),
         (lambda query, k: asyncio.sleep(0), "async def"),
     ],
 )

@@ -17,11 +17,9 @@ from foils.searching.dimensions import (
     keep_share,
     moon,
     moved,
-    oracle_importance,
     rdime_mask,
     sharpened_queries,
     sun,
-    weighted_sun,
 )
 from foils.searching.index import ExactIndex, FaissIndex
 from foils.searching.passes import search_vectors
@@ -47,7 +45,6 @@ __all__ = [
     "moon",
     "moved",
     "oracle",
-    "oracle_importance",
     "own_run",
     "published_grid",
     "query_values",
@@ -57,5 +54,4 @@ __all__ = [
     "sharpen",
     "sharpened_queries",
     "sun",
-    "weighted_sun",
 ]

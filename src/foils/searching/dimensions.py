@@ -45,35 +45,6 @@ def sun(feedback: npt.ArrayLike, k_plus: int) -> Floats:
     return _mean(vectors[..., :k_plus, :])
 
 
-def weighted_sun(query: npt.ArrayLike, feedback: npt.ArrayLike, k_plus: int, *, temperature: float) -> Floats:
-    """Return the softmax-weighted centroid of the best k⁺ documents, s = Σ_i w_i d_i, w = softmax(q·d_i/T).
-
-    Args:
-        query: (…, d).
-        feedback: (…, k, d) vectors of the retrieved documents, best first.
-        k_plus: how many, 0 < k⁺ ≤ k.
-        temperature: T, above 0; the higher, the closer to `sun`.
-
-    Returns:
-        (…, d), float64.
-
-    Raises:
-        InputError: shapes that do not fit, values that are not finite, a depth or a temperature out of range.
-
-    Source: RDIME (D'Erasmo et al. 2026), SWC.
-    """
-    vectors, q = _listed(feedback).astype(np.float64), np.asarray(query, np.float64)
-    check_depths(vectors.shape[-2], k_plus, 0)
-    if q.shape != (*vectors.shape[:-2], vectors.shape[-1]) or not np.isfinite(q).all() or not temperature > 0:
-        raise InputError(
-            f"expected finite queries, one a list, and T > 0; found {q.shape}, {vectors.shape}, {temperature}"
-        )
-    best = vectors[..., :k_plus, :]
-    scores = np.einsum("...kd,...d->...k", best, q) / temperature
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(np.einsum("...k,...kd->...d", weights / weights.sum(axis=-1, keepdims=True), best))
-
-
 def moon(
     feedback: npt.ArrayLike, k_minus: int, *, pool: int | None = None, rng: np.random.Generator | None = None
 ) -> Floats:
@@ -153,30 +124,6 @@ def dime_importance(query: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
     """
     q, p = _vectors(query=query, relevant=relevant)
     return q * p
-
-
-def oracle_importance(query: npt.ArrayLike, documents: npt.ArrayLike, relevance: npt.ArrayLike) -> Floats:
-    """Return u_i = corr(q_i·d_ji, r_j) over judged documents j: what dimensions are worth to who knows the judgements.
-
-    Args:
-        query: (d,) of one query.
-        documents: (m, d) vectors of its judged documents, relevant ones and others.
-        relevance: (m,) their grades.
-
-    Returns:
-        (d,) Pearson's r in [−1, 1]; 0 where a dimension, or the relevance, does not vary.
-
-    Raises:
-        InputError: shapes that do not fit, fewer than two documents, or values that are not finite.
-
-    Source: DIME (Faggioli et al. 2024), the oracle.
-    """
-    (q,), vectors, r = _vectors(query=query), np.asarray(documents, np.float64), np.asarray(relevance, np.float64)
-    if r.ndim != 1 or len(r) < 2 or vectors.shape != (len(r), *q.shape) or not np.isfinite(vectors).all():
-        raise InputError(f"expected m ≥ 2 documents of the query's dimension; found {vectors.shape}, grades {r.shape}")
-    products, grades = q * (vectors - vectors.mean(axis=0)), r - r.mean()
-    spread = np.sqrt((products**2).sum(axis=0) * (grades**2).sum())
-    return np.asarray(np.divide(grades @ products, spread, out=np.zeros_like(q), where=spread > 0))
 
 
 def eclipse_importance(
@@ -360,7 +307,11 @@ def sharpened_queries(
     for start in range(0, len(ready), QUERIES):
         rows = ready[start : start + QUERIES]
         asked, lists = queries[rows], [feedback[row] for row in rows]
-        suns = _suns(asked, documents, lists, settings) if answers is None else np.asarray(answers[rows], np.float64)
+        suns = (
+            _mean(_gathered(documents, [of[: settings.k_plus] for of in lists]))
+            if answers is None
+            else np.asarray(answers[rows], np.float64)
+        )
         if settings.method == "rocchio":
             made.queries[rows], made.moved[rows] = moved(asked, suns, weight=settings.weight), True
             continue
@@ -428,16 +379,6 @@ def checked_positions(lists: Sequence[Rows], count: int) -> list[Rows]:
                 f"{wrong[:5] or ranking.dtype}; leave out what was not found"
             )
     return arrays
-
-
-def _suns(
-    queries: npt.NDArray[np.floating], documents: Vectors, lists: Sequence[Rows], settings: DimensionSettings
-) -> Floats:
-    """The sun of each query's feedback, (n, d)."""
-    best = _gathered(documents, [of[: settings.k_plus] for of in lists])
-    if settings.sun_temperature is None:
-        return _mean(best)
-    return weighted_sun(queries, best, settings.k_plus, temperature=settings.sun_temperature)
 
 
 def _gathered(documents: Vectors, lists: Sequence[Rows]) -> npt.NDArray[np.floating]:

@@ -69,7 +69,7 @@ def search_vectors(
     Args:
         queries: (n, d) unit vectors.
         documents: vectors of the documents the index holds, in its order.
-        index: an `Index` or faiss' own, of inner products or of L2 distances; every pass goes through it. What
+        index: an `Index` or faiss' own, of inner products; every pass goes through it. What
             `as_index` returns is not checked again.
         settings: how dimensions are chosen.
         k: how many documents to return.

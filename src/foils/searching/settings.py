@@ -77,14 +77,11 @@ class DimensionSettings(ImportanceSettings):
         method: `none` (keep all), `dime`, `eclipse`, `rdime`, or `rocchio` (a step towards the sun).
         moon_pool: Draw the moon at random from this many last documents (eclipse, its Table 3), none of which makes
             the sun; None: take the last ones.
-        sun_temperature: Weigh the documents of the sun by the softmax of their inner products with the query over this
-            (RDIME's softmax-weighted centroid); None: alike.
     """
 
     method: Annotated[Method, Option(names=METHODS)] = field(default="eclipse", kw_only=False)
     k_plus: Annotated[int, Option(least=1)] = None  # type: ignore[assignment]  # the method's, from here on
     moon_pool: Annotated[int | None, Option(least=1)] = None
-    sun_temperature: Annotated[float | None, Option(above=0)] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,22 +164,17 @@ def check_search(
 ) -> None:
     """Raise an InputError for options of a search that do not go together, before anything is read."""
     method = chosen_method(dimensions, tune=searching.tune, answers=answers, feedback=feedback)
-    flag, tune = spelled("dimensions"), searching.tune
-    depth, given = searching.changed("feedback_depth"), {"feedback": feedback}
+    tune, flag, given = searching.tune, spelled("dimensions"), importance.changed()
+    idle = {name: value for name, value in given.items() if name not in WEIGHTS[method]}
+    depth = {**searching.changed("feedback_depth"), "feedback": feedback}
     if method == "none":
-        idle = {**depth, **given, "answers": answers, **searching.changed("second_pass")}
-        refuse(idle, f"with {flag} none, which searches once; leave it out, or name another: {flag} rocchio")
-    if answers is not None:
-        taken = spelled("answers")
-        refuse(importance.changed("k_plus"), f"with {taken}, which are the sun in place of documents; leave it out")
-        if method != "eclipse":
-            why = f"with {taken} and {flag} {method}, which has no moon; leave it out, or take {flag} eclipse"
-            refuse({**depth, **given}, why)
+        idle |= {**depth, "answers": answers, **searching.changed("second_pass")}
+    elif answers is not None:  # they are the sun in place of documents
+        idle |= {**importance.changed("k_plus"), **({} if method == "eclipse" else depth)}
+    also = f" and {spelled('answers')}" if answers is not None and method != "none" else ""
+    refuse(idle, f"with {flag} {method}{also}; leave it out, or take another of {flag}: {', '.join(METHODS)}")
     if tune is None:
         refuse(searching.changed("measure"), f"without {spelled('tune')}; give it")
-        other = "" if method == "eclipse" else f", or take {flag} eclipse"
-        idle = {name: value for name, value in importance.changed().items() if name not in WEIGHTS[method]}
-        refuse(idle, f"with {flag} {method}; leave it out{other}")
         return
     if method not in TUNABLE:
         raise InputError(f"{flag} {method} has nothing to tune; leave {spelled('tune')} out")
@@ -192,7 +184,7 @@ def check_search(
             "say nothing of others; tune on another split, or see foils.searching.cross_validate"
         )
     why = f"on {spelled('tune')}, which chooses settings for feedback of the first pass; leave one of them out"
-    refuse({**given, **importance.changed()}, why)
+    refuse({"feedback": feedback, **given}, why)
 
 
 def check_own_search(given: Any, dimensions: Method | None, idle: Mapping[str, Any]) -> None:
@@ -205,11 +197,7 @@ def check_own_search(given: Any, dimensions: Method | None, idle: Mapping[str, A
     """
     kind, flag = own_kind(given), spelled("dimensions")
     if dimensions not in (None, "none"):
-        why = (
-            "its query has a vector for each token, and each token's best match counts: there is no dimension of the "
-            "whole query"
-            if kind == "multi-vector"
-            else "the dimensions of its queries are words, of which the model itself keeps few"
+        raise InputError(
+            f"{flag} {dimensions} with a {kind} model, whose query is no one dense vector; leave {flag} out"
         )
-        raise InputError(f"{flag} {dimensions} with a {kind} model: {why}; leave {flag} out")
     refuse(idle, f"with a {kind} model, which searches once, exactly, by its own similarity; leave it out")

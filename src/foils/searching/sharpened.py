@@ -233,32 +233,19 @@ def _checked(pairs: Any, queries: Floats) -> list[Found]:
 
 
 def _checked_pair(pair: Any, d: int) -> Found:
-    hint = "Most databases return vectors only where they are asked to"
     if inspect.isawaitable(pair):
         raise InputError("the search function returned a coroutine; define it with async def, and await this search")
     try:
         documents, vectors = pair
-        array = np.asarray(vectors, np.float32)
+        array = np.asarray(vectors, np.float32) if len(documents) else np.empty((0, d), np.float32)
+        if array.shape != (len(documents), d):
+            raise ValueError(f"{len(documents)} documents with vectors of shape {array.shape}")
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the search function returned {_told(pair)} that cannot be read ({error}); expected a pair: documents, "
-            f"and a vector for each. {hint}"
+            f"the search function returned something else than a pair of documents and vectors ({error}); expected a "
+            f"vector of dimension {d} for each document. Most databases return vectors only where they are asked to"
         ) from error
-    if array.size == 0 and not len(documents):
-        return documents, np.empty((0, d), np.float32)
-    if array.shape != (len(documents), d):
-        raise InputError(
-            f"the search function returned {len(documents)} documents with vectors of shape {array.shape}; expected "
-            f"({len(documents)}, {d}). {hint}"
-        )
     return documents, array
-
-
-def _told(pair: Any) -> str:
-    """What was returned in place of a pair, or in place of its vectors."""
-    if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Sequence) and len(pair[1]):
-        return f"vectors of type {type(pair[1][0]).__name__}"
-    return f"{type(pair).__name__}"
 
 
 def _matrix(queries: npt.ArrayLike) -> Floats:
