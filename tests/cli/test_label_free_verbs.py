@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from foils.data import Negatives
 
 
@@ -12,7 +14,7 @@ def test_from_mining_to_selection_without_a_judgement(foils, beir_folder, tmp_pa
     refused = foils("mine", folder, "--top", 4, "-o", mined)
     assert refused.status == 2
     assert "foils mine and foils rate take every query with --split all" in refused.err
-    for method in (["bm25"], ["random"], ["dense"], ["random", "--draw", "uniform", "--ranks", "0-8"]):
+    for method in (["bm25"], ["dense"], ["random", "--draw", "uniform", "--ranks", "0-8"]):
         ended = foils("mine", folder, "--split", "all", "--with", *method, "--top", 4, "-o", mined)
         assert ended.status == 0, ended.err
     assert Negatives.read(mined).table["query_id"].unique().to_pylist() == [f"q{i}" for i in range(1, 6)]
@@ -35,15 +37,15 @@ def test_mining_for_all_queries_leaves_out_the_positives_of_every_split(foils, b
     assert {query for query, _ in pairs} == {f"q{i}" for i in range(1, 6)}
     assert pairs.isdisjoint({("q1", "d1"), ("q1", "d3"), ("q2", "d4"), ("q3", "d7"), ("q4", "d2"), ("q5", "d8")})
     assert found.provenance["recapture"]["labelled"] == 6
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (["--with", "trisampler"], "TriSampler needs queries with a positive"),
+    (["--scorer", "encoder", "--margin", 0.1], "a margin needs one"),
+    (["--export", "triplets=t.jsonl"], "this needs a labelled positive of each: name a split (train)"),
+])  # fmt: skip
+def test_what_needs_a_positive_says_so(foils, beir_folder, tmp_path, options, said):
     folder = beir_folder("half", qrels={"train": {"q1": {"d1": 1}}})
-    for options, said in (
-        (["--with", "trisampler"], "TriSampler needs queries with a positive"),
-        (["--scorer", "encoder", "--margin", 0.1], "a margin needs one"),
-        (
-            ["--export", f"triplets={tmp_path / 't.jsonl'}"],
-            "this needs a labelled positive of each: name a split (train)",
-        ),
-    ):
-        refused = foils("mine", folder, "--split", "all", *options, "-o", mined)
-        assert refused.status == 2, options
-        assert said in refused.err
+    refused = foils("mine", folder, "--split", "all", *options, "-o", tmp_path / "m.parquet")
+    assert refused.status == 2
+    assert said in refused.err

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from foils.cli import app, show
-from foils.runtime.errors import ConvergenceError, FailureError, FoilsError, InputError
+from foils.runtime.errors import FailureError, InputError
 from foils.runtime.results import Table
 from foils.runtime.terminal import print_tables
 
@@ -31,7 +31,6 @@ def test_the_help_of_every_verb_has_an_example(foils, verb):
     assert f"Usage: foils {verb}" in ended.out
     assert re.search(rf"Example:\s+foils {verb}\b", " ".join(ended.out.split()))
     assert ended.err == ""
-    assert "In Python" not in " ".join(ended.out.replace("│", " ").split())
 
 
 def test_without_arguments_the_help_is_shown_and_nothing_is_called_an_error(foils):
@@ -48,20 +47,15 @@ def test_version(foils):
     assert re.fullmatch(r"foils \d+\.\d+\.\d+\n", ended.out)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nope"], "unknown verb 'nope'"),
-        (["--nope"], "unknown option '--nope'"),
-        (["mine", "x", "-o", "y", "--bogus", "1"], "--bogus"),
-        (["mine", "x", "-o", "y", "--tpo", "1"], "--top"),
-        (["mine", "x", "-o", "y", "--top", "many"], "--top"),
-        (["mine", "x"], "-o FILE is missing. Write the table of negatives to this file."),
-        (["mine", "-o", "y"], "COLLECTION"),
-        (["mine", "x", "z", "-o", "y"], "z"),
-        (["score", "x"], "SOURCE requires an argument"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["nope"], "unknown verb 'nope'"),
+    (["--nope"], "unknown option '--nope'"),
+    (["mine", "x", "-o", "y", "--tpo", "1"], "--top"),
+    (["mine", "x", "-o", "y", "--top", "many"], "--top"),
+    (["mine", "x"], "-o FILE is missing. Write the table of negatives to this file."),
+    (["mine", "x", "z", "-o", "y"], "z"),
+    (["score", "x"], "SOURCE requires an argument"),
+])  # fmt: skip
 def test_usage_errors_are_one_line_that_points_to_the_help(foils, arguments, message):
     ended = foils(*arguments)
     assert (ended.status, ended.out) == (2, "")
@@ -72,17 +66,12 @@ def test_usage_errors_are_one_line_that_points_to_the_help(foils, arguments, mes
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [
-        (InputError("bad input"), 2, "foils: error: bad input\n"),
-        (FailureError("it broke"), 1, "foils: failed: it broke\n"),
-        (ConvergenceError("did not converge"), 1, "foils: failed: did not converge\n"),
-        (FoilsError("something"), 1, "foils: failed: something\n"),
-        (MemoryError(), 1, "foils: failed: the memory of this machine is used up; give less, or a machine with more\n"),
-        (KeyboardInterrupt(), 130, "foils: interrupted; what was finished is kept: run the same command to continue\n"),
-    ],
-)
+@pytest.mark.parametrize(("error", "status", "said"), [
+    (InputError("bad input"), 2, "foils: error: bad input\n"),
+    (FailureError("it broke"), 1, "foils: failed: it broke\n"),
+    (MemoryError(), 1, "foils: failed: the memory of this machine is used up; give less, or a machine with more\n"),
+    (KeyboardInterrupt(), 130, "foils: interrupted; what was finished is kept: run the same command to continue\n"),
+])  # fmt: skip
 def test_exit_statuses(foils, monkeypatch, error, status, said):
     def load(name, **_):
         raise error
@@ -100,12 +89,6 @@ def test_a_single_pair_has_no_negatives_and_mining_says_so(foils, tmp_path):
         assert "no row is kept: there is nothing to train on" in ended.err
 
 
-@pytest.mark.parametrize(("given", "length"), [("none", None), ("64", 64)])
-def test_texts_may_be_of_any_length(foils, loaded, beir_folder, tmp_path, given, length):
-    foils("mine", beir_folder(), "--with", "dense", "--max-length", given, "-o", tmp_path / "m.parquet")
-    assert [settings.max_length for _, settings in loaded] == [length]
-
-
 def test_a_terminal_that_knows_ascii_alone_gets_escapes(beir_folder, tmp_path):
     command = [sys.executable, "-m", "foils", "mine", str(beir_folder()), "-o", str(tmp_path / "o")]
     done = subprocess.run(command, capture_output=True, timeout=300, env={**os.environ, "PYTHONIOENCODING": "ascii"})
@@ -115,10 +98,8 @@ def test_a_terminal_that_knows_ascii_alone_gets_escapes(beir_folder, tmp_path):
 
 def test_a_reader_that_closes_the_pipe_ends_the_program_quietly(tmp_path):
     code = "import sys; sys.argv = ['foils', 'mine', '--help']; from foils.cli import main; main()"
-    running = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
-    )
-    assert running.stdout is not None
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, **pipes)
     running.stdout.close()
     _, said = running.communicate(timeout=300)
     assert b"Traceback" not in said
@@ -134,29 +115,20 @@ def test_help_imports_neither_torch_nor_numpy():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_verbs_and_options(foils, tmp_path, shell):
-    shown = foils("--show-completion", shell)
-    assert (shown.status, shown.err) == (0, "")
-    for word in app.DOORS:
-        assert word in shown.out
-    assert "temperature" in shown.out
-
-
 def test_completion_is_installed_where_the_shell_looks(foils, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SHELL", "/bin/bash")
     assert foils("--install-completion").status == 0
     (script,) = [path for path in tmp_path.rglob("foils*") if path.is_file()]
-    assert "score" in script.read_text()
+    for word in (*VERBS, "temperature"):
+        assert word in script.read_text()
     assert str(script) in (tmp_path / ".bashrc").read_text()
 
 
-@pytest.mark.parametrize("arguments", [["--show-completion", "csh"], ["--show-completion", "bash", "zsh"]])
-def test_completion_for_a_shell_that_is_none_is_refused(foils, arguments):
-    ended = foils(*arguments)
-    assert ended.status == 2
-    assert ended.err.startswith("foils: error: ")
+def test_completion_for_a_shell_that_is_none_is_refused(foils):
+    for arguments in (["csh"], ["bash", "zsh"]):
+        ended = foils("--show-completion", *arguments)
+        assert (ended.status, ended.err[:13]) == (2, "foils: error:")
 
 
 def test_tables_escape_markup_and_keep_every_cell(capsys):
@@ -183,10 +155,7 @@ def test_long_tasks_say_their_rate_on_stderr(capfd, monkeypatch):
     assert err.count("\n") == 3
 
 
-@pytest.mark.parametrize(
-    ("done", "seconds", "unit", "said"),
-    [(3, 12.0, "steps", "4.0 s/step"), (100, 10.0, "texts", "10 texts/s"), (2, 7.0, "batches", "3.5 s/batch"),
-     (1, 5.0, "queries", "5.0 s/query")],
-)  # fmt: skip
-def test_what_takes_longer_than_a_second_says_how_long(done, seconds, unit, said):
-    assert show._rate(done, seconds, unit) == said
+def test_what_takes_longer_than_a_second_says_how_long():
+    assert show._rate(3, 12.0, "steps") == "4.0 s/step"
+    assert show._rate(100, 10.0, "texts") == "10 texts/s"
+    assert [show._rate(1, 5.0, unit) for unit in ("batches", "queries")] == ["5.0 s/batch", "5.0 s/query"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from foils.cli.program import options_of_verb
 from foils.cli.verbs import DOORS
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.keyed import KeyedSetting
 from foils.runtime.options import Setting
 
 EVERY = {verb: entry.function().settings for verb, entry in DOORS.items()}  # type: ignore[attr-defined]
@@ -109,28 +107,16 @@ def test_a_setting_without_what_it_needs(foils, verb, name, value):
 
 
 LINES = """
-fuse nowhere a b --split dev -o out
 mine nowhere --pool dense --pool-depth 9 -o out
 mine nowhere --with trisampler --draw uniform -o out
-mine nowhere --with bm25 --encoder e -o out
-mine nowhere --with bm25 --encoder-args precision=float16 -o out
 mine nowhere --with cross-encoder --cross-encoder m --pool random,bm25 --encoder e -o out
 filter nowhere a --min-score 1 --encoder e -o out
 rate nowhere s --judge llm:m --temperature 0.5 -o out
-rate nowhere s --judge recorded:r --judgements j -o out
-rate nowhere s --judge bi-encoder:m --encoder e -o out
 rate nowhere s --judge recorded:r --max-length 9 -o out
-select rated --by table --seed 3 -o out
-select rated --collection nowhere -o out
-evaluate nowhere --run r --top 10
-evaluate nowhere --model m --rerank-depth 9
-search nowhere --run r --dimensions none --feedback-depth 50
+rate nowhere s --judge bi-encoder:m --encoder e -o out
 search nowhere --run r --dimensions rdime --dimension-args share=0.5
-search nowhere --run r --measure AP
 train nowhere a --reranker --training-args similarity=dot -o out
-train nowhere --training-args patience=3 -o out
 train nowhere --model static:m --max-length 64 -o out
-batch nowhere --per-query 2 -o out
 """.strip().splitlines()
 
 
@@ -138,9 +124,8 @@ batch nowhere --per-query 2 -o out
 def test_an_option_that_would_do_nothing(foils, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
     ended = foils(*line.split())
-    assert (ended.status, ended.out) == (2, "")
+    assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert ": no effect " in ended.err
-    assert ended.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -148,16 +133,10 @@ TAKEN = """
 mine nowhere --with trisampler --ranks 0-50 --margin 0.1 --seed 3 -o out
 mine nowhere --with random --scorer encoder --relative-margin 0.1 --encoder e --seed 3 -o out
 mine nowhere --with cross-encoder --cross-encoder m --pool bm25,dense --pool-depth 50 -o out
-mine nowhere --with bm25 --seed 3 -o out
-mine nowhere --with dense --ranks best --seed 3 -o out
-fuse nowhere a b --method rrf --rrf-k 9 --top 3 --split dev --export triplets=t -o out
 filter nowhere a --scorer cross-encoder --cross-encoder m --margin 0.1 --max-length 9 -o out
 rate nowhere s --judge llm:m --judge cross-encoder:c --temperature 2 --judgements j -o out
-rate nowhere s --encoder e --max-length 9 --seed 3 -o out
-select rated --collection nowhere --split dev --by simans --export triplets=t --seed 3 -o out
 evaluate nowhere --run r --reranker m --rerank-depth 9 --max-length 9 --seed 3
 search nowhere --run r --dimensions eclipse --tune dev --measure AP --encoder-args vectors=v
-search nowhere --run r --tune dev --top 10
 train nowhere --model m --training-args mini_batch_size=8 --max-length 64 -o out
 """.strip().splitlines()
 
@@ -170,32 +149,19 @@ def test_options_that_do_something_together(foils, tmp_path, monkeypatch, line):
     assert "nowhere: no such folder" in ended.err
 
 
-def test_every_option_is_needed_and_a_help_can_be_read(foils, monkeypatch):
+def test_a_help_can_be_read(foils, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    total = 0
     for verb, entry in DOORS.items():
-        options = options_of_verb(entry)
-        keys = sum(len(each.keys) if isinstance(each, KeyedSetting) else 1 for each in options)
-        lines, total = foils(verb, "--help").out.splitlines(), total + keys
-        print(f"foils {verb}: {len(options)} options, {keys} settings, {len(lines)} lines of help")
-        assert len(options) <= MOST
-        assert len(lines) <= 175
-    print(f"all: {total} settings")
+        assert len(options_of_verb(entry)) <= MOST
+        assert len(foils(verb, "--help").out.splitlines()) <= 175
 
 
-@pytest.mark.parametrize(
-    ("arguments", "place"),
-    [
-        (
-            "mine x -o y --encode-batch 8",
-            "--encode-batch is no option of this verb: give --encoder-args encode_batch=…",
-        ),
-        ("mine x -o y --no-trust-remote-code", "give --encoder-args trust_remote_code=…"),
-        ("mine x -o y --split-shares=z", "give --collection-args split_shares=…"),
-        ("generate x -o y --llm-temperature 1", "give --llm-args temperature=…"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "place"), [
+    ("mine x -o y --encode-batch 8", "--encode-batch is no option of this verb: give --encoder-args encode_batch=…"),
+    ("mine x -o y --no-trust-remote-code", "give --encoder-args trust_remote_code=…"),
+    ("mine x -o y --split-shares=z", "give --collection-args split_shares=…"),
+])  # fmt: skip
 def test_an_option_that_is_a_key_of_another_is_shown_its_place(foils, arguments, place):
     ended = foils(*arguments.split())
     assert (ended.status, ended.out) == (2, "")
-    assert re.search(re.escape(place), ended.err)
+    assert place in ended.err
