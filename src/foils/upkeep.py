@@ -21,8 +21,7 @@ from foils.runtime.results import Result, Table
 __all__ = ["Cache", "Entry", "cache"]
 
 DAY = 86_400.0  # seconds
-OTHER = "other"
-
+UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 KINDS = {  # name of the folder in the cache -> what lies there, and the names of its entries
     "vectors": ("vectors of texts, a model each", re.compile(r"[^/]+-float(32|16)(-xxh3)?")),
@@ -59,66 +58,48 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cache(Result):
-    """What lies in the cache, and what was done with it.
+    """What lies in the cache, and what was removed of it.
 
     Attributes:
-        action: size or prune.
         folder: the cache.
-        entries: of the kinds that were asked for, by kind and name.
-        other: what belongs to no entry; None where single kinds were asked for, and of prune.
-        removed: (of prune) entries, the least recently used first; with a dry run, those that would be.
-        in_use: (of prune) entries that would have been removed, and are used by a process.
-        kept: (of prune) the other entries.
-        dry_run: (of prune) whether nothing was removed.
+        entries: that are there, by kind and name; after a dry run also those that would be removed.
+        removed: entries, the least recently used first; with a dry run, those that would be.
+        dry_run: whether nothing was removed.
     """
 
-    action: str
     folder: Path
     entries: Sequence[Entry]
-    other: Entry | None = None
     removed: Sequence[Entry] = ()
-    in_use: Sequence[Entry] = ()
-    kept: Sequence[Entry] = ()
     dry_run: bool = False
 
     def tables(self) -> list[Table]:
-        """Return a row for each kind; of prune, one for each entry that was removed, and what is left."""
-        title = f"the cache, {self.folder}"
+        """Return a row for each kind, and one for each entry that was removed."""
         by_kind = {kind: [each for each in self.entries if each.kind == kind] for kind in KINDS}
-        if self.action == "size":
-            rows = [(KINDS[kind][0], *_sums(every)) for kind, every in by_kind.items() if every]
-            other = [] if self.other is None else [self.other]
-            rows += [("anything else", "", *_sums(other)[1:])] if other else []
-            return [
-                Table(title, ["kind", "entries", "files", "size"], [*rows, ("all", *_sums([*self.entries, *other]))])
-            ]
-        what = "to remove (nothing was removed)" if self.dry_run else "removed"
-        gone = [(each.name, *_sums([each])[1:]) for each in self.removed]
-        left = [("removed", *_sums(self.removed)), ("in use, kept", *_sums(self.in_use)), ("kept", *_sums(self.kept))]
-        tables = [Table(f"{what}: {self.folder}", ["entry", "files", "size"], gone)] if gone else []
-        return [*tables, Table("in all", ["", "entries", "files", "size"], left)]
+        rows = [(KINDS[kind][0], *_sums(every)) for kind, every in by_kind.items() if every]
+        columns = ["kind", "entries", "files", "size"]
+        tables = [Table(f"the cache, {self.folder}", columns, [*rows, ("all", *_sums(self.entries))])]
+        if self.removed:
+            what = "to remove (nothing was removed)" if self.dry_run else "removed"
+            gone = [(each.name, *_sums([each])[1:]) for each in self.removed]
+            tables.append(Table(what, ["entry", "files", "size"], gone))
+        return tables
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was asked for: entries with the time of their last use, or what went."""
-        if self.action == "size":
-            every = [*self.entries, *([] if self.other is None else [self.other])]
-            facts: dict[str, Any] = {
-                "bytes": sum(each.bytes for each in every),
-                "entries": [each.to_json() for each in every],
-            }
-        else:
-            facts = {name: [each.to_json() for each in getattr(self, name)] for name in ("removed", "in_use", "kept")}
-            facts["dry_run"] = self.dry_run
-        return {"folder": str(self.folder), **facts}
+        """Return the entries with the time of their last use, and what was removed."""
+        return {
+            "folder": str(self.folder),
+            "bytes": sum(each.bytes for each in self.entries),
+            "entries": [each.to_json() for each in self.entries],
+            "removed": [each.to_json() for each in self.removed],
+            "dry_run": self.dry_run,
+        }
 
 
 def _sums(entries: Sequence[Entry]) -> tuple[str, str, str]:
     """The number of entries, of files, and their size."""
-    size, count = sum(each.bytes for each in entries), sum(each.kind != OTHER for each in entries)
-    unit, factor = next(
-        (each for each in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)) if size >= each[1]), ("B", 1)
-    )
-    return f"{count:,}", f"{sum(each.files for each in entries):,}", f"{size / factor:,.{int(unit != 'B')}f} {unit}"
+    size, files = sum(each.bytes for each in entries), sum(each.files for each in entries)
+    unit, factor = next((each for each in UNITS if size >= each[1]), ("B", 1))
+    return f"{len(entries):,}", f"{files:,}", f"{size / factor:,.{int(factor > 1)}f} {unit}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +145,7 @@ def cache(
     """
     folder = cache_folder()
     entries = _entries(folder, kind or KINDS)
-    if action == "size":
-        whole = _measured(OTHER, folder, folder)
-        files, size = (sum(getattr(each, name) for each in entries) for name in ("files", "bytes"))
-        other = Entry(OTHER, OTHER, folder, max(0, whole.files - files), max(0, whole.bytes - size), whole.used)
-        return Cache(action, folder, entries, None if kind else other)
-    return _pruned(folder, entries, prune)
+    return Cache(folder, entries) if action == "size" else _pruned(folder, entries, prune)
 
 
 def _entries(folder: Path, kinds: Collection[str]) -> list[Entry]:
@@ -184,11 +160,10 @@ def _entries(folder: Path, kinds: Collection[str]) -> list[Entry]:
 
 
 def _measured(kind: str, path: Path, cache: Path) -> Entry:
-    inside = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
     files, size, used = 0, 0, 0.0
     with suppress(OSError):
         used = path.stat().st_mtime
-    for each in [path] if path.is_file() else inside:
+    for each in (Path(folder, name) for folder, _, names in os.walk(path) for name in names):
         with suppress(OSError):
             if not each.is_symlink():
                 state = each.stat()
@@ -202,15 +177,13 @@ def _pruned(folder: Path, entries: Sequence[Entry], settings: PruneSettings) -> 
         raise InputError(f"prune needs {keep} (a size), {older} (days), or both: what is to be removed")
     oldest = -float("inf") if settings.older_than is None else time.time() - settings.older_than * DAY
     size, limit = sum(each.bytes for each in entries), settings.keep
-    removed, in_use, kept = list[Entry](), list[Entry](), list[Entry]()
+    removed = list[Entry]()
     for entry in sorted(entries, key=lambda each: (each.used, each.name)):
-        if not (entry.used < oldest or (limit is not None and size > limit)):
-            kept.append(entry)
-        elif settings.dry_run or remove_unused(entry.path):
+        unwanted = entry.used < oldest or (limit is not None and size > limit)
+        if unwanted and (settings.dry_run or remove_unused(entry.path)):
             removed.append(entry)
             size -= entry.bytes
-        else:
-            in_use.append(entry)
     for name in () if settings.dry_run else KINDS:
         remove_dead(folder / name)
-    return Cache("prune", folder, entries, removed=removed, in_use=in_use, kept=kept, dry_run=settings.dry_run)
+    left = entries if settings.dry_run else [each for each in entries if each not in removed]
+    return Cache(folder, left, removed, settings.dry_run)
