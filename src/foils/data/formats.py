@@ -87,7 +87,7 @@ def read_example(record: Mapping[str, Any]) -> Example | str:
         return _of_passages(record)
     query = next((text_field(value) for key, value in record.items() if plain(key) in ROLES["query"]), None)
     if {"pos_doc", "neg_doc"} & record.keys():
-        example = Example(None, _documents(record.get("pos_doc")), _documents(record.get("neg_doc")))
+        example: Example | None = Example(None, _documents(record.get("pos_doc")), _documents(record.get("neg_doc")))
     elif {"label", "labels", "score"} & record.keys() or "documents" in record:
         several = {"labels", "scores", "documents"} & record.keys()
         scored = not {"label", "labels"} & record.keys()
