@@ -61,6 +61,7 @@ def test_the_commands_of_the_page_make_a_reranker(tmp_path, beir_folder, monkeyp
             "BAAI/bge-base-en-v1.5": "./small-encoder",
             "answerdotai/ModernBERT-base": "./small-bert",
             "http://localhost:8000/v1": server.url,
+            "40000": "48",  # one pair of each of twelve queries
         }
         for words in commands():
             for theirs, own in ours.items():

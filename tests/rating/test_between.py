@@ -22,6 +22,7 @@ from foils.rating import (
     LLMJudge,
     Pairs,
     PairwiseJudge,
+    Spread,
     answers_between,
     candidate_keys,
     fit_offsets,
@@ -29,7 +30,8 @@ from foils.rating import (
     rate_negatives,
     thurstone,
 )  # fmt: skip
-from foils.rating.estimators import THURSTONE, estimate
+from foils.rating.cross_query import fitted_offsets
+from foils.rating.estimators import THURSTONE
 from foils.rating.graph import query_keys
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
@@ -89,10 +91,8 @@ def test_offsets_from_votes_err_less_than_none(spread: float) -> None:
     votes = (np.random.default_rng(2).random(len(pairs)) < ndtr(total[pairs[:, 0]] - total[pairs[:, 1]])).astype(float)
     found = fit_offsets(candidates, pairs, votes, ratings).offset / THURSTONE.elo_per_unit
     queries, lead = candidates.query_of(pairs), own[pairs[:, 0]] - own[pairs[:, 1]]
-    best = estimate(
-        Pairs.of_one(300, *queries.T), votes, THURSTONE, known_lead=lead, prior_sd=max(spread, 0.01), tolerance=1e-8,
-        max_iterations=100, standard_errors=False, failures="raise",
-    ).rating  # fmt: skip
+    over, belief = Pairs.of_one(300, *queries.T), Spread(max(spread, 0.01))
+    best = fitted_offsets(over, votes, THURSTONE, lead, belief)
     errors = [np.sqrt(((each - offset + offset.mean()) ** 2).mean()) for each in (found, best)]
     assert errors[0] < 1.1 * errors[1] + 0.15 * (spread == 0)
     assert errors[0] < spread or not spread
@@ -104,17 +104,14 @@ def test_the_fit_is_the_maximum_of_the_posterior() -> None:
     first, second = rng.integers(0, 6, (2, 30))
     second = np.where(first == second, (second + 1) % 6, second)
     w, known = rng.random(30), rng.normal(size=30)
-    fit = estimate(
-        Pairs.of_one(6, first, second), w, THURSTONE, known_lead=known, prior_sd=0.7, tolerance=1e-10,
-        max_iterations=100, standard_errors=False, failures="raise",
-    )  # fmt: skip
+    fit = fitted_offsets(Pairs.of_one(6, first, second), w, THURSTONE, known, Spread(0.7))
 
     def loss(b: Any) -> float:
         lead = known + b[first] - b[second]
         return -float((w * log_ndtr(lead) + (1 - w) * log_ndtr(-lead)).sum() - (b**2).sum() / (2 * 0.7**2))
 
     expected = minimize(loss, np.zeros(6), tol=1e-12).x
-    np.testing.assert_allclose(fit.rating, expected - expected.mean(), atol=1e-5)
+    np.testing.assert_allclose(fit, expected - expected.mean(), atol=1e-5)
 
 
 def test_missing_answers_are_left_out_with_what_is_known_of_their_pairs() -> None:

@@ -39,7 +39,7 @@ def test_growth_costs_what_is_new(tmp_path: Path) -> None:
     assert questions(judge, {"q2": 12, "q1": 20}, tmp_path, degree=4) == 0  # fewer cycles are the first ones
 
 
-@pytest.mark.parametrize("settings", [{}, {"rounds": 2}, {"pairs": 30}])
+@pytest.mark.parametrize("settings", [{}, {"rounds": 2}])
 def test_a_budget_is_kept_and_counts_what_is_known(tmp_path: Path, settings: dict[str, Any]) -> None:
     sizes = {"q0": 20, "q1": 10}
     judge = NumberJudge()  # asked in both orders
@@ -80,16 +80,8 @@ def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path: Path) ->
     assert first.asked + second.asked <= 150 + 2 * 35  # whole queries are written together
 
 
-def test_random_pairs_take_the_place_of_the_graph() -> None:
-    found = rated(NumberJudge(), {"q0": 20, "q1": 10, "q2": 5}, pairs=1)
-    assert np.diff(found.pairs.pair_offsets).tolist() == [1, 1, 1]
-    assert np.isfinite(found.table["elo"].to_numpy()).sum() == 6
-
-
 def test_what_does_nothing_together_is_refused(tmp_path: Path) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"pairs": 3, "degree": 4}, "degree 4: no effect with pairs 3"),
-        ({"pairs": 3, "rounds": 2}, "rounds 2: no effect with pairs 3"),
         (
             {"budget": 50, "validate": "all"},
             "validate all: no effect with budget 50, which further questions could exceed",

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
-from foils.rating import Pairs, all_pairs, bradley_terry, lead_errors, regular_pairs, thurstone, thurstone_ascent
+from foils.rating import Pairs, all_pairs, bradley_terry, lead_errors, regular_pairs, thurstone
 from foils.rating import estimators as ratings_module
-from foils.rating.estimators import BRADLEY_TERRY, LINKS, THURSTONE, comparison_bits, covariance, mills, variances
+from foils.rating.estimators import BRADLEY_TERRY, LINKS, THURSTONE, comparison_bits, covariance, mills
 from foils.runtime.errors import ConvergenceError, InputError
 
 ESTIMATORS = {"thurstone": thurstone, "bradley-terry": bradley_terry}
@@ -93,20 +93,18 @@ def test_bradley_terry_agrees_with_evalica_on_fractions():
     np.testing.assert_allclose(found.rating, independent - independent.mean(), atol=1e-6)
 
 
-@pytest.mark.parametrize("step", ["decaying", "constant"])
+@pytest.mark.parametrize("step", [lambda t, k: 1 / (1 + 0.1 * t), lambda t, k: 1 / (2 * k)])
 def test_gradient_ascent_of_algorithm_1_ends_where_newton_does(step):
-    pairs, w, _ = planted([12, 9], "thurstone")
-    slow = thurstone_ascent(pairs, w, step=step, tolerance=1e-7)
-    np.testing.assert_allclose(thurstone(pairs, w, prior_sd=np.inf).rating, slow, atol=1e-5)
-
-
-def test_the_two_step_rules_of_gradient_ascent_differ():
+    """g_i = Σ_j w_ij λ(e_i − e_j) − (1 − w_ij) λ(e_j − e_i); its decaying step, and Theorem 9's 1/L, L ≤ 2k."""
     pairs, w, _ = planted([12], "thurstone")
-    with pytest.raises(ConvergenceError, match="gradient"):
-        thurstone_ascent(pairs, w, step="decaying", max_iterations=40)
-    big = all_pairs([400])
-    with pytest.raises(ConvergenceError):
-        thurstone_ascent(big, np.where(np.arange(len(big)) % 2, 0.0, 1.0), step="decaying", max_iterations=200)
+    e = np.zeros(12)
+    for t in range(1, 20_000):
+        lead = e[pairs.first] - e[pairs.second]
+        slope = w * mills(lead) - (1 - w) * mills(-lead)
+        gradient = np.bincount(pairs.first, slope, 12) - np.bincount(pairs.second, slope, 12)
+        e += step(t, 4) * (gradient - gradient.mean())
+        e -= e.mean()
+    np.testing.assert_allclose(thurstone(pairs, w, prior_sd=np.inf).rating, e, atol=1e-5)
 
 
 @pytest.mark.parametrize("link", list(LINKS.values()), ids=list(LINKS))
@@ -192,23 +190,13 @@ def information_matrix(pairs, rating, model):
     return found
 
 
-@each_model
-@pytest.mark.parametrize("precision", [0.0, 0.01])
-def test_variances_are_the_covariances_diagonal(model, precision):
-    pairs, _, truth = planted([7, 5], model)
-    for block in pairs.blocks(1000, power=2):
-        whole = covariance(block, truth, LINKS[model], precision=precision)
-        found = variances(block, truth, LINKS[model], precision=precision)
-        np.testing.assert_allclose(found, np.diagonal(whole, axis1=1, axis2=2), rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize("step", [8.7, 8.8, 8.9, 9.0, 9.1, 40.0])
 def test_where_no_curvature_is_left_nothing_is_known(step):
     """Information that rounding alone makes is none, whether or not a factor of its matrix can be found."""
-    pairs, apart = all_pairs([6]), np.arange(6) * step  # probits: Φ(9) is 1 to the last digit
-    block = next(pairs.blocks(1000, power=2))
-    assert (variances(block, apart, THURSTONE, precision=0.0) == np.inf).all()
-    assert np.isfinite(variances(block, apart, THURSTONE, precision=0.01)).all()
+    pairs, apart = all_pairs([6]), np.arange(6)[None] * step  # probits: Φ(9) is 1 to the last digit
+    block = next(pairs.blocks(1000))
+    assert (covariance(block, apart, THURSTONE, precision=0.0) == np.inf).all()
+    assert np.isfinite(covariance(block, apart, THURSTONE, precision=0.01)).all()
 
 
 @each_model
@@ -245,12 +233,10 @@ def test_a_stronger_prior_pulls_in_and_standard_errors_can_be_left_out(model):
 def test_neither_block_size_nor_company_changes_a_rating(model, monkeypatch):
     pairs, w, _ = planted([5, 30, 2, 11], model)
     together = ESTIMATORS[model](pairs, w)
-    monkeypatch.setattr(ratings_module, "_CANDIDATES", 1)
     monkeypatch.setattr(ratings_module, "_CELLS", 1)
     apart = ESTIMATORS[model](pairs, w)
     np.testing.assert_allclose(together.rating, apart.rating, atol=1e-9)
     np.testing.assert_allclose(together.standard_error, apart.standard_error, atol=1e-9)
-    np.testing.assert_allclose(together.log_likelihood, apart.log_likelihood, atol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -284,7 +270,6 @@ class TestDegenerateInput:
         found = ESTIMATORS[model](Pairs.of_one(1, [], []), [])
         assert np.isnan(found.rating).all()
         assert np.isnan(found.standard_error).all()
-        assert found.converged.all()
 
     @each_model
     def test_no_query_at_all(self, model):
@@ -310,11 +295,6 @@ class TestDegenerateInput:
         w = np.where(pairs.query == 0, 1.0, 0.6)
         with pytest.raises(ConvergenceError, match=r"1 of 2 queries.*prior_sd"):
             ESTIMATORS[model](pairs, w, prior_sd=np.inf)
-        found = ESTIMATORS[model](pairs, w, prior_sd=np.inf, failures="nan")
-        np.testing.assert_array_equal(found.converged, [False, True])
-        assert not ESTIMATORS[model](pairs, w, prior_sd=np.inf, failures="nan", max_iterations=5000).converged[0]
-        np.testing.assert_array_equal(np.isnan(found.rating), [True] * 5 + [False] * 3)
-        np.testing.assert_array_equal(np.isnan(found.standard_error), [True] * 5 + [False] * 3)
 
     @each_model
     def test_a_missing_judgement_is_no_judgement(self, model):
@@ -345,9 +325,9 @@ class TestDegenerateInput:
         assert np.isfinite(found.rating[3:]).all()
 
     @each_model
-    def test_faulty_settings_are_all_listed(self, model):
-        with pytest.raises(InputError, match=r"prior_sd.*tolerance.*max_iterations.*failures"):
-            ESTIMATORS[model](all_pairs([2]), [0.5], prior_sd=0, tolerance=0, max_iterations=0, failures="ignore")
+    def test_a_prior_of_no_width_is_refused(self, model):
+        with pytest.raises(InputError, match="prior_sd 0"):
+            ESTIMATORS[model](all_pairs([2]), [0.5], prior_sd=0)
 
     @each_model
     def test_preferences_outside_their_range_are_refused(self, model):
@@ -355,15 +335,6 @@ class TestDegenerateInput:
             ESTIMATORS[model](all_pairs([2]), [1.5])
         with pytest.raises(InputError, match="one for each of 1 pairs"):
             ESTIMATORS[model](all_pairs([2]), [0.5, 0.5])
-
-
-@each_model
-def test_too_few_steps_are_said(model):
-    pairs, w, _ = planted([20], model)
-    with pytest.raises(ConvergenceError):
-        ESTIMATORS[model](pairs, w, max_iterations=1)
-    rough = ESTIMATORS[model](pairs, w, max_iterations=2, tolerance=1.0)
-    assert rough.iterations[0] < ESTIMATORS[model](pairs, w).iterations[0]
 
 
 @each_model
@@ -389,6 +360,5 @@ def test_intervals_cover_planted_ratings(model):
 def test_without_a_prior_fractions_always_settle(model):
     pairs, w, _ = planted([100] * 200, model, degree=6, seed=3)
     found = ESTIMATORS[model](pairs, w, prior_sd=np.inf, standard_errors=False)
-    assert found.iterations.max() < 25
     nearly = ESTIMATORS[model](pairs, w, prior_sd=1e7, standard_errors=False)
     np.testing.assert_allclose(found.rating, nearly.rating, atol=1e-5)

@@ -17,10 +17,8 @@ from foils.rating import (
     regular_pairs,
     thurstone,
 )
-from foils.rating import graph as graph_module
 from foils.rating import pairs as candidates_module
 from foils.rating import pairs as pairs_module
-from foils.rating.graph import algebraic_connectivity, diameter
 from foils.rating.pairs import parts_by_query
 from foils.runtime import memory
 
@@ -92,27 +90,6 @@ def test_no_array_of_strings_grows_with_the_pairs(tmp_path, kept):
     assert peaks[1] < 1.5 * peaks[0]
 
 
-def test_the_memory_budget_cuts_the_figures_of_graphs_and_changes_nothing(monkeypatch):
-    pairs = regular_pairs([60] * 30 + [59] * 3 + [1, 0], degree=4, rng=np.random.default_rng(0))
-    whole, blocks = (algebraic_connectivity(pairs), diameter(pairs)), []
-    plain = graph_module.rectangle
-    monkeypatch.setattr(graph_module, "rectangle", lambda *given: blocks.append(plain(*given)) or blocks[-1])
-    with memory.limited(memory.LEAST):
-        small = (algebraic_connectivity(pairs), diameter(pairs))
-    np.testing.assert_array_equal(small, whole)
-    assert max(len(block.queries) * block.n**2 for block in blocks) * graph_module._CELL <= memory.LEAST
-    assert sum(len(block.pairs) for block in blocks) == 2 * len(pairs), "each figure looks at each pair once"
-
-
-def test_components_are_the_same_however_many_candidates_are_looked_at_together(monkeypatch):
-    pairs = regular_pairs([5, 1, 0, 7, 6], degree=2, rng=np.random.default_rng(0))
-    pairs = pairs.where(np.arange(len(pairs)) % 3 > 0)
-    whole = pairs.components()
-    monkeypatch.setattr(pairs_module, "_AT_ONCE", 2)
-    np.testing.assert_array_equal(pairs.components(), whole)
-    assert set(whole) == set(range(whole.max() + 1))
-
-
 def test_the_memory_budget_cuts_the_errors_and_changes_no_digit_of_them(monkeypatch):
     rng = np.random.default_rng(0)
     pairs = regular_pairs([60] * 20 + [59] * 3 + [5, 1, 0], degree=4, rng=rng)
@@ -122,8 +99,8 @@ def test_the_memory_budget_cuts_the_errors_and_changes_no_digit_of_them(monkeypa
         ratings = thurstone(pairs, preference)
         return ratings.standard_error, lead_errors(pairs, ratings, leader, prior_sd=10.0)
 
-    whole, sizes, plain = errors(), [], pairs_module.rectangle
-    monkeypatch.setattr(pairs_module, "rectangle", lambda *given: sizes.append(len(given[1])) or plain(*given))
+    whole, sizes, plain = errors(), [], pairs_module.block_of
+    monkeypatch.setattr(pairs_module, "block_of", lambda *given: sizes.append(len(given[1])) or plain(*given))
     with memory.limited(memory.LEAST):
         small = errors()
     np.testing.assert_array_equal(small, whole)

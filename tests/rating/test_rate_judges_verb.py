@@ -57,7 +57,7 @@ def by_number(number, asked):
 
 
 def test_where_every_question_fails_it_says_so_with_the_address(folder, capsys):
-    keep = ["--pairs", "1"]  # twelve questions: fewer than those after which a run stops by itself
+    keep = ["--budget", "12"]  # twelve questions: fewer than those after which a run stops by itself
     with serving(lambda number, asked: Reply("no idea")) as server:
         options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, *keep, "--llm-args", "asks=1"]
         assert rate(folder, *options) == 1

@@ -81,7 +81,6 @@ def test_it_writes_table_and_json_and_repeats_itself(folder, capsys):
         ("--rating-args", "prior_sd=0.5"),
         ("--rating-args", "prior_sd=1e6"),
         ("--seed", "5", "--degree", "2"),
-        ("--pairs", "12"),
         ("--degree", "4", "--seed", "2"),
     ],
 )
@@ -125,7 +124,6 @@ def test_several_judges_are_averaged(folder):
     [
         (("--rating-args", "model=elo"), "bradley-terry, thurstone"),
         (("--degree", "3"), "even degree"),
-        (("--pairs", "4", "--degree", "2"), "--degree 2: no effect with --pairs 4"),
         (("--budget", "10"), "--budget 10: the judgements are recorded"),
         (("--rating-args", "prior_sd=0"), "prior_sd=0; expected auto, or a number above 0"),
         (("--rating-args", "prior_sd=weak"), "prior_sd=weak; expected auto"),

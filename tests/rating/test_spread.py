@@ -156,7 +156,7 @@ def test_lead_variances_are_those_of_the_inverse_information() -> None:
     full = np.linalg.inv(matrix)
     ends = pairs.first, pairs.second
     expected = full[ends[0], ends[0]] + full[ends[1], ends[1]] - 2 * full[ends]
-    np.testing.assert_allclose(lead_variances(pairs, ratings, precision=1 / 0.8**2), expected, rtol=1e-8)
+    np.testing.assert_allclose(lead_variances(pairs, ratings, prior_sd=0.8), expected, rtol=1e-8)
 
 
 def test_preferences_outside_their_range_are_refused() -> None:

@@ -45,7 +45,7 @@ def cut_small(patch: Any) -> None:
     patch.setattr("foils.encode.nearest.SPAN", 100)
     patch.setattr("foils.mining.candidates.QUERIES", 32)
     patch.setattr("foils.runtime.parallel.TOGETHER", 3)
-    patch.setattr("foils.rating.estimators._CANDIDATES", 300)
+    patch.setattr("foils.rating.estimators._CELLS", 300)
 
 
 def embedded(folder: Path, encoder: Any = None) -> dict[str, bytes]:

@@ -17,15 +17,12 @@ from foils.rating.estimators import (
     lead_errors,
     online_elo,
     thurstone,
-    thurstone_ascent,
 )
 from foils.rating.graph import (
     algebraic_connectivity,
     all_pairs,
     candidate_keys,
-    diameter,
     first_pairs,
-    random_pairs,
     regular_pairs,
 )
 from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
@@ -77,7 +74,6 @@ __all__ = [
     "combined",
     "deviance",
     "deviance_explained",
-    "diameter",
     "distil",
     "expected_score",
     "first_pairs",
@@ -90,12 +86,10 @@ __all__ = [
     "load_pairwise_judge",
     "online_elo",
     "pairs_between",
-    "random_pairs",
     "rate_negatives",
     "refined",
     "regular_pairs",
     "save_judge",
     "spread_of",
     "thurstone",
-    "thurstone_ascent",
 ]

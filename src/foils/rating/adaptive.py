@@ -77,32 +77,27 @@ def informative_pairs(pairs: Pairs, ratings: Ratings, *, budget: npt.ArrayLike, 
     link = LINKS[ratings.model]
     wanted = np.broadcast_to(np.asarray(budget, np.int64), (pairs.queries,))
     query, first, second = [], [], []
-    for block in pairs.blocks(memory.rows_at_once(_CELL, most=_CELLS), power=2):
-        for at, one, other in _choose(pairs, block, ratings.rating, link, 1 / prior_sd**2, wanted[block.queries]):
+    for block in pairs.blocks(memory.rows_at_once(_CELL, most=_CELLS)):
+        for at, one, other in _choose(block, ratings.rating[block.at], link, 1 / prior_sd**2, wanted[block.queries]):
             query.append(block.queries[at])
-            first.append(block.at.reshape(-1, block.n)[at, one])
-            second.append(block.at.reshape(-1, block.n)[at, other])
+            first.append(block.at[at, one])
+            second.append(block.at[at, other])
     if not query:
         return Pairs(pairs.offsets, np.zeros(0, np.int64), np.zeros(0, np.int64))
     order = np.argsort(np.concatenate(query), kind="stable")
     return Pairs(pairs.offsets, np.concatenate(first)[order], np.concatenate(second)[order])
 
 
-def _choose(
-    pairs: Pairs, block: Block, rating: Floats, link: Link, precision: float, wanted: Rows
-) -> list[tuple[Rows, Rows, Rows]]:
+def _choose(block: Block, rating: Floats, link: Link, precision: float, wanted: Rows) -> list[tuple[Rows, Rows, Rows]]:
     """Return what each step chose: (queries of the block, first, second places in them)."""
-    n, count = block.n, len(block.queries)
+    count, n = block.at.shape
     if n < 2:
         return []
-    spread = covariance(block, rating, link, precision=precision)
-    level = np.where(block.at >= 0, np.nan_to_num(rating[block.at]), 0.0).reshape(count, n)
+    spread, level = covariance(block, rating, link, precision=precision), np.nan_to_num(rating)
     lead = level[:, :, None] - level[:, None, :]
     bits, information = comparison_bits(lead, link), link.information(lead)
-    rows, first, second = block.first // n, block.first % n, block.second % n
-    present = (block.at >= 0).reshape(count, n)
-    bits = np.where(present[:, :, None] & present[:, None, :] & np.triu(np.ones((n, n), bool), 1), bits, -np.inf)
-    bits[rows, np.minimum(first, second), np.maximum(first, second)] = -np.inf
+    bits = np.where(np.triu(np.ones((n, n), bool), 1), bits, -np.inf)
+    bits[block.query, np.minimum(block.first, block.second), np.maximum(block.first, block.second)] = -np.inf
     chosen = []
     for step in range(int(wanted.max(initial=0))):
         diagonal = np.diagonal(spread, axis1=1, axis2=2)

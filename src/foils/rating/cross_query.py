@@ -17,10 +17,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from foils.rating.estimators import LINKS, Link, Ratings, estimate
+from foils.rating.estimators import LINKS, Link, Ratings, maximum
 from foils.rating.graph import Keys, mixed
 from foils.rating.judges import EnsembleJudge, Judge, members
-from foils.rating.pairs import Candidates, Floats, Pairs, Rows
+from foils.rating.pairs import Candidates, Floats, Pairs, Rows, block_of
 from foils.rating.prior import Spread, bounded, spread_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
@@ -162,26 +162,17 @@ def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings
     sd, lead = spread_of(over, w).sd * np.sqrt(1 + 2 * within), rating[:, 0] - rating[:, 1]
     belief = Spread(sd * per_probit)
     for _ in range(_TURNS):
-        before, offset = belief.dispersion, _fitted(over, w, link, lead, belief)
+        before, offset = belief.dispersion, fitted_offsets(over, w, link, lead, belief)
         belief = Spread(belief.sd, bounded(_dispersion(over, w, link, lead, offset, belief), sd))
         if abs(np.log(belief.dispersion / before)) < _SETTLED:
             break
     return Offsets(offset * link.elo_per_unit, len(pairs), int((~known).sum()), float(sd * ELO_PER_PROBIT))
 
 
-def _fitted(over: Pairs, w: Floats, link: Link, lead: Floats, belief: Spread) -> Floats:
-    """Offsets in the model's unit, of mean 0."""
-    return estimate(
-        over,
-        w,
-        link,
-        known_lead=lead,
-        prior_sd=belief.prior_sd,
-        tolerance=1e-8,
-        max_iterations=100,
-        standard_errors=False,
-        failures="raise",
-    ).rating
+def fitted_offsets(over: Pairs, w: Floats, link: Link, lead: Floats, belief: Spread) -> Floats:
+    """Return the offsets that a belief leads to, in the model's unit: (Q,), NaN where no answer names a query."""
+    found, _ = maximum(block_of(over, np.zeros(1, np.int64)), w, link, 1 / belief.prior_sd**2, lead)
+    return np.where(over.degrees > 0, found[0], np.nan)
 
 
 def _dispersion(over: Pairs, w: Floats, link: Link, lead: Floats, offset: Floats, belief: Spread) -> float:

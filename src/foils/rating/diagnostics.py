@@ -60,11 +60,10 @@ def intransitive_triples(pairs: Pairs, preference: npt.ArrayLike) -> tuple[int, 
     decided = np.isfinite(w) & (w != 0.5)
     won: Floats = w[decided]
     circles = triples = 0.0
-    for block in pairs.where(decided).blocks(memory.rows_at_once(_CELL, most=_CELLS), power=2):
-        query, first, second = block.first // block.n, block.first % block.n, block.second % block.n
-        wins = np.zeros((len(block.queries), block.n, block.n), np.float32)
-        wins[query, first, second] = won[block.pairs] > 0.5
-        wins[query, second, first] = won[block.pairs] < 0.5
+    for block in pairs.where(decided).blocks(memory.rows_at_once(_CELL, most=_CELLS)):
+        wins = np.zeros((*block.at.shape, block.at.shape[1]), np.float32)
+        wins[block.query, block.first, block.second] = won[block.pairs] > 0.5
+        wins[block.query, block.second, block.first] = won[block.pairs] < 0.5
         met = wins + wins.transpose(0, 2, 1)
         with threadpool_limits(1, user_api="blas"):
             circles += float(np.sum((wins @ wins) * wins.transpose(0, 2, 1), dtype=np.float64))

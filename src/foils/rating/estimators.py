@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import pi, sqrt
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from scipy.linalg import lapack
 from scipy.special import entr, erfcx, expit, ndtr
 from threadpoolctl import threadpool_limits
 
-from foils.rating.pairs import Block, Floats, Pairs, Rows
+from foils.rating.pairs import Block, Floats, Marks, Pairs, Rows, block_of
 from foils.runtime import memory, progress
 from foils.runtime.errors import ConvergenceError, InputError
 from foils.runtime.parallel import map_shards
@@ -171,217 +170,15 @@ BRADLEY_TERRY = Link(
 LINKS = {link.name: link for link in (THURSTONE, BRADLEY_TERRY)}
 
 
-_HALVINGS = 40
-_SLACK = 1e-13
-_FLAT = 1e-12
-_ROUNDING = 1e-15
-_NULL = 1e-13
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What Newton's method found for a block of queries.
-
-    Attributes:
-        ratings: (B, n) e.
-        log_likelihood: (B,) of the judgements at e, without the prior.
-        iterations: (B,) steps taken.
-        converged: (B,) whether the last step was within the tolerance.
-    """
-
-    ratings: Floats
-    log_likelihood: Floats
-    iterations: Rows
-    converged: npt.NDArray[np.bool_]
-
-
-def fit_block(
-    block: Block,
-    preference: Floats,
-    link: Link,
-    *,
-    known_lead: Floats | None = None,
-    precision: float,
-    tolerance: float,
-    max_iterations: int,
-) -> Fit:
-    """Return the maximum of each query's log-posterior.
-
-    Args:
-        block: the queries and their pairs.
-        preference: (p,) w of the block's pairs, all finite.
-        link: the model.
-        known_lead: (p,) what is known of each pair's lead, to which that of the ratings is added; None: nothing.
-        precision: 1/s² of the Gaussian prior, 0 for none.
-        tolerance: a query is done when no rating moves by more than this in a full Newton step.
-        max_iterations: Newton steps at most.
-    """
-    system = _System(block, precision, known_lead)
-    ratings = np.zeros((len(block.queries), block.n))
-    terms, posterior, likelihood = _evaluate(system, link, ratings, preference)
-    iterations = np.zeros(len(ratings), np.int64)
-    converged = np.zeros(len(ratings), bool)
-    for _ in range(max_iterations):
-        gradient = np.where(converged[:, None], 0.0, system.scatter(terms.slope) - precision * ratings)
-        step = system.solve(gradient, terms.curvature)
-        iterations += ~converged
-        length = np.where(converged, 0.0, 1.0)[:, None]
-        for _ in range(_HALVINGS):
-            candidate = ratings + length * step
-            new_terms, new_posterior, likelihood = _evaluate(system, link, candidate, preference)
-            worse = ~(new_posterior >= posterior - _SLACK * np.abs(posterior))
-            if not worse.any():
-                break
-            length[worse] /= 2
-        ratings, terms, posterior = candidate, new_terms, new_posterior
-        converged |= (np.abs(step).max(axis=1, initial=0) <= tolerance) & np.isfinite(posterior)
-        if converged.all():
-            break
-    return Fit(ratings, likelihood, iterations, converged & ~system.flat(terms.curvature))
-
-
-def _evaluate(system: _System, link: Link, ratings: Floats, preference: Floats) -> tuple[Terms, Floats, Floats]:
-    """Return the terms of each judgement, and each query's log-posterior and log-likelihood."""
-    terms = link.terms(system.lead(ratings), preference)
-    likelihood = system.per_query(terms.value)
-    return terms, likelihood - 0.5 * system.precision * np.einsum("bn,bn->b", ratings, ratings), likelihood
-
-
-class _System:
-    """The weighted Laplacians of a block: leads, sums at the candidates, and L x + x/s² = g for all queries."""
-
-    def __init__(self, block: Block, precision: float, known_lead: Floats | None = None) -> None:
-        self.precision, self.known_lead = precision, known_lead
-        self.shape = (len(block.queries), block.n)
-        self.first, self.second = block.first, block.second
-        ends = np.concatenate([block.first, block.second])
-        entries = sparse.csc_array(  # one column an end: turning it round sorts the ends by candidate
-            (np.ones(len(ends), np.int8), ends, np.arange(len(ends) + 1)), shape=(self.shape[0] * block.n, len(ends))
-        ).tocsr()
-        self.order = entries.indices % max(len(block.first), 1)
-        others = np.concatenate([block.second, block.first])[entries.indices]
-        size = self.shape[0] * block.n
-        self.adjacency = sparse.csr_array((np.zeros(len(ends)), others, entries.indptr), shape=(size, size))
-        self.query = block.first // max(block.n, 1)
-        degrees = np.diff(entries.indptr).reshape(self.shape)
-        self.rounding = _ROUNDING * np.sqrt((degrees.astype(float) ** 2).sum(axis=1))
-
-    def lead(self, ratings: Floats) -> Floats:
-        """(p,) e_first − e_second, and what is known before."""
-        flat = ratings.ravel()
-        lead = flat[self.first] - flat[self.second]
-        return np.asarray(lead if self.known_lead is None else lead + self.known_lead)
-
-    def scatter(self, slope: Floats) -> Floats:
-        """(B, n) sums of what each pair gives to its first and takes from its second candidate."""
-        size = self.shape[0] * self.shape[1]
-        sums = np.bincount(self.first, slope, size) - np.bincount(self.second, slope, size)
-        return np.asarray(sums, np.float64).reshape(self.shape)
-
-    def per_query(self, values: Floats) -> Floats:
-        """(B,) sums over each query's pairs."""
-        return np.asarray(np.bincount(self.query, values, self.shape[0]), np.float64)
-
-    def diagonal(self, curvature: Floats) -> Floats:
-        """(B, n) of L + I/s²; puts the curvatures into the adjacency on its way."""
-        self.adjacency.data = curvature[self.order]
-        return np.asarray(self.adjacency.sum(axis=1)).reshape(self.shape) + self.precision
-
-    def flat(self, curvature: Floats) -> npt.NDArray[np.bool_]:
-        """(B,) whether ratings ran so far apart that a judged candidate has no curvature left: no maximum was met."""
-        met = np.diff(self.adjacency.indptr).reshape(self.shape) > 0
-        return np.asarray((met & (self.diagonal(curvature) < _FLAT)).any(axis=1))
-
-    def solve(self, gradient: Floats, curvature: Floats) -> Floats:
-        """Return x with (L + I/s²) x = gradient, (B, n), by conjugate gradients with the diagonal as preconditioner.
-
-        Each query stops at a residual of min(0.1, √‖g‖)·‖g‖, which keeps Newton's convergence superlinear, or at the
-        rounding of g. Without a prior L has a null space; a direction whose curvature is
-        rounding alone is not followed.
-        """
-        diagonal = self.diagonal(curvature)
-        diagonal[diagonal == 0] = 1.0
-        norm = np.sqrt(np.einsum("bn,bn->b", gradient, gradient))
-        target = np.maximum(np.minimum(0.1, np.sqrt(norm)) * norm, self.rounding)
-        x, residual = np.zeros(self.shape), gradient.copy()
-        z = residual / diagonal
-        direction, inner = z, np.einsum("bn,bn->b", residual, z)
-        for _ in range(2 * self.shape[1]):
-            if (np.sqrt(np.einsum("bn,bn->b", residual, residual)) <= target).all():
-                break
-            image = diagonal * direction - (self.adjacency @ direction.ravel()).reshape(self.shape)
-            bent = np.einsum("bn,bn->b", direction, image)
-            bent[bent <= _NULL * np.einsum("bn,bn,bn->b", direction, diagonal, direction)] = 0.0
-            alpha = _ratio(inner, bent)[:, None]
-            x += alpha * direction
-            residual -= alpha * image
-            z = residual / diagonal
-            inner, previous = np.einsum("bn,bn->b", residual, z), inner
-            direction = z + _ratio(inner, previous)[:, None] * direction
-        return x
-
-
-def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
-
-
-def covariance(block: Block, ratings: Floats, link: Link, *, precision: float) -> Floats:
-    """Return (B, n, n) covariances of the ratings: the inverse Fisher information on the centred space.
-
-    With I = L + 1/s², L weighted by the Fisher information at the ratings, and 1_c the indicator of a connected
-    component of m_c candidates: C = (I + Σ_c 1_c 1_cᵀ/m_c)⁻¹ − Σ_c 1_c 1_cᵀ/m_c · 1/(1 + 1/s²), which drops the one
-    direction per component that no judgement speaks about. 1/s² = 0 gives the pseudo-inverse of L.
-
-    Args:
-        block: the queries and their pairs.
-        ratings: (N,) e of all candidates, not only the block's; NaN where there is none.
-        link: the model.
-        precision: 1/s² of the Gaussian prior.
-    """
-    matrix, centre = _centred_information(block, ratings, link, precision)
-    with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for each other
-        return np.asarray(np.linalg.inv(matrix) - centre / (1 + precision))
-
-
-def variances(block: Block, ratings: Floats, link: Link, *, precision: float) -> Floats:
-    """Return (B, n) the diagonal of `covariance`, in half the time: with M = RᵀR, (M⁻¹)_ii = Σ_k (R⁻¹)_ik².
-
-    inf for a query whose information is singular up to rounding: in some direction nothing is known. Rounding moves the
-    eigenvalues of M by about n·ε·max M_ii, so that no variance above the inverse of that is told from infinity.
-    """
-    matrix, centre = _centred_information(block, ratings, link, precision)
-    diagonal = np.empty(matrix.shape[:2])
-    rounding = block.n * np.finfo(float).eps * np.diagonal(matrix, axis1=1, axis2=2).max(axis=1, initial=0)
-    with threadpool_limits(1, user_api="blas"):
-        for query, information in enumerate(matrix):
-            factor, failed = lapack.dpotrf(information.T, clean=1)
-            inverse, singular = lapack.dtrtri(factor) if not failed else (factor, 1)
-            variance = np.inf if singular else np.einsum("ik,ik->i", inverse, inverse)
-            diagonal[query] = np.inf if np.max(variance, initial=0) * rounding[query] > 1 else variance
-    return np.asarray(diagonal - np.diagonal(centre, axis1=1, axis2=2) / (1 + precision))
-
-
-def _centred_information(block: Block, ratings: Floats, link: Link, precision: float) -> tuple[Floats, Floats]:
-    """(B, n, n) I + Σ_c 1_c 1_cᵀ/m_c, positive definite, and the second part alone."""
-    count, n = len(block.queries), block.n
-    weight = np.nan_to_num(link.information(ratings[block.at[block.first]] - ratings[block.at[block.second]]))
-    query, first, second = block.first // max(n, 1), block.first % max(n, 1), block.second % max(n, 1)
-    cells = np.bincount((query * n + first) * n + second, weight, count * n * n).reshape(count, n, n)
-    adjacency = cells + cells.transpose(0, 2, 1)
-    graph = sparse.coo_array((np.ones(len(weight)), (block.first, block.second)), shape=(count * n, count * n))
-    labels = sparse.csgraph.connected_components(graph, directed=False)[1]
-    members = np.bincount(labels)[labels].reshape(count, n, 1)
-    labels = labels.reshape(count, n)
-    centre = (labels[:, :, None] == labels[:, None, :]) / members
-    matrix = centre - adjacency
-    diagonal = np.arange(n)
-    matrix[:, diagonal, diagonal] += adjacency.sum(axis=2) + precision
-    return matrix, centre
-
-
-_CANDIDATES = 20_000
+_CANDIDATES = 20_000  # fitted together
 _CELLS = 1_000_000
-_CELL = 64  # bytes that a cell of a covariance takes, with what it is made from
+_CELL = 64  # bytes that a cell of an information matrix takes, with what it is made from
+_STEPS, _HALVINGS = 100, 40
+_SETTLED = 1e-8  # no rating moves by more than this in the last Newton step
+_SLACK = 1e-13  # of the log-posterior, which rounding may lower
+_ROUNDING = 1e-15  # of a gradient, by the root of the squared degrees
+_SINGULAR = 1e12  # condition from which nothing is known
+_NULL = 1e-13  # curvature of a direction, by that of its candidates, from which on it is rounding alone
 
 
 @dataclass(frozen=True)
@@ -393,19 +190,13 @@ class Ratings:
         rating: (N,) e in the model's unit (probits, logits), of mean 0 over each connected component of judged
             pairs; NaN for a candidate that no judgement names.
         standard_error: (N,) of e, in the same unit; NaN where the rating is, or where none was asked for.
-        component: (N,) label of the connected component: ratings of different components cannot be compared.
-        log_likelihood: (Q,) of the judgements.
-        iterations: (Q,) Newton steps.
-        converged: (Q,) whether the tolerance was reached; ratings of a query where it was not are NaN.
+        component: (N,) the first candidate of the connected component: those of two cannot be compared.
     """
 
     model: str
     rating: Floats
     standard_error: Floats
     component: Rows
-    log_likelihood: Floats
-    iterations: Rows
-    converged: npt.NDArray[np.bool_]
 
     @property
     def elo(self) -> Floats:
@@ -422,64 +213,196 @@ class Ratings:
         return replace(self, standard_error=factor * self.standard_error)
 
 
-def estimate(
-    pairs: Pairs,
-    preference: npt.ArrayLike,
-    link: Link,
-    *,
-    known_lead: Floats | None = None,
-    prior_sd: float,
-    tolerance: float,
-    max_iterations: int,
-    standard_errors: bool,
-    failures: str,
-) -> Ratings:
-    """Fit every query's ratings, block by block; `thurstone` and `bradley_terry` say what the arguments mean.
-
-    `known_lead` (m,), in the model's unit, is added to the lead of each pair: P(i ≻ j) = F(known + e_i − e_j).
-    """
+def _estimate(pairs: Pairs, preference: npt.ArrayLike, link: Link, prior_sd: float, standard_errors: bool) -> Ratings:
+    """Fit every query's ratings, block by block; `thurstone` and `bradley_terry` say what the arguments mean."""
     preference = checked_preference(pairs, preference)
-    _check_settings(prior_sd, tolerance, max_iterations, failures)
-    judged = pairs.where(np.isfinite(preference))
-    outcomes, precision = preference if judged is pairs else preference[np.isfinite(preference)], 1 / prior_sd**2
-    ahead = known_lead if known_lead is None or judged is pairs else known_lead[np.isfinite(preference)]
-    total, queries = pairs.candidates, pairs.queries
-    rating, error, likelihood = np.full(total, np.nan), np.full(total, np.nan), np.zeros(queries)
-    iterations, converged = np.zeros(queries, np.int64), np.ones(queries, bool)
+    if not prior_sd > 0:
+        raise InputError(f"prior_sd {prior_sd}: expected above 0, inf for no prior")
+    known = np.isfinite(preference)
+    judged, w, precision = pairs.where(known), preference[known], 1 / prior_sd**2
+    (rating, error), component = np.full((2, pairs.candidates), np.nan), np.arange(pairs.candidates)
+    failed = np.zeros(pairs.queries, bool)
 
-    def fitted(block: Block) -> tuple[Block, Fit]:
-        return block, fit_block(
-            block,
-            outcomes[block.pairs],
-            link,
-            known_lead=None if ahead is None else ahead[block.pairs],
-            precision=precision,
-            tolerance=tolerance,
-            max_iterations=max_iterations,
-        )
+    def fitted(block: Block) -> tuple[Block, Floats, Rows, Marks]:
+        e, settled = maximum(block, w[block.pairs], link, precision)
+        label = _components(block)
+        first = np.unique(label, return_index=True)[1][label].reshape(e.shape)
+        mean = (np.bincount(label, e.ravel()) / np.bincount(label))[label].reshape(e.shape)
+        return block, e - mean, block.at.ravel()[first], settled
 
-    def uncertain(block: Block) -> tuple[Block, Floats]:
-        return block, variances(block, rating, link, precision=precision)
+    def erring(block: Block) -> tuple[Block, Floats]:
+        return block, _root(block, rating[block.at], link, precision)[1]
 
-    with progress.task("rating", queries, "queries") as advance:
-        for block, fit in map_shards(fitted, judged.blocks(_CANDIDATES)):
-            _put(rating, block, fit.ratings)
-            likelihood[block.queries], iterations[block.queries] = fit.log_likelihood, fit.iterations
-            converged[block.queries] = fit.converged
+    with progress.task("rating", judged.queries, "queries") as advance:
+        for block, e, of, settled in map_shards(fitted, judged.blocks(_CANDIDATES, each=1)):
+            rating[block.at], component[block.at], failed[block.queries] = e, of, ~settled
             advance(len(block.queries))
-    if failures == "raise" and not converged.all():
-        _raise(converged, max_iterations)
-    judged = judged.where(converged[judged.query])
-    component = judged.components()
-    rating[judged.degrees == 0] = np.nan
-    rating -= _means(rating, component)[component]
-    if standard_errors:
-        with progress.task("standard errors", queries, "queries") as advance:
-            for block, variance in map_shards(uncertain, judged.blocks(_cells(), power=2)):
-                _put(error, block, np.sqrt(np.maximum(variance, 0.0)))
-                advance(len(block.queries))
-        error[np.isnan(rating)] = np.nan
-    return Ratings(link.name, rating, error, component, likelihood, iterations, converged)
+    if standard_errors or not precision:
+        for block, variance in map_shards(erring, judged.blocks(_cells())):
+            error[block.at] = np.sqrt(variance) if standard_errors else np.nan
+            failed[block.queries] |= np.isinf(variance).any(axis=1)
+    if failed.any():
+        raise ConvergenceError(
+            f"the ratings of {failed.sum()} of {pairs.queries} queries did not settle in {_STEPS} Newton steps; "
+            "without a prior a candidate that wins or loses everything has no finite rating: give a finite prior_sd"
+        )
+    rating[judged.degrees == 0] = error[judged.degrees == 0] = np.nan
+    return Ratings(link.name, rating, error, component)
+
+
+def maximum(
+    block: Block, w: Floats, link: Link, precision: float, known_lead: Floats | None = None
+) -> tuple[Floats, Marks]:
+    """Return (B, n) the maximum of each query's log-posterior by Newton's method, and (B,) whether it settled there.
+
+    The log-posterior Σ w log F(Δ) + (1 − w) log F(−Δ) − Σ e²/(2s²), Δ = e_i − e_j + what is known, is concave, with the
+    Hessian −(L + 1/s²), L the Laplacian weighted by the curvature of each judgement. Conjugate gradients solve the
+    systems of all queries together; a step is halved where it leads down, and a query stays where it has settled.
+
+    Args:
+        block: the queries and their pairs.
+        w: (p,) of its pairs, all finite.
+        link: the model.
+        precision: 1/s² of the Gaussian prior, 0 for none.
+        known_lead: (p,) what is known of each pair's lead; None: nothing.
+    """
+    shape, n = block.at.shape, block.at.shape[1]
+    first, second = block.query * n + block.first, block.query * n + block.second
+    laplacian = _Laplacian(first, second, shape, precision)
+    e, known = np.zeros(shape), 0.0 if known_lead is None else known_lead
+
+    def evaluated(e: Floats) -> tuple[Terms, Floats]:
+        terms = link.terms(e.ravel()[first] - e.ravel()[second] + known, w)
+        return terms, np.bincount(block.query, terms.value, len(e)) - 0.5 * precision * np.einsum("bn,bn->b", e, e)
+
+    terms, posterior = evaluated(e)
+    settled = np.zeros(len(e), bool)
+    for _ in range(_STEPS):
+        slopes = np.bincount(first, terms.slope, e.size) - np.bincount(second, terms.slope, e.size)
+        gradient = np.where(settled[:, None], 0.0, slopes.reshape(shape) - precision * e)
+        step = laplacian.solve(gradient, terms.curvature)
+        length = np.ones((len(e), 1))
+        for _ in range(_HALVINGS):
+            candidate = e + length * step
+            new_terms, new_posterior = evaluated(candidate)
+            worse = ~(new_posterior >= posterior - _SLACK * np.abs(posterior))
+            if not worse.any():
+                break
+            length[worse] /= 2
+        e, terms, posterior = candidate, new_terms, new_posterior
+        settled |= (np.abs(step).max(axis=1, initial=0) <= _SETTLED) & np.isfinite(posterior)
+        if settled.all():
+            break
+    return e, settled
+
+
+class _Laplacian:
+    """L + 1/s² of all queries of a block, by the curvature of each pair: sparse, and solved by conjugate gradients."""
+
+    def __init__(self, first: Rows, second: Rows, shape: tuple[int, int], precision: float) -> None:
+        ends = np.concatenate([first, second])
+        by_candidate = sparse.csc_array(  # one column an end: turning it round sorts the ends by candidate
+            (np.ones(len(ends), np.int8), ends, np.arange(len(ends) + 1)), shape=(shape[0] * shape[1], len(ends))
+        ).tocsr()
+        others = np.concatenate([second, first])[by_candidate.indices]
+        self.pair, self.precision, self.shape = by_candidate.indices % max(len(first), 1), precision, shape
+        self.weights = sparse.csr_array(
+            (np.zeros(len(ends)), others, by_candidate.indptr), shape=(shape[0] * shape[1],) * 2
+        )
+        degrees = np.diff(by_candidate.indptr).reshape(shape).astype(np.float64)
+        self.rounding = _ROUNDING * np.sqrt(_dot(degrees, degrees))
+
+    def solve(self, gradient: Floats, curvature: Floats) -> Floats:
+        """Return x with (L + 1/s²) x = gradient, (B, n), the diagonal being the preconditioner.
+
+        Each query stops at a residual of min(0.1, √‖g‖)·‖g‖, which keeps Newton's convergence superlinear, or at the
+        rounding of g. Without a prior L has a null space: a direction whose curvature is rounding is not followed.
+        """
+        self.weights.data = curvature[self.pair]
+        diagonal = self.weights.sum(axis=1).reshape(self.shape) + self.precision
+        diagonal[diagonal == 0] = 1.0
+        norm = np.sqrt(_dot(gradient, gradient))
+        target = np.maximum(np.minimum(0.1, np.sqrt(norm)) * norm, self.rounding)
+        x, residual = np.zeros(self.shape), gradient.copy()
+        direction = residual / diagonal
+        inner = _dot(residual, direction)
+        for _ in range(2 * self.shape[1]):
+            if (np.sqrt(_dot(residual, residual)) <= target).all():
+                break
+            image = diagonal * direction - (self.weights @ direction.ravel()).reshape(self.shape)
+            bent = _dot(direction, image)
+            bent[bent <= _NULL * _dot(direction, diagonal * direction)] = 0.0
+            alpha = _ratio(inner, bent)
+            x += alpha * direction
+            residual -= alpha * image
+            z = residual / diagonal
+            inner, previous = _dot(residual, z), inner
+            direction = z + _ratio(inner, previous) * direction
+        return x
+
+
+def _dot(one: Floats, other: Floats) -> Floats:
+    return np.asarray(np.einsum("bn,bn->b", one, other))
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """(B, 1) above over below, 0 where that is not above 0."""
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)[:, None]
+
+
+def _components(block: Block) -> Rows:
+    """(B·n,) a number for the connected component of each candidate."""
+    count, n = block.at.shape
+    ends = block.query * n + block.first, block.query * n + block.second
+    graph = sparse.coo_array((np.ones(len(block.query)), ends), shape=(count * n, count * n))
+    return np.asarray(sparse.csgraph.connected_components(graph, directed=False)[1])
+
+
+def _root(block: Block, rating: Floats, link: Link, precision: float) -> tuple[Floats, Floats, Floats]:
+    """(B, n, n) V, (B, n) the diagonal of the covariance and (B, n, n) Σ_c 1_c 1_cᵀ/m_c; see `covariance`.
+
+    VᵀV is the inverse of the information and the last. Rounding moves the eigenvalues of their sum by about n·ε·its
+    largest diagonal cell, so that a much larger variance is not told from infinity.
+    """
+    count, n = block.at.shape
+    label, places = _components(block).reshape(count, n), np.arange(n)
+    centre = (label[:, :, None] == label[:, None, :]).astype(np.float64)
+    centre /= centre.sum(axis=2, keepdims=True)
+    weight = np.nan_to_num(link.information(block.lead(rating)))
+    cells = np.bincount((block.query * n + block.first) * n + block.second, weight, count * n * n).reshape(count, n, n)
+    root = centre - cells
+    root -= cells.transpose(0, 2, 1)
+    root[:, places, places] += cells.sum(axis=1) + cells.sum(axis=2) + precision
+    most = root[:, places, places].max(axis=1, initial=0)
+    with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for each other
+        for query, information in enumerate(root):
+            factor, failed = lapack.dpotrf(information.T, clean=1, overwrite_a=1)
+            inverse, singular = lapack.dtrtri(factor, overwrite_c=1) if not failed else (factor, 1)
+            root[query] = np.inf if singular else inverse.T
+    variance = np.einsum("bki,bki->bi", root, root)
+    variance[variance.max(axis=1, initial=0) * most > _SINGULAR] = np.inf
+    return root, np.maximum(variance - centre[:, places, places] / (1 + precision), 0.0), centre
+
+
+def covariance(block: Block, rating: Floats, link: Link, *, precision: float) -> Floats:
+    """Return (B, n, n) covariances of the ratings: the inverse Fisher information on the centred space.
+
+    With I = L + 1/s², L weighted by the Fisher information at the ratings, and 1_c the indicator of a connected
+    component of m_c candidates: C = (I + Σ_c 1_c 1_cᵀ/m_c)⁻¹ − Σ_c 1_c 1_cᵀ/m_c · 1/(1 + 1/s²), which drops the one
+    direction per component that no judgement speaks about. 1/s² = 0 gives the pseudo-inverse of L. inf for a query
+    whose information is singular up to rounding: in some direction nothing is known.
+
+    Args:
+        block: the queries and their pairs.
+        rating: (B, n) e of the block's candidates; NaN where there is none.
+        link: the model.
+        precision: 1/s² of the Gaussian prior.
+    """
+    root, variance, centre = _root(block, rating, link, precision)
+    with threadpool_limits(1, user_api="blas"):
+        spread = root.transpose(0, 2, 1) @ root - centre / (1 + precision)
+    spread[np.isinf(variance).any(axis=1)] = np.inf
+    return np.asarray(spread)
 
 
 def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: float) -> Floats:
@@ -499,71 +422,37 @@ def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: floa
 
     Source: ANMI 2.0 eqs. 44–45 for C, the inverse Fisher information.
     """
-    link, error = LINKS[ratings.model], np.full(judged.candidates, np.nan)
-    for block in judged.blocks(_cells(), power=2):
-        spread = covariance(block, ratings.rating, link, precision=1 / prior_sd**2)
-        rows, place = np.arange(len(block.queries)), leader[block.queries] - judged.offsets[block.queries]
-        own = np.diagonal(spread, axis1=1, axis2=2)
-        variance = own[rows, place][:, None] + own - 2 * spread[rows, place]
-        _put(error, block, np.sqrt(np.maximum(variance, 0.0)))
-    of = np.repeat(leader, judged.sizes)
+    of, link = np.repeat(leader, judged.sizes), LINKS[ratings.model]
+    leads = Pairs.unchecked(judged.offsets, of, np.arange(len(of)))
+    variance = lead_variances(judged, ratings, prior_sd=prior_sd, leads=leads)
     known = np.isfinite(ratings.rating) & np.isfinite(ratings.rating[of])
     known &= ratings.component == ratings.component[of]
-    return np.where(known, link.elo_per_unit * error, np.nan)
+    return np.where(known, link.elo_per_unit * np.sqrt(np.maximum(variance, 0.0)), np.nan)
 
 
-def lead_variances(judged: Pairs, ratings: Ratings, *, precision: float) -> Floats:
+def lead_variances(judged: Pairs, ratings: Ratings, *, prior_sd: float, leads: Pairs | None = None) -> Floats:
     """Return (m,) the variance of e_first − e_second of each pair, in the model's unit; NaN where there is no rating.
 
     Args:
         judged: the pairs that have a judgement.
         ratings: from them.
-        precision: 1/prior_sd² of the estimation.
+        prior_sd: as in the estimation.
+        leads: pairs of the same candidates to give it for; None: those judged.
     """
-    link, variance = LINKS[ratings.model], np.full(len(judged), np.nan)
-    for block in judged.blocks(_cells(), power=2):
-        spread = covariance(block, ratings.rating, link, precision=precision)
-        query, first, second = block.first // block.n, block.first % block.n, block.second % block.n
-        own = np.diagonal(spread, axis1=1, axis2=2)
-        variance[block.pairs] = own[query, first] + own[query, second] - 2 * spread[query, first, second]
+    link, leads = LINKS[ratings.model], judged if leads is None else leads
+    variance = np.full(len(leads), np.nan)
+    for block in judged.blocks(_cells()):
+        spread = covariance(block, ratings.rating[block.at], link, precision=1 / prior_sd**2)
+        own, of = np.diagonal(spread, axis1=1, axis2=2), block_of(leads, block.queries)
+        variance[of.pairs] = (
+            own[of.query, of.first] + own[of.query, of.second] - 2 * spread[of.query, of.first, of.second]
+        )
     return variance
 
 
 def _cells() -> int:
-    """Return how many cells of covariances may be at work together."""
+    """Return how many cells of information matrices may be at work together."""
     return memory.rows_at_once(_CELL, most=_CELLS)
-
-
-def _means(values: Floats, group: Rows) -> Floats:
-    return np.asarray(np.bincount(group, values) / np.bincount(group), np.float64)
-
-
-def _put(target: Floats, block: Block, values: Floats) -> None:
-    inside = block.at >= 0
-    target[block.at[inside]] = values.ravel()[inside]
-
-
-def _check_settings(prior_sd: float, tolerance: float, max_iterations: int, failures: str) -> None:
-    faults = []
-    if not prior_sd > 0:
-        faults.append(f"prior_sd {prior_sd}: expected above 0, inf for no prior")
-    if not tolerance > 0:
-        faults.append(f"tolerance {tolerance}: expected above 0")
-    if max_iterations < 1:
-        faults.append(f"max_iterations {max_iterations}: expected at least 1")
-    if failures not in ("raise", "nan"):
-        faults.append(f"failures {failures!r}: expected 'raise' or 'nan'")
-    if faults:
-        raise InputError("; ".join(faults))
-
-
-def _raise(converged: npt.NDArray[np.bool_], max_iterations: int) -> None:
-    failed = np.flatnonzero(~converged)
-    raise ConvergenceError(
-        f"the ratings of {len(failed)} of {len(converged)} queries did not settle in {max_iterations} Newton steps "
-        f"(first: query {failed[0]}); without a prior a candidate that wins or loses everything has no finite rating: "
-        "give a finite prior_sd, or failures='nan' to have NaN there"
-    )
 
 
 def thurstone(
@@ -571,10 +460,7 @@ def thurstone(
     preference: npt.ArrayLike,
     *,
     prior_sd: float = 10.0,
-    tolerance: float = 1e-8,
-    max_iterations: int = 100,
     standard_errors: bool = True,
-    failures: Literal["raise", "nan"] = "raise",
 ) -> Ratings:
     """Return ê = argmax Σ w log Φ(e_i − e_j) + (1 − w) log Φ(e_j − e_i) − Σ e²/(2 prior_sd²), per query.
 
@@ -593,82 +479,15 @@ def thurstone(
         pairs: who was compared with whom.
         preference: (m,) w in [0, 1], P(first ≻ second); NaN: no judgement, which is left out.
         prior_sd: standard deviation of the prior, in probits, above 0; more is weaker; inf: none.
-        tolerance: no rating moves by more than this, in probits, in the last Newton step.
-        max_iterations: Newton steps at most.
         standard_errors: compute them (about half of the time).
-        failures: a query that does not converge raises, or has NaN ratings and converged = False.
 
     Raises:
-        ConvergenceError: a query did not converge and failures is "raise".
-        InputError: preferences outside [0, 1], wrong lengths, settings out of range (all listed).
+        ConvergenceError: a query has no finite maximum, which happens without a prior alone.
+        InputError: preferences outside [0, 1], wrong lengths, or a prior_sd that is not above 0.
 
     Source: ANMI 2.0 eqs. 30, 34; concave by Lemma 1.
     """
-    return estimate(
-        pairs,
-        preference,
-        THURSTONE,
-        prior_sd=prior_sd,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        standard_errors=standard_errors,
-        failures=failures,
-    )
-
-
-def thurstone_ascent(
-    pairs: Pairs,
-    preference: npt.ArrayLike,
-    *,
-    step: Literal["decaying", "constant"] = "decaying",
-    tolerance: float = 1e-8,
-    max_iterations: int = 100_000,
-) -> Floats:
-    """Return ratings (N,) by Algorithm 1's gradient ascent, without a prior: the plain reference of `thurstone`.
-
-    g_i = Σ_j w_ij λ(e_i − e_j) − (1 − w_ij) λ(e_j − e_i), centred; e ← e + ηg, centred. As the algorithm is printed,
-    η_t = 1/(1 + 0.1t): it overshoots until η falls below 2/L, L ≤ 2 × the largest degree being the gradient's
-    Lipschitz constant, so it works for small degrees only and ends slowly. "constant" is Theorem 9's η = 1/L.
-
-    Args:
-        pairs: who was compared with whom; each query's graph connected.
-        preference: (m,) w in [0, 1]; NaN is left out.
-        step: decaying (Algorithm 1, line 6) or constant (Theorem 9).
-        tolerance: on the largest component of the centred gradient.
-        max_iterations: steps at most.
-
-    Raises:
-        ConvergenceError: the gradient is still above the tolerance, or not finite.
-        InputError: an unknown step, preferences outside [0, 1], or wrong lengths.
-
-    Source: ANMI 2.0 Algorithm 1, Theorem 9.
-    """
-    w = checked_preference(pairs, preference)
-    if step not in ("decaying", "constant"):
-        raise InputError(f"step {step!r}; expected 'decaying' or 'constant'")
-    pairs, w = pairs.where(np.isfinite(w)), w[np.isfinite(w)]
-    lipschitz = 2 * pairs.degrees.max(initial=1)
-    query = np.repeat(np.arange(pairs.queries), pairs.sizes)
-
-    def centred(values: Floats) -> Floats:
-        means = np.bincount(query, values, pairs.queries) / np.maximum(pairs.sizes, 1)
-        return np.asarray(values - means[query])
-
-    e = np.zeros(pairs.candidates)
-    for t in range(1, max_iterations + 1):
-        lead = e[pairs.first] - e[pairs.second]
-        slope = w * mills(lead) - (1 - w) * mills(-lead)
-        sums = np.bincount(pairs.first, slope, len(e)) - np.bincount(pairs.second, slope, len(e))
-        g = centred(np.asarray(sums, np.float64))
-        if np.abs(g).max(initial=0) < tolerance:
-            return e
-        e = centred(e + g * (1 / (1 + 0.1 * t) if step == "decaying" else 1 / lipschitz))
-        if not np.isfinite(e).all():
-            raise ConvergenceError(f"gradient ascent diverged in step {t}; take step='constant', or `thurstone`")
-    raise ConvergenceError(
-        f"gradient ascent: gradient {np.abs(g).max():.2g} after {max_iterations} steps, expected below {tolerance}; "
-        "`thurstone` gets there in a few steps of Newton's method"
-    )
+    return _estimate(pairs, preference, THURSTONE, prior_sd, standard_errors)
 
 
 def bradley_terry(
@@ -676,10 +495,7 @@ def bradley_terry(
     preference: npt.ArrayLike,
     *,
     prior_sd: float = 10.0,
-    tolerance: float = 1e-8,
-    max_iterations: int = 100,
     standard_errors: bool = True,
-    failures: Literal["raise", "nan"] = "raise",
 ) -> Ratings:
     """Return ê = argmax Σ w log σ(e_i − e_j) + (1 − w) log σ(e_j − e_i) − Σ e²/(2 prior_sd²), per query.
 
@@ -688,21 +504,12 @@ def bradley_terry(
     1957), which is more than the connectedness that Theorem 5 asks for.
 
     Raises:
-        ConvergenceError: a query did not converge and failures is "raise".
-        InputError: preferences outside [0, 1], wrong lengths, settings out of range (all listed).
+        ConvergenceError: a query has no finite maximum.
+        InputError: preferences outside [0, 1], wrong lengths, or a prior_sd that is not above 0.
 
     Source: ANMI 2.0 eq. 22.
     """
-    return estimate(
-        pairs,
-        preference,
-        BRADLEY_TERRY,
-        prior_sd=prior_sd,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        standard_errors=standard_errors,
-        failures=failures,
-    )
+    return _estimate(pairs, preference, BRADLEY_TERRY, prior_sd, standard_errors)
 
 
 ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradley-terry": bradley_terry}

@@ -8,13 +8,13 @@ where it breaks one pair. Answers cost money; those that were given are asked fo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from foils.rating.pairs import Candidates, Floats, Pairs, Rows, by_size, rectangle
+from foils.rating.pairs import Candidates, Floats, Pairs, Rows
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
@@ -63,16 +63,6 @@ def ringed(keys: Keys) -> Rows:
     first, second = (np.concatenate([each[end] for each in ends] or [np.zeros(0, np.int64)]) for end in (0, 1))
     order = np.argsort(mixed(keys), axis=1, kind="stable")
     return np.stack([order[:, first], order[:, second]], axis=-1)
-
-
-def least(keys: Keys, most: int) -> Rows:
-    """Return (count, m, 2) the edges with the smallest hash of both keys; the end with the smaller key comes first."""
-    one, other = np.triu_indices(keys.shape[1], 1)
-    of_pair = mixed(mixed(keys)[:, one] + mixed(keys)[:, other])
-    chosen = np.argsort(of_pair, axis=1, kind="stable")[:, :most]
-    ends = np.stack([one[chosen], other[chosen]], axis=-1)
-    turned = np.take_along_axis(keys, ends[..., 0], 1) > np.take_along_axis(keys, ends[..., 1], 1)
-    return np.where(turned[..., None], ends[..., ::-1], ends)
 
 
 def cycles(keys: Keys, degree: int) -> Rows:
@@ -141,9 +131,8 @@ def walecki(n: int) -> Rows:
 
 
 _DRAWN = 2**22  # cells of the adjacencies of graphs drawn together
-_PAIRS = 2**22  # pairs whose keys are looked at together
 _CELLS = 2**20  # cells of the adjacencies looked at together
-_CELL = 40  # bytes a cell takes: Laplacian, its copy and the powers of the adjacency
+_CELL = 24  # bytes a cell takes: Laplacian and its copies
 
 
 def all_pairs(sizes: npt.ArrayLike) -> Pairs:
@@ -198,35 +187,6 @@ def regular_pairs(
     return _assemble(numbers, np.maximum(counts, 0), edges, _checked_keys(keys, numbers, rng))
 
 
-def random_pairs(
-    sizes: npt.ArrayLike, most: int, *, keys: Keys | None = None, rng: np.random.Generator | None = None
-) -> Pairs:
-    """Return `most` random pairs of each query, all pairs where there are fewer.
-
-    A query's are those with the smallest hash of both keys, so that another candidate takes the place of few. With one
-    pair for each of many queries, answers are as different as can be: what a judge is distilled from.
-
-    Args:
-        sizes: (Q,) int, how many candidates each query has.
-        most: pairs of a query, at least 1.
-        keys: (N,) of all candidates.
-        rng: draws keys where none are given.
-
-    Raises:
-        InputError: fewer than one pair, a negative size, or not one key for each candidate.
-    """
-    if most < 1:
-        raise InputError(f"{most} pairs of a query; expected at least 1")
-
-    def edges(n: int, of_queries: Keys) -> Iterable[Rows]:
-        block = max(1, _PAIRS // max(n * n, 1))
-        return (least(of_queries[start : start + block], most) for start in range(0, len(of_queries), block))
-
-    numbers = _sizes(sizes)
-    counts = np.minimum(numbers * np.maximum(numbers - 1, 0) // 2, most)
-    return _assemble(numbers, counts, edges, _checked_keys(keys, numbers, rng))
-
-
 def first_pairs(pairs: Pairs, most: int) -> Pairs:
     """Return at most `most` pairs: of each query its first, as many as go with its candidates.
 
@@ -238,38 +198,21 @@ def first_pairs(pairs: Pairs, most: int) -> Pairs:
 
 
 def algebraic_connectivity(pairs: Pairs) -> Floats:
-    """Return (Q,) the second smallest eigenvalue of each query's graph Laplacian D − A.
+    """Return (Q,) the second smallest eigenvalue of each query's graph Laplacian D − A, repeated pairs counted once.
 
     It is 0 where the graph is not connected; larger means that errors spread less (Var ≤ 1/λ₂, eq. A.6); a random
     k-regular graph has about k − 2√(k − 1) (Friedman). NaN for queries with fewer than two candidates.
     """
     result = np.full(pairs.queries, np.nan)
-    for queries, adjacency in _adjacency(pairs):
-        laplacian = -adjacency
-        diagonal = np.arange(laplacian.shape[1])
-        laplacian[:, diagonal, diagonal] = adjacency.sum(axis=2)
+    for block in pairs.blocks(memory.rows_at_once(_CELL, most=_CELLS)):
+        count, n = block.at.shape
+        if n < 2:
+            continue
+        laplacian, places = np.zeros((count, n, n)), np.arange(n)
+        laplacian[block.query, block.first, block.second] = laplacian[block.query, block.second, block.first] = -1.0
+        laplacian[:, places, places] = -laplacian.sum(axis=2)
         with threadpool_limits(1, user_api="blas"):
-            result[queries] = np.maximum(np.linalg.eigvalsh(laplacian)[:, 1], 0.0)
-    return result
-
-
-def diameter(pairs: Pairs) -> Floats:
-    """Return (Q,) the longest shortest path of each query's graph, in pairs; inf where it is not connected.
-
-    NaN for queries with fewer than two candidates.
-    """
-    result = np.full(pairs.queries, np.nan)
-    for queries, adjacency in _adjacency(pairs):
-        n = adjacency.shape[1]
-        step = (adjacency > 0) | np.eye(n, dtype=bool)
-        reached, length = step, np.where(step.all(axis=(1, 2)), 1.0, np.inf)
-        for steps in range(2, n):
-            with threadpool_limits(1, user_api="blas"):
-                before, reached = reached, (reached.astype(np.float32) @ step.astype(np.float32)) > 0
-            if np.array_equal(before, reached):
-                break
-            length[np.isinf(length) & reached.all(axis=(1, 2))] = steps
-        result[queries] = length
+            result[block.queries] = np.maximum(np.linalg.eigvalsh(laplacian)[:, 1], 0.0)
     return result
 
 
@@ -285,7 +228,8 @@ def _assemble(sizes: Rows, counts: Rows, edges: Callable[[int, Keys], Iterable[R
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     begins = np.cumsum(counts) - counts
     first, second = np.empty((2, counts.sum()), np.int64)
-    for n, queries in by_size(sizes):
+    for n in np.unique(sizes).tolist():
+        queries = np.flatnonzero(sizes == n)
         done = 0
         for part in edges(n, keys[offsets[queries, None] + np.arange(n)]):
             chosen = queries[done : done + len(part)]
@@ -310,15 +254,3 @@ def _complete(n: int, count: int) -> Rows:
     """(count, n(n − 1)/2, 2) all edges, the same for every query."""
     ends = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int64)
     return np.broadcast_to(ends, (count, *ends.shape))
-
-
-def _adjacency(pairs: Pairs) -> Iterator[tuple[Rows, Floats]]:
-    """Yield (B,) queries of one size n ≥ 2 and their (B, n, n) adjacency, repeated pairs counted once."""
-    for n, of_size in by_size(pairs.sizes):
-        size = max(1, memory.rows_at_once(_CELL, most=_CELLS) // max(n, 1) ** 2)
-        for start in range(0, len(of_size) if n >= 2 else 0, size):
-            block = rectangle(pairs, of_size[start : start + size])
-            query, first, second = block.first // n, block.first % n, block.second % n
-            adjacency = np.zeros((len(block.queries), n, n))
-            adjacency[query, first, second] = adjacency[query, second, first] = 1.0
-            yield block.queries, adjacency

@@ -82,9 +82,7 @@ class RatingSettings(Settings):
     """Which pairs are compared, and how ratings are fitted to the answers.
 
     Attributes:
-        positives: Positives rated per query; the best counts.
         degree: Number of comparisons per candidate; even.
-        pairs: Compare this many random pairs of each query instead.
         budget: Questions to ask in all; a pair in both orders is two.
         between: Comparisons with other queries; even. They give each query an offset.
         rounds: Rounds that choose later pairs where they tell most.
@@ -95,9 +93,7 @@ class RatingSettings(Settings):
 
     heading = "Rating"
 
-    positives: Annotated[int, Option(least=1, within=RATING_ARGS)] = 1
     degree: Annotated[int, Option(least=2)] = 6
-    pairs: Annotated[int | None, Option(least=1)] = None
     budget: Annotated[int | None, Option(least=1)] = None
     between: Annotated[int | None, Option(least=2, within=RATING_ARGS)] = None
     rounds: Annotated[int, Option(least=0, within=RATING_ARGS)] = 0
@@ -108,9 +104,6 @@ class RatingSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "prior_sd", parsed_prior(self.prior_sd))
-        if self.pairs is not None:
-            why = f"with {spelled('pairs', self.pairs)}, which are drawn at random; leave one of them out"
-            refuse(self.changed("degree", "rounds"), why)
         if self.budget is not None:
             why = f"with {spelled('budget', self.budget)}, which further questions could exceed; leave one of them out"
             refuse(self.changed("validate", "between"), why)

@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy import sparse
 from scipy.special import ndtri
 
 from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-_AT_ONCE = 2**18  # pairs checked, or candidates whose components are looked for, together
+Marks = npt.NDArray[np.bool_]
+_AT_ONCE = 2**18  # pairs worked on together
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Pairs:
         return cls(np.array([0, candidates]), np.asarray(first, np.int64), np.asarray(second, np.int64))
 
     @classmethod
-    def _unchecked(cls, offsets: Rows, first: Rows, second: Rows) -> Pairs:
+    def unchecked(cls, offsets: Rows, first: Rows, second: Rows) -> Pairs:
         """Wrap pairs taken from checked ones, whose `offsets` stay the same object: that costs nothing per query."""
         pairs = object.__new__(cls)
         for name, values in (("offsets", offsets), ("first", first), ("second", second)):
@@ -94,7 +94,7 @@ class Pairs:
     @property
     def turned(self) -> Pairs:
         """The same pairs, the second of each first."""
-        return Pairs._unchecked(self.offsets, self.second, self.first)
+        return Pairs.unchecked(self.offsets, self.second, self.first)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Pairs:
         """Return the pairs at which `chosen` (m,) is true; the candidates stay."""
@@ -102,7 +102,7 @@ class Pairs:
 
     def at(self, rows: Rows) -> Pairs:
         """Return the pairs at these positions, ascending; the candidates stay."""
-        return Pairs._unchecked(self.offsets, self.first[rows], self.second[rows])
+        return Pairs.unchecked(self.offsets, self.first[rows], self.second[rows])
 
     def joined(self, other: Pairs) -> tuple[Pairs, Rows]:
         """Return the pairs of both, query by query, and the (m + m',) positions they had when laid end to end.
@@ -116,75 +116,53 @@ class Pairs:
         first, second = np.concatenate([self.first, other.first]), np.concatenate([self.second, other.second])
         return Pairs(self.offsets, first[order], second[order]), order
 
-    def components(self) -> Rows:
-        """Return (N,) labels of the connected components, 0, 1, …: only ratings within one can be compared."""
-        labels, count, begin = np.empty(self.candidates, np.int64), 0, 0
-        while begin < self.queries:
-            end = int(np.searchsorted(self.offsets, self.offsets[begin] + _AT_ONCE, side="right")) - 1
-            end = max(end, begin + 1)
-            inside = slice(self.pair_offsets[begin], self.pair_offsets[end])
-            start, stop = int(self.offsets[begin]), int(self.offsets[end])
-            ends = (self.first[inside] - start, self.second[inside] - start)
-            graph = sparse.coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(stop - start, stop - start))
-            parts, labels[start:stop] = sparse.csgraph.connected_components(graph, directed=False)
-            labels[start:stop] += count
-            count, begin = count + parts, end
-        return labels
-
-    def blocks(self, limit: int, *, power: int = 1) -> Iterator[Block]:
-        """Cut the queries, in order of size, into blocks that are padded to one size n each.
-
-        Args:
-            limit: a block of B queries has B·n^power ≤ limit, or B = 1.
-            power: 1 limits the candidates of a block, 2 the cells of its (B, n, n) matrices; then all its queries have
-                n ≥ 1 candidates, so that no padding lets the limit into the last digits.
-        """
+    def blocks(self, most: int, *, each: int = 2) -> Iterator[Block]:
+        """Cut the queries, by their number of candidates n ≥ 1, into blocks of B with B·n^each ≤ most, or B = 1."""
         sizes = self.sizes
-        order = np.argsort(sizes, kind="stable")
-        begin = int((sizes == 0).sum()) if power == 2 else 0
-        while begin < len(order):
-            end = begin + 1
-            while end < len(order) and int(sizes[order[end]]) ** power * (end + 1 - begin) <= limit:
-                if power == 2 and sizes[order[end]] != sizes[order[begin]]:
-                    break
-                end += 1
-            yield rectangle(self, order[begin:end])
-            begin = end
+        for n in np.unique(sizes[sizes > 0]).tolist():
+            queries, count = np.flatnonzero(sizes == n), max(1, most // n**each)
+            for start in range(0, len(queries), count):
+                yield block_of(self, queries[start : start + count])
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some queries of `Pairs`, laid out in a rectangle: candidate i of the block's query b is row b·n + i.
+    """Some queries of `Pairs` that have equally many candidates, n.
 
     Attributes:
         queries: (B,) which queries.
-        n: candidates of the largest; smaller queries are padded with candidates that meet nobody.
-        at: (B·n,) the candidate in `Pairs` of each row, −1 for padding.
+        at: (B, n) their candidates in `Pairs`.
         pairs: (p,) which pairs.
-        first: (p,) rows.
-        second: (p,) rows.
+        query: (p,) the row of each pair's query, 0 … B − 1.
+        first: (p,) the column of its first candidate, 0 … n − 1.
+        second: (p,) of its second.
     """
 
     queries: Rows
-    n: int
     at: Rows
     pairs: Rows
+    query: Rows
     first: Rows
     second: Rows
+
+    def lead(self, ratings: Floats) -> Floats:
+        """Return (p,) e_first − e_second, by (B, n) ratings."""
+        return np.asarray(ratings[self.query, self.first] - ratings[self.query, self.second])
+
+
+def block_of(pairs: Pairs, queries: Rows) -> Block:
+    """Return a block of these queries, all with the same number of candidates."""
+    starts, begins = pairs.offsets[queries], pairs.pair_offsets
+    chosen = rows_between(begins, queries)
+    query = np.repeat(np.arange(len(queries)), begins[queries + 1] - begins[queries])
+    at = starts[:, None] + np.arange(pairs.sizes[queries[0]])
+    return Block(queries, at, chosen, query, pairs.first[chosen] - starts[query], pairs.second[chosen] - starts[query])
 
 
 def rows_between(offsets: Rows, chosen: Rows) -> Rows:
     """Return offsets[c] … offsets[c + 1] − 1 of each chosen c, one after the other."""
     counts = offsets[chosen + 1] - offsets[chosen]
     return np.asarray(np.repeat(offsets[chosen] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()))
-
-
-def by_size(sizes: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yield each size that occurs, smallest first, and the queries of that size, ascending."""
-    order = np.argsort(sizes, kind="stable")
-    cuts = np.flatnonzero(np.diff(sizes[order])) + 1
-    for queries in np.split(order, cuts) if len(order) else ():
-        yield int(sizes[queries[0]]), queries
 
 
 def parts_of(count: int) -> Iterator[slice]:
@@ -203,17 +181,6 @@ def parts_by_query(rows: Rows, query: Rows, block: int) -> Iterator[Rows]:
         begin = end
 
 
-def rectangle(pairs: Pairs, queries: Rows) -> Block:
-    """Return these queries laid out in a rectangle."""
-    starts, pair_offsets = pairs.offsets[queries], pairs.pair_offsets
-    sizes = pairs.offsets[queries + 1] - starts
-    n = int(sizes.max(initial=0))
-    at = np.where(np.arange(n) < sizes[:, None], starts[:, None] + np.arange(n), -1).ravel()
-    chosen = rows_between(pair_offsets, queries)
-    shift = np.repeat(np.arange(len(queries)) * n - starts, pair_offsets[queries + 1] - pair_offsets[queries])
-    return Block(queries, n, at, chosen, pairs.first[chosen] + shift, pairs.second[chosen] + shift)
-
-
 def _check(pairs: Pairs) -> None:
     offsets, first, second = pairs.offsets, pairs.first, pairs.second
     if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
@@ -222,24 +189,15 @@ def _check(pairs: Pairs) -> None:
         )
     if first.ndim != 1 or first.shape != second.shape:
         raise InputError(f"first {first.shape} and second {second.shape} must be two rows of the same length")
-    outside = alone = across = 0
-    ordered = True
-    before = -1
-    for start in range(0, len(first), _AT_ONCE):
-        one, other = first[start : start + _AT_ONCE], second[start : start + _AT_ONCE]
-        outside += int(((np.minimum(one, other) < 0) | (np.maximum(one, other) >= offsets[-1])).sum())
-        query = np.searchsorted(offsets, one, side="right")
-        alone += int((one == other).sum())
-        across += int((query != np.searchsorted(offsets, other, side="right")).sum())
-        ordered = ordered and before <= query[0] and not (np.diff(query) < 0).any()
-        before = query[-1]
-    if outside:
+    if outside := int(((np.minimum(first, second) < 0) | (np.maximum(first, second) >= offsets[-1])).sum()):
         raise InputError(f"{outside} pairs name a candidate outside 0 … {offsets[-1] - 1}")
-    faults = [
-        *([f"{alone} pairs compare a candidate with itself"] if alone else []),
-        *([f"{across} pairs compare candidates of different queries"] if across else []),
-        *(["the pairs are not ordered by query"] if not ordered else []),
-    ]
+    faults = []
+    if alone := int((first == second).sum()):
+        faults.append(f"{alone} pairs compare a candidate with itself")
+    if across := int((pairs.query != np.searchsorted(offsets, second, side="right") - 1).sum()):
+        faults.append(f"{across} pairs compare candidates of different queries")
+    if (np.diff(pairs.query) < 0).any():
+        faults.append("the pairs are not ordered by query")
     if faults:
         raise InputError("; ".join(faults))
 

@@ -96,9 +96,9 @@ def refined(pairs: Pairs, preference: Floats, spread: Spread, *, model: str = "t
     for _ in range(_TURNS):
         if spread.dispersion > 1 - _ROUNDING:
             break
-        before, precision = spread.dispersion, 1 / spread.prior_sd**2
+        before = spread.dispersion
         ratings = ESTIMATORS[model](pairs, preference, prior_sd=spread.prior_sd, standard_errors=False)
-        variances, link = lead_variances(pairs, ratings, precision=precision), LINKS[model]
+        variances, link = lead_variances(pairs, ratings, prior_sd=spread.prior_sd), LINKS[model]
         free = residual = 0.0
         for part in parts_of(len(pairs)):
             lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]

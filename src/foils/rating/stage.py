@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
-from foils.data.pair_index import Positives
 from foils.data.tables import Provenance, provenance
 from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.llm import ModelUse
@@ -23,10 +23,8 @@ from foils.rating.graph import (
     Keys,
     algebraic_connectivity,
     candidate_keys,
-    diameter,
     first_pairs,
     query_keys,
-    random_pairs,
     regular_pairs,
 )
 from foils.rating.judges import Judge, members
@@ -54,8 +52,8 @@ class Rateable:
     Attributes:
         candidates: of all queries.
         row, candidate: (r,) rows of the table, and the candidate of each.
-        positive: (p,) the candidates that are labelled positives.
-        positives: (Q,) how many of them end each query; 0 where none is labelled.
+        positive: (p,) the candidates that are labelled positives, each the last one of its query.
+        labelled: (Q,) whether a query has one.
         skipped: reason -> rows that are not rated.
     """
 
@@ -63,26 +61,26 @@ class Rateable:
     row: Rows
     candidate: Rows
     positive: Rows
-    positives: Rows
+    labelled: npt.NDArray[np.bool_]
     skipped: dict[str, int]
 
     def references(self, elo: Floats) -> Rows:
-        """Return (Q,) the candidate that gaps are held against: the best-rated positive, without one the best-rated.
+        """Return (Q,) the candidate that gaps are held against: the labelled positive, without one the best-rated.
 
         The first of equals; the first where none is rated.
         """
         known, offsets = np.nan_to_num(elo, nan=-np.inf), self.candidates.offsets
-        starts = np.where(self.positives > 0, offsets[1:] - self.positives, offsets[:-1])
-        spans = zip(starts.tolist(), offsets[1:].tolist(), strict=True)
-        return np.array([start + int(known[start:end].argmax()) for start, end in spans], np.int64)
+        spans = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        best = np.array([start + int(known[start:end].argmax()) for start, end in spans], np.int64)
+        return np.where(self.labelled, offsets[1:] - 1, best)
 
     def rows_of(self, candidates: Rows) -> Rows:
         """Return the table's rows of candidates that are no labelled positives."""
         return np.asarray(self.row[np.searchsorted(self.candidate, candidates)])
 
 
-def rateable(collection: Collection, negatives: Negatives, split: str, most: int) -> Rateable:
-    """Put each query's kept rows, in the table's order, and its first `most` labelled positives after them.
+def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateable:
+    """Put each query's kept rows, in the table's order, and its first labelled positive after them.
 
     A query that is labelled in no split is rated without a positive; one whose positives are in other splits alone is
     not rated. Rows of labelled positives are left out of a query's rows.
@@ -108,27 +106,19 @@ def rateable(collection: Collection, negatives: Negatives, split: str, most: int
         raise InputError(f"no row to rate: {why}{hint}")
     row = row[np.argsort(query[row], kind="stable")]
     queries, counts = np.unique(query[row], return_counts=True)
-    added = np.minimum(labels.counts_of(queries), most)
-    offsets = np.concatenate([[0], np.cumsum(counts + added)])
-    place = np.arange(added.sum()) - np.repeat(np.cumsum(added) - added, added)  # 0, 1, … within each query
-    positive = np.repeat(offsets[1:] - added, added) + place
+    labelled = labels.counts_of(queries) > 0
+    offsets = np.concatenate([[0], np.cumsum(counts + labelled)])
+    positive = offsets[1:][labelled] - 1
     candidate = np.delete(np.arange(offsets[-1]), positive)
     of = np.empty(offsets[-1], np.int64)
     of[candidate] = np.where(document[row] < 0, -1 - row, document[row])
-    of[positive] = _first_labels(labels, queries, added, place)
+    of[positive] = labels.doc_rows[labels.offsets[labels.places(queries[labelled])]]
     own = negatives.table["text"] if "text" in negatives.table.column_names else None
     texts = DocumentTexts(collection, of, own)
     doc_ids = _joined_ids(negatives.table["doc_id"].take(pa.array(row)), collection, of[positive], candidate, positive)
     query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
     shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids, texts.take)
-    return Rateable(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
-
-
-def _first_labels(labels: Positives, queries: Rows, added: Rows, place: Rows) -> Rows:
-    """The documents of the first `added` labels of each query."""
-    labelled = added > 0
-    begins = labels.offsets[labels.places(queries[labelled])]
-    return np.asarray(labels.doc_rows[np.repeat(begins, added[labelled]) + place])
+    return Rateable(shown, row, candidate, positive, labelled, {why: n for why, n in skipped.items() if n})
 
 
 def _joined_ids(
@@ -186,7 +176,6 @@ class RatingSummary:
             are in parts of the graph that never met.
         skipped: reason -> rows that were not rated at all.
         connectivity: mean algebraic connectivity of the graphs of judged pairs.
-        diameter: the largest; inf where a graph fell apart.
         standard_error: median, in Elo points.
         spread: standard deviation of the prior on ratings, in Elo points: that of the ratings themselves, as the
             answers have it, unless it was given.
@@ -208,7 +197,6 @@ class RatingSummary:
     unrated: int
     skipped: dict[str, int]
     connectivity: float
-    diameter: float
     standard_error: float
     spread: float
     dispersion: float
@@ -257,7 +245,6 @@ class RatingSummary:
             ("negatives without a gap", f"{self.unrated:,}"),
             *((f"not rated: {why}", f"{count:,}") for why, count in self.skipped.items()),
             ("algebraic connectivity, mean", number(self.connectivity, 2)),
-            ("diameter, largest", number(self.diameter, 0)),
             ("standard error, median, Elo", number(self.standard_error, 0)),
             ("spread of ratings (prior), Elo", number(self.spread, 0)),
             ("dispersion of answers", number(self.dispersion, 2)),
@@ -353,11 +340,11 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
 ) -> Rated:
     """Add `elo, elo_se, gap, gap_se` (Elo points, mean 1500 over a query's candidates): how hard each one really is.
 
-    A query's candidates are its rows that no stage rejected and its first labelled positives, where it has any. They
-    are compared on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, or
-    in random `pairs`, and rated per query. With a `budget` every query has its first pairs, as many as go with its
+    A query's candidates are its rows that no stage rejected and its first labelled positive, where it has one. They
+    are compared on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and
+    rated per query. With a `budget` every query has its first pairs, as many as go with its
     candidates. A query's graph depends on its id, its candidates' and the seed alone. gap = e_reference − e_d, so
-    that a small or negative one means danger. The reference is the labelled positive, of several the one rated best;
+    that a small or negative one means danger. The reference is the labelled positive;
     of a query without any it is the candidate rated best, which was chosen for its rating.
     `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`). With
     `validate`, the column `preference` is P(reference ≻ d), asked directly about the gaps of a first fit; these answers
@@ -389,7 +376,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     """
     if rating.between is not None:
         between_judges(between_judge or judge)
-    rows = rateable(collection, negatives, split, rating.positives)
+    rows = rateable(collection, negatives, split)
     asking = JudgeSession(judge, rows.candidates, record, block)
     answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed), announce)
     _refuse_silence(judge, len(heard))
@@ -403,7 +390,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         fit = _Fit.of(*asking.answered(), fit.spread, rating.model)
     ratings, gap = fit.ratings, _gaps(fit.ratings, best, rows.candidates.offsets)
     gap_error = fit.gap_errors(best, gap, *asking.everything())
-    tops = best[(rows.positives == 0) & np.isfinite(ratings.elo[best])]
+    tops = best[~rows.labelled & np.isfinite(ratings.elo[best])]
     unrated = int(np.isnan(gap[rows.candidate]).sum())
     gap[tops] = gap_error[tops] = np.nan
     between = _between(between_judge or judge, rows.candidates, ratings, rating.between, seed)
@@ -437,10 +424,7 @@ def _answered(
 ) -> tuple[Pairs, Floats]:
     """The pairs that were answered, and the answers."""
     sizes = np.diff(asking.candidates.offsets)
-    if settings.pairs is not None:
-        pairs = random_pairs(sizes, settings.pairs, keys=keys)
-    else:
-        pairs = regular_pairs(sizes, degree=settings.degree, keys=keys)
+    pairs = regular_pairs(sizes, degree=settings.degree, keys=keys)
     if settings.budget is not None:
         pairs = first_pairs(pairs, asking.affordable(settings.budget))
     if announce is not None:
@@ -574,7 +558,7 @@ def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int,
     circles, triples = intransitive_triples(fit.pairs, fit.preference)
     return RatingSummary(
         queries=every.queries,
-        without_positive=int((rows.positives == 0).sum()),
+        without_positive=int((~rows.labelled).sum()),
         comparisons=len(every),
         missing=judgements.missing,
         position_bias=judgements.position_bias,
@@ -582,7 +566,6 @@ def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int,
         unrated=unrated,
         skipped=rows.skipped,
         connectivity=float(algebraic_connectivity(fit.pairs).mean()),
-        diameter=float(diameter(fit.pairs).max()),
         standard_error=float(np.median(known)) if len(known) else float("nan"),
         spread=spread.sd * LINKS[ratings.model].elo_per_unit,
         dispersion=spread.dispersion,
