@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 from judging import NumberJudge
@@ -14,7 +12,6 @@ from foils.rating import (
     EnsembleJudge,
     Judgements,
     agreements,
-    krippendorff_alpha,
     rate_negatives,
 )
 
@@ -29,36 +26,6 @@ def test_agreement_with_the_others_by_hand() -> None:
     # means of the others: 0.65, 0.55, 0.9, 0.15, none; 0.8, 0.3, 0.7, 0.2, 0.8; 0.75, 0.45, 0.7, 0.1, 0.8
     np.testing.assert_allclose(agreements(judges), [1 / 2, 3 / 4, 1.0])
     assert np.isnan(agreements([said(0.5), said(0.9)])).all()
-
-
-def alpha_by_definition(answers: np.ndarray) -> float:
-    """Over each unit and its turned self; a plain reading of the definition."""
-    units = [[x for x in unit if np.isfinite(x)] for unit in [*answers.T, *(1 - answers.T)]]
-    units = [unit for unit in units if len(unit) > 1]
-    values = [x for unit in units for x in unit]
-    n = len(values)
-    observed = sum(sum((x - y) ** 2 for x, y in permutations(unit, 2)) / (len(unit) - 1) for unit in units) / n
-    expected = sum((x - y) ** 2 for x, y in permutations(values, 2)) / (n * (n - 1))
-    return 1 - observed / expected
-
-
-def test_alpha_is_its_definition_and_does_not_heed_sides() -> None:
-    rng = np.random.default_rng(0)
-    answers = np.where(rng.random((3, 12)) < 0.2, np.nan, rng.random((3, 12)))
-    found = krippendorff_alpha([said(*row) for row in answers])
-    assert found == pytest.approx(alpha_by_definition(answers))
-    turned = np.where(np.arange(12) % 2, answers, 1 - answers)
-    assert krippendorff_alpha([said(*row) for row in turned]) == pytest.approx(found)
-
-
-def test_alpha_at_its_ends() -> None:
-    rng = np.random.default_rng(1)
-    one = rng.random(4000)
-    assert krippendorff_alpha([said(*one), said(*one)]) == pytest.approx(1)
-    assert krippendorff_alpha([said(*one), said(*rng.random(4000))]) == pytest.approx(0, abs=0.06)
-    assert krippendorff_alpha([said(*one), said(*(1 - one))]) == pytest.approx(-1, abs=0.01)
-    assert np.isnan(krippendorff_alpha([said(0.5, 0.5), said(0.5, 0.5)]))
-    assert np.isnan(krippendorff_alpha([said(0.9), said(np.nan)]))
 
 
 def test_a_rating_shows_each_judge_of_an_ensemble() -> None:
@@ -77,7 +44,6 @@ def test_a_rating_shows_each_judge_of_an_ensemble() -> None:
     assert [judge.agreement for judge in summary.judges] == [1, 1, 0]
     assert summary.judges[1].position_bias == pytest.approx(0.05, abs=0.02)
     assert summary.judges[0].position_bias == pytest.approx(0, abs=1e-9)
-    assert summary.alpha < 0.5
     assert rated.to_json()["judges"][2] == {
         "name": "backwards",
         "missing": 0,
@@ -87,4 +53,3 @@ def test_a_rating_shows_each_judge_of_an_ensemble() -> None:
     assert "judge backwards" in str(rated)
     alone = rate_negatives(collection, Negatives(rows), judges[0])
     assert alone.summary.judges == ()
-    assert "Krippendorff" not in str(alone)

@@ -136,19 +136,6 @@ def test_failure_after_failure_stops_the_run(tmp_path):
         judge(server, tmp_path, retries=0, patience=3).judge(letters((5,)), all_pairs([5]))
 
 
-def test_a_choice_is_a_preference_of_one_none_or_half(tmp_path):
-    candidates, pairs = letters((3,)), Pairs.of_one(3, [0, 2, 1], [1, 0, 2])
-    choices = {("0.0", "1.0"): "B", ("2.0", "0.0"): "A", ("1.0", "2.0"): "tie"}
-
-    def answer(number, asked):
-        assert asked["response_format"]["json_schema"]["schema"]["properties"]["choice"]["enum"] == ["A", "B", "tie"]
-        return Reply(json.dumps({"choice": choices[shown(asked)]}))
-
-    with serving(answer) as server:
-        found = judge(server, tmp_path, QuestionSettings(answer="choice")).judge(candidates, pairs)
-    np.testing.assert_array_equal(found, [0.0, 1.0, 0.5])
-
-
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
@@ -176,7 +163,7 @@ def test_texts_are_no_slots_and_are_cut_where_asked():
     prompt = question.text("{first} {domain}", "{second} and so on", "x" * 30)
     bare = re.sub(r"</?(\w+)-\w+>\n?", "", prompt)
     assert bare.startswith("Q {first} {domain}\n A {second} and\n B xxxxxxxxxxxx\n\n")
-    assert prompt.rstrip().endswith(ANSWERS["preference"].words)
+    assert prompt.rstrip().endswith(ANSWERS["preference"])
     assert "{answer}" not in QuestionSettings().text("q", "a", "b")
     assert "Field: law." in QuestionSettings(domain="law").text("q", "a", "b")
 
@@ -186,7 +173,7 @@ def test_everything_that_decides_an_answer_is_in_the_fingerprint(tmp_path):
     file.write_text("{query} {first} {second} {answer}")
     assert QuestionSettings(question=file).template.version == "mine-3"
     ways = [{"question": QuestionSettings(**each)} for each in (
-        {}, {"question": file}, {"domain": "law"}, {"answer": "choice"}, {"asks": 1}, {"longest": None},
+        {}, {"question": file}, {"domain": "law"}, {"answer": "token"}, {"asks": 1}, {"longest": None},
     )]  # fmt: skip
     ways += [{"sampling": Sampling(**each)} for each in ({"temperature": 1.0}, {"seed": 1}, {"max_tokens": 9})]
     client = Client("m", "http://127.0.0.1:1/v1")
@@ -213,7 +200,7 @@ def test_answers_that_were_kept_before_are_found(tmp_path):
 def test_faulty_questions_are_refused(make, said):
     with pytest.raises(InputError, match=re.escape(said)):
         make()
-    with pytest.raises(UnknownNameError, match="choice"):
+    with pytest.raises(UnknownNameError, match="preference, token"):
         QuestionSettings(answer="points")
 
 
@@ -263,27 +250,6 @@ def test_a_token_that_is_neither_letter_is_no_answer(tmp_path, reply, why):
         asked = judge(server, tmp_path, QuestionSettings(answer="token"))
         assert np.isnan(asked.judge(candidates, pairs)).all()
     assert dict(asked.asked.failures) == {why: 1}
-
-
-@pytest.mark.parametrize("answer", ["preference", "choice"])
-def test_reasons_come_before_the_answer(tmp_path, answer):
-    values = {"preference": 0.75, "choice": "A"}
-
-    def reasons(number, asked):
-        schema = asked["response_format"]["json_schema"]["schema"]
-        assert list(schema["properties"]) == ["reasoning", answer] == schema["required"]
-        assert '"reasoning"' in asked["messages"][0]["content"]
-        return Reply(json.dumps({"reasoning": 'A says {"more"}', answer: values[answer]}))
-
-    candidates, pairs = letters((2,)), Pairs.of_one(2, [0], [1])
-    with serving(reasons) as server:
-        question = QuestionSettings(answer=answer, reasoning=True)
-        found = judge(server, tmp_path, question).judge(candidates, pairs)
-    assert found == pytest.approx(0.75 if answer == "preference" else 1)
-    plain = LLMJudge(Client("m", "http://x/v1"), tmp_path, QuestionSettings(answer=answer))
-    assert plain.fingerprint != LLMJudge(Client("m", "http://x/v1"), tmp_path, question).fingerprint
-    with pytest.raises(InputError, match="no room"):
-        QuestionSettings(answer="token", reasoning=True)
 
 
 def test_no_document_can_end_its_own_passage():

@@ -108,10 +108,10 @@ def test_each_model_has_a_server_and_settings_of_its_own(folder, capsys):
     def chooses(number, asked):
         content = asked["messages"][0]["content"]
         first, second = (int(one) for one in re.findall(r"Passage [AB]:\n<\S+>\nw(\d)", content))
-        return Reply(json.dumps({"choice": "A" if first > second else "B"}))
+        return Reply("A", tokens={"A" if first > second else "B": -0.01})
 
     with serving(by_number) as one, serving(chooses) as other:
-        judges = [f"llm:x,base_url={one.url}", f"llm:y,base_url={other.url},temperature=0.7,answer=choice"]
+        judges = [f"llm:x,base_url={one.url}", f"llm:y,base_url={other.url},temperature=0.7,answer=token"]
         options = ["--llm-args", "temperature=0.1,asks=1", "--degree", "4"]
         assert rate(folder, *(part for each in judges for part in ("--judge", each)), *options) == 0
         assert {(each["model"], each["temperature"]) for each in one.seen} == {("x", 0.1)}
@@ -119,7 +119,7 @@ def test_each_model_has_a_server_and_settings_of_its_own(folder, capsys):
         assert len(one.seen) == len(other.seen) == 6 * 16 * 2
     told = Negatives.read(folder / "rated.parquet").provenance["settings"]["language_models"]
     assert [(each["model"], each["temperature"], each["answer"]) for each in told] == [
-        ("x", 0.1, "preference"), ("y", 0.7, "choice"),
+        ("x", 0.1, "preference"), ("y", 0.7, "token"),
     ]  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def test_each_model_has_a_server_and_settings_of_its_own(folder, capsys):
         ("llm:m,temperature=-1", "at least 0"),
         ("llm:m,price=1,2", "unknown key"),
         ("recorded:answers.parquet,temperature=1", "has no settings"),
-        ("cross-encoder:m,answer=choice", "temperature"),
+        ("cross-encoder:m,answer=token", "temperature"),
     ],
 )
 def test_own_settings_that_a_judge_does_not_have_are_refused(folder, capsys, judge, why):
@@ -205,7 +205,7 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
         (("--judge", "llm"), "the model's name"),
         (("--judge", "pairwise"), "needs its folder"),
         (("--judge", "pairwise:/nowhere"), "no pairwise judge"),
-        (("--judge", "llm:m", "--llm-args", "answer=points"), "choice"),
+        (("--judge", "llm:m", "--llm-args", "answer=points"), "preference, token"),
         (("--judge", "llm:m", "--llm-args", "question=/nowhere.txt"), "nowhere.txt"),
         (("--judge", "llm:m", "--llm-args", "price=cheap"), "two numbers"),
     ],

@@ -7,7 +7,6 @@ from foils.rating.diagnostics import (
     deviance,
     deviance_explained,
     intransitive_triples,
-    krippendorff_alpha,
 )
 from foils.rating.distil import Distilled, PairwiseJudge, distil, load_pairwise_judge, save_judge
 from foils.rating.estimators import (
@@ -80,7 +79,6 @@ __all__ = [
     "fit_offsets",
     "informative_pairs",
     "intransitive_triples",
-    "krippendorff_alpha",
     "lead_errors",
     "load_cross_encoder_judge",
     "load_pairwise_judge",

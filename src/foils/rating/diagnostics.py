@@ -85,26 +85,3 @@ def agreements(judges: Sequence[Judgements]) -> Floats:
         decided = has & (own != 0.5) & (np.abs(others - 0.5) > 1e-12)
         shares.append(float(((own > 0.5) == (others > 0.5))[decided].mean()) if decided.any() else float("nan"))
     return np.array(shares)
-
-
-def krippendorff_alpha(judges: Sequence[Judgements]) -> float:
-    """Return Krippendorff's α of the judges' preferences, with squared differences: 1 − D_o/D_e.
-
-    D_o = (1/n) Σ_u Σ_{i≠j in u} (x_i − x_j)²/(m_u − 1) over the pairs u with m_u ≥ 2 answers, n answers in all; D_e is
-    the mean squared difference of any two of the n answers. Each pair counts both ways round, with x and 1 − x, so
-    that it does not matter which document is the first. 1 for judges that agree, about 0 for answers by chance; NaN
-    where no pair has two answers, or all answers are ½.
-
-    Source: Krippendorff, Content Analysis (2004), chapter 11, interval data.
-    """
-    answers = np.stack([judge.preference for judge in judges])
-    several = np.isfinite(answers).sum(axis=0) >= 2
-    values = np.concatenate([answers[:, several], 1 - answers[:, several]], axis=1)
-    known = np.isfinite(values)
-    count, filled = known.sum(axis=0), np.where(known, values, 0.0)
-    # Σ_{i≠j} (x_i − x_j)² of m values = 2(m Σx² − (Σx)²)
-    inside = 2 * (count * (filled**2).sum(axis=0) - filled.sum(axis=0) ** 2)
-    n, whole = int(count.sum()), 0.0
-    if n:
-        whole = 2 * (n * float((filled**2).sum()) - float(filled.sum()) ** 2) / (n * (n - 1))
-    return 1 - float((inside / (count - 1)).sum()) / n / whole if whole > 1e-12 else float("nan")

@@ -6,7 +6,7 @@ and is asked for again by the next run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -29,26 +29,25 @@ from foils.llm.answers import json_values, without_thoughts
 from foils.llm.client import LLM_ARGS
 from foils.llm.prompts import TemplateLike
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, texts_of
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings
 
-TOKEN = "token"
+PREFERENCE, TOKEN = "preference", "token"
 LEAST_SHARE = 0.5  # probability of both letters together, below which a token is no answer
 VERSION, BETWEEN = "pairwise-1", "between-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
 BETWEEN_SLOTS = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
-_CHOICES = {"a": 1.0, "b": 0.0, "tie": 0.5}
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A form of answer: what the prompt says of it, its JSON schema, and how its value becomes P(A ≻ B).
-
-    `schema` is None where the answer is one token, whose value is how probable each token is.
-    """
-
-    words: str
-    schema: Mapping[str, Any] | None
-    read: Callable[[Any], float | None]
+ANSWERS = {
+    PREFERENCE: 'Answer in JSON: {"preference": p}, where p, from 0 to 1, is the probability that A is the better one: '
+    "1 if A surely is, 0 if B surely is, 0.5 if you cannot tell.",
+    TOKEN: "Answer with one letter and nothing else: A if A is the better one, B if B is.",
+}
+"""Form of answer → what the prompt says of it."""
+SCHEMA = {
+    "type": "object",
+    "properties": {PREFERENCE: {"type": "number", "minimum": 0, "maximum": 1}},
+    "required": [PREFERENCE],
+    "additionalProperties": False,
+}
 
 
 def _preference(value: Any) -> float | None:
@@ -56,11 +55,6 @@ def _preference(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         return None
     return float(value)
-
-
-def _choice(value: Any) -> float | None:
-    """A 1, B 0, tie ½; anything else is no answer."""
-    return _CHOICES.get(value.strip().lower()) if isinstance(value, str) else None
 
 
 def _letters(probabilities: Mapping[str, float]) -> float | None:
@@ -73,34 +67,6 @@ def _letters(probabilities: Mapping[str, float]) -> float | None:
     return share["A"] / total if total > LEAST_SHARE else None
 
 
-def _schema(name: str, shape: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: shape}, "required": [name], "additionalProperties": False}
-
-
-ANSWERS: dict[str, Answer] = {
-    "preference": Answer(
-        'Answer in JSON: {"preference": p}, where p, from 0 to 1, is the probability that A is the better one: 1 if A '
-        "surely is, 0 if B surely is, 0.5 if you cannot tell.",
-        _schema("preference", {"type": "number", "minimum": 0, "maximum": 1}),
-        _preference,
-    ),
-    "choice": Answer(
-        'Answer in JSON: {"choice": "A"} if A is the better one, {"choice": "B"} if B is, {"choice": "tie"} if you '
-        "cannot tell.",
-        _schema("choice", {"type": "string", "enum": ["A", "B", "tie"]}),
-        _choice,
-    ),
-    TOKEN: Answer(
-        "Answer with one letter and nothing else: A if A is the better one, B if B is.",
-        None,
-        _letters,
-    ),
-}
-REASONS = (
-    ' In the same JSON, before the answer, compare both in a few sentences as "reasoning": {"reasoning": "…", "%s": …}.'
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class QuestionSettings(Settings):
     """What a language model is asked about a pair.
@@ -108,9 +74,8 @@ class QuestionSettings(Settings):
     Attributes:
         question: Text file with your prompt. It has {query}, {first}, {second}, and optionally {domain} and {answer};
             without {answer}, the form of the answer is explained at the end. In Python also a `Template`.
-        answer: Form of the answer. It is a number from 0 to 1 (preference), A, B or tie (choice), or one token, A or B,
-            whose log-probabilities are read (token).
-        reasoning: Let the model compare in words before its answer.
+        answer: Form of the answer. It is a number from 0 to 1 (preference), or one token, A or B, whose
+            log-probabilities are read (token).
         domain: Field of the collection, which the prompt names.
         asks: Times a question is asked until its answer can be read.
         longest: Characters of a document that the model is shown.
@@ -119,30 +84,10 @@ class QuestionSettings(Settings):
     heading = "Language model"
 
     question: Annotated[TemplateLike | None, Option(within=LLM_ARGS)] = None
-    answer: Annotated[str, Option(names=tuple(ANSWERS), within=LLM_ARGS)] = "preference"
-    reasoning: Annotated[bool, Option(within=LLM_ARGS)] = False
+    answer: Annotated[str, Option(names=tuple(ANSWERS), within=LLM_ARGS)] = PREFERENCE
     domain: Annotated[str, Option(within=LLM_ARGS)] = "general"
     asks: Annotated[int, Option(least=1, within=LLM_ARGS)] = 2
     longest: Annotated[int | None, Option(least=1, within=LLM_ARGS)] = 6000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.answer == TOKEN:
-            refuse(self.changed("reasoning"), f"with {spelled('answer', TOKEN)}, which leaves no room; leave one out")
-
-    @property
-    def words(self) -> str:
-        """What the prompt says of the form of the answer."""
-        return ANSWERS[self.answer].words + (REASONS % self.answer if self.reasoning else "")
-
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of an answer; None for one token."""
-        schema = ANSWERS[self.answer].schema
-        if schema is None or not self.reasoning:
-            return None if schema is None else dict(schema)
-        properties = {"reasoning": {"type": "string"}, **schema["properties"]}
-        return {**schema, "properties": properties, "required": [*properties]}
 
     @cached_property
     def template(self) -> Template:
@@ -156,23 +101,22 @@ class QuestionSettings(Settings):
 
     def describe(self) -> dict[str, Any]:
         """Return what decides an answer beside the model, its sampling and the texts."""
-        reasoning = {"reasoning": True} if self.reasoning else {}  # so that answers that were kept before are found
         return {
-            **reasoning, "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
+            "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
             "answer": self.answer, "asks": self.asks, "longest": self.longest, "fenced": True,
         }  # fmt: skip
 
     def text(self, query: str, first: str, second: str) -> str:
         """Return the prompt for a pair."""
         shown = fenced(query=query, first=first[: self.longest], second=second[: self.longest])
-        prompt = self.template.filled(**shown, domain=self.domain, answer=self.words)
-        return prompt if "answer" in self.template.slots else f"{prompt.rstrip()}\n\n{self.words}\n"
+        prompt = self.template.filled(**shown, domain=self.domain, answer=ANSWERS[self.answer])
+        return prompt if "answer" in self.template.slots else f"{prompt.rstrip()}\n\n{ANSWERS[self.answer]}\n"
 
     def text_between(self, first_query: str, first: str, second_query: str, second: str) -> str:
         """Return the prompt for documents of two queries, the package's own."""
         first, second = first[: self.longest], second[: self.longest]
         shown = fenced(first_query=first_query, first=first, second_query=second_query, second=second)
-        return _between_template().filled(**shown, domain=self.domain, answer=self.words)
+        return _between_template().filled(**shown, domain=self.domain, answer=ANSWERS[self.answer])
 
     def parsed(self, content: Any) -> float | None:
         """Read P(A ≻ B) out of an answer's text, or of how probable its first tokens are; None: no such value.
@@ -181,11 +125,11 @@ class QuestionSettings(Settings):
         objects the last that can be read. Nothing is guessed from words.
         """
         if self.answer == TOKEN:
-            return ANSWERS[TOKEN].read(content)
+            return _letters(content)
         preference = None
         for value in json_values(without_thoughts(content)):
-            if isinstance(value, dict) and self.answer in value:
-                preference = ANSWERS[self.answer].read(value[self.answer])
+            if isinstance(value, dict) and PREFERENCE in value:
+                preference = _preference(value[PREFERENCE])
         return preference
 
 
@@ -272,11 +216,11 @@ class LLMJudge:
             questions,
             self._question.parsed,
             first_token=self._question.answer == TOKEN,
-            name="preference",
+            name=PREFERENCE,
             unreadable=UNREADABLE,
             sampling=self._sampling,
             tries=self._question.asks,
-            schema=self._question.schema,
+            schema=None if self._question.answer == TOKEN else SCHEMA,
             announced=announced,
             task=f"asking {self.name}",
         )

@@ -17,7 +17,7 @@ from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.llm import ModelUse
 from foils.rating.adaptive import ask_adaptively
 from foils.rating.cross_query import Offsets, answers_between, between_judges, fit_offsets, pairs_between
-from foils.rating.diagnostics import agreements, deviance_explained, intransitive_triples, krippendorff_alpha
+from foils.rating.diagnostics import agreements, deviance_explained, intransitive_triples
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, lead_errors
 from foils.rating.graph import (
     Keys,
@@ -184,7 +184,6 @@ class RatingSummary:
         intransitive: triples of candidates whose three answers go round in a circle.
         triples: of how many; a judge that tosses coins has a quarter of them in a circle.
         judges: each of several judges; none for a single one.
-        alpha: Krippendorff's α of several judges; NaN for a single one.
         between: offsets of queries, where there were comparisons between them.
     """
 
@@ -204,7 +203,6 @@ class RatingSummary:
     intransitive: int
     triples: int
     judges: Sequence[JudgeSummary] = ()
-    alpha: float = float("nan")
     between: Offsets | None = None
 
     @property
@@ -250,7 +248,6 @@ class RatingSummary:
             ("dispersion of answers", number(self.dispersion, 2)),
             ("deviance explained", number(self.deviance_explained, 2)),
             ("intransitive triples", self._circles()),
-            *([("Krippendorff's α of the judges", number(self.alpha, 2))] if self.judges else []),
             *(judge.row() for judge in self.judges),
             *(self.between.rows() if self.between is not None else []),
         ]
@@ -585,4 +582,4 @@ def _of_judges(asking: JudgeSession) -> dict[str, Any]:
         JudgeSummary(name, own.missing, own.position_bias, float(agreement))
         for (name, own), agreement in zip(judges, agreements(answers), strict=True)
     ]
-    return {"judges": facts, "alpha": krippendorff_alpha(answers)}
+    return {"judges": facts}
