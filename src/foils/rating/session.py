@@ -1,4 +1,4 @@
-"""JudgeSession a judge, in both orders where order can matter, and keeping every answer on disk.
+"""Asking a judge, in both orders where order can matter, and keeping every answer on disk.
 
 Answers are written block by block as immutable Parquet parts, each whole: a kill costs at most one block, and asking
 again asks only what is not yet known. A judgement that failed is not written, so the next run tries it once more.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -392,17 +393,27 @@ class JudgeSession:
 
     def __init__(self, judge: Judge, candidates: Candidates, record: RecordsLike, block: int) -> None:
         self._judge, self.candidates, self._record, self._block = judge, candidates, record, block
-        self._answers: list[tuple[Pairs, list[Judgements]]] = []
+        nothing, none = np.zeros(0, np.int64), np.zeros(0)
+        self._pairs = Pairs(candidates.offsets, nothing, nothing)
+        self._parts = [Judgements(none, none) for _ in members(judge)]  # of each judge, about all pairs so far
+        self._first = self._pairs, none
 
     def __call__(self, pairs: Pairs) -> Floats:
         """Return P(first ≻ second), (m,), of all judges together."""
         parts = ask_each(self._judge, self.candidates, pairs, record=self._record, block=self._block)
-        self._answers.append((pairs, parts))
-        return together(parts).preference
+        self._pairs, order = self._pairs.joined(pairs)
+        self._parts = [
+            Judgements(*(np.concatenate(both)[order] for both in zip(astuple(old), astuple(new), strict=True)))
+            for old, new in zip(self._parts, parts, strict=True)
+        ]
+        preference = together(parts).preference
+        if not len(self._first[0]):
+            self._first = pairs, preference
+        return preference
 
     def first_answered(self) -> tuple[Pairs, Floats]:
         """Return the pairs that were asked about first, without regard to any answer, and have one; and the answers."""
-        pairs, preference = self._answers[0][0], together(self._answers[0][1]).preference
+        pairs, preference = self._first
         known = np.isfinite(preference)
         return pairs.where(known), preference[known]
 
@@ -442,32 +453,8 @@ class JudgeSession:
 
     def everything(self) -> tuple[Pairs, Judgements]:
         """Return all pairs that were asked about and their answers, query by query."""
-        parts = [part for _, part in self.judges()]
-        if len(self._answers) == 1:  # in this order already
-            return self._answers[0][0], together(parts)
-        first, second, order = self._in_order()
-        return Pairs(self.candidates.offsets, first[order], second[order]), together(parts)
+        return self._pairs, together(self._parts)
 
     def judges(self) -> list[tuple[str, Judgements]]:
         """Return each judge's name and its answers about all pairs, in the order of `everything`."""
-        names = [each.name for each in members(self._judge)]
-        if len(self._answers) == 1:
-            return list(zip(names, self._answers[0][1], strict=True))
-        order = self._in_order()[2]
-        return [
-            (
-                name,
-                Judgements(
-                    np.concatenate([parts[number].forward for _, parts in self._answers])[order],
-                    np.concatenate([parts[number].backward for _, parts in self._answers])[order],
-                ),
-            )
-            for number, name in enumerate(names)
-        ]
-
-    def _in_order(self) -> tuple[Rows, Rows, Rows]:
-        """Both ends of all pairs as they were asked, and their order query by query."""
-        first, second = (
-            np.concatenate([getattr(pairs, name) for pairs, _ in self._answers]) for name in ("first", "second")
-        )
-        return first, second, np.argsort(np.searchsorted(self.candidates.offsets, first, side="right"), kind="stable")
+        return list(zip((each.name for each in members(self._judge)), self._parts, strict=True))
