@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -111,25 +111,18 @@ def has_drawn_weights(load: Callable[[int], CrossEncoder]) -> bool:
     return cross_encoder_digest(load(0)) != cross_encoder_digest(load(1))
 
 
-def logits(
-    model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32, pool: Any = None
-) -> npt.NDArray[np.float32]:
+def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32) -> npt.NDArray[np.float32]:
     """Return (n,) the model's numbers for (query, document) pairs, before any activation; NaN stays NaN.
 
     Args:
         model: with one output.
         pairs: n.
         batch_size: pairs at once.
-        pool: of processes that `model.start_multi_process_pool` made; None: this process.
     """
     import torch
 
     found = model.predict(
-        list(pairs),
-        batch_size=batch_size,
-        show_progress_bar=False,
-        activation_fn=torch.nn.Identity(),
-        pool=pool,
+        list(pairs), batch_size=batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
     )
     return np.asarray(found, np.float32).reshape(len(pairs))
 

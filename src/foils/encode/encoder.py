@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, ca
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.forward import Processes, batched_vectors, own_vectors, pads_texts
+from foils.encode.forward import batched_vectors, own_vectors, pads_texts
 from foils.encode.models import SIMILARITIES, STATIC, is_static, load_model, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
 from foils.runtime.options import Option, Settings, spelled
@@ -119,7 +119,6 @@ class SentenceEncoder:
         self.dimension = int(model.get_embedding_dimension() or 0)
         self._weights = weights_digest(model)
         self._source: str | None = None  # `load_encoder` knows it
-        self.processes: Processes | None = None  # None: this process encodes
         self._compute_in(self.settings.precision)
 
     def in_precision(self, precision: str) -> SentenceEncoder:
@@ -188,10 +187,9 @@ class SentenceEncoder:
 
     def _vectors(self, texts: Sequence[str], kind: Kind) -> Floats:
         model, prompt, size = self.model, self._prompts[kind], self.settings.encode_batch
-        if self.processes or not pads_texts(model):
-            pool = self.processes and self.processes.pool
-            return own_vectors(model, texts, kind, prompt, size=size, cut=self.max_length is not None, pool=pool)
-        return batched_vectors(model, texts, kind, prompt, dimension=self.dimension, size=size)
+        if pads_texts(model):
+            return batched_vectors(model, texts, kind, prompt, dimension=self.dimension, size=size)
+        return own_vectors(model, texts, kind, prompt, size=size, cut=self.max_length is not None)
 
 
 def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,6 @@ def own_vectors(
     *,
     size: int | None,
     cut: bool,
-    pool: Any = None,
 ) -> Floats:
     """Return (n, d) vectors of texts by the model's own `encode_query` or `encode_document`, as they come.
 
@@ -54,7 +52,6 @@ def own_vectors(
         prompt: put before each.
         size: texts of a batch; None: 32, and for a model that never cuts a text, which is a bag of words, 1,024.
         cut: whether it cuts texts.
-        pool: of the model's processes; None: this one.
     """
     encode = model.encode_query if kind == "query" else model.encode_document
     vectors = encode(
@@ -65,7 +62,6 @@ def own_vectors(
         convert_to_numpy=False,
         convert_to_tensor=True,
         normalize_embeddings=False,
-        pool=pool,
     )
     whole: Floats = vectors.float().cpu().numpy()
     return whole
@@ -209,46 +205,3 @@ def _one_thread_each(threads: int) -> Iterator[ThreadPoolExecutor]:
             yield pool
     finally:
         torch.set_num_threads(before)
-
-
-class Processes:
-    """Processes that compute for a model, started when the first texts come.
-
-    Args:
-        model: a SentenceTransformer or a CrossEncoder.
-        devices: torch devices, one process each; None: all GPUs, or four processes without one.
-    """
-
-    def __init__(self, model: Any, devices: Sequence[str] | None) -> None:
-        self._model, self._devices = model, None if devices is None else list(devices)
-
-    @cached_property
-    def pool(self) -> Any:
-        """What `encode` and `predict` take as their pool."""
-        return self._model.start_multi_process_pool(self._devices)
-
-    def stop(self) -> None:
-        """Stop those that were started."""
-        if "pool" in self.__dict__:
-            self._model.stop_multi_process_pool(self.pool)
-
-
-class Computes(Protocol):
-    """What computes with a model, and may do so in several processes."""
-
-    model: Any
-    processes: Processes | None
-
-
-@contextmanager
-def in_processes(one: Computes, devices: Sequence[str] | bool) -> Iterator[None]:
-    """Let what computes do so in several processes inside the context; True: on all devices, False: in this process."""
-    if not devices:
-        yield
-        return
-    one.processes = Processes(one.model, None if devices is True else devices)
-    try:
-        yield
-    finally:
-        one.processes.stop()
-        one.processes = None

@@ -91,7 +91,6 @@ class OwnSimilarity:
         batch_size: int = 32,
         show_progress_bar: bool = False,
         activation_fn: Any = None,
-        pool: Any = None,
     ) -> npt.NDArray[np.float32]:
         """Return the model's own similarity of (query, document) pairs, (n,); each text is embedded once.
 
@@ -100,7 +99,6 @@ class OwnSimilarity:
             batch_size: texts at once.
             show_progress_bar: as of a CrossEncoder; there is none.
             activation_fn: likewise; a similarity has none.
-            pool: likewise; None, since a model of this kind scores in one process.
         """
         if not len(sentences):
             return np.zeros(0, np.float32)
@@ -115,10 +113,6 @@ class OwnSimilarity:
     def activation_fn(values: Any) -> Any:
         """Return the values: a similarity is what the model predicts."""
         return values
-
-    def start_multi_process_pool(self, devices: Any = None) -> Any:
-        """Refuse: a model of this kind scores in one process."""
-        raise InputError(f"a {self.kind} model scores in one process; leave the devices out")
 
 
 class OwnIndex:

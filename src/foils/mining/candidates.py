@@ -58,12 +58,10 @@ def mine_negatives(
     ranks: tuple[int, int | None] = (0, None),
     rank_rejected: bool = True,
     depth: int | None = None,
-    leave_out_positives: bool = True,
     rules: Sequence[Rule] = (),
     scorer: PairScorer | None = None,
     draw: Draw | None = None,
     seed: int = 0,
-    at_once: int = QUERIES,
     plant: int = 0,
     made: Provenance | None = None,
 ) -> Mined:
@@ -89,13 +87,10 @@ def mine_negatives(
             first.
         rank_rejected: whether rejected documents count in the ranks of the window.
         depth: how many documents of a ranking are looked at, labelled ones included; None: as many as it takes.
-        leave_out_positives: False: documents labelled relevant for the query stay, for a ranking of all, and the table
-            says nothing of what would be returned.
         rules: reject, in their order, before the copies of positives; the first that holds gives the reason.
         scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
         draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
         seed: of the draws; a query's depends on it and on the query's row alone.
-        at_once: queries that are ranked together; changes speed and memory alone.
         plant: the largest number of queries that are mined once more, for what a draw, rules, or a retriever that reads
             judgements would do with an unknown positive; 0: the table then says nothing of it.
         made: provenance of the table.
@@ -110,15 +105,12 @@ def mine_negatives(
     mining = _Mining(
         collection, retriever, tuple(rules), scorer, draw, top=top, first=first, end=end, seed=seed,
         near_duplicate=near_duplicate, rank_rejected=rank_rejected, depth=depth,
-        leave_out_positives=leave_out_positives, at_once=at_once,
     )  # fmt: skip
     rows = collection.queries_of(split)
     found = mining.searched(rows, f"mining with {retriever.name}")
     negatives = mining.table(found.taken(), made or {})
-    if leave_out_positives:
-        negatives = negatives.with_provenance(_recaptured(mining, found, rows, int(negatives.keep.sum()), plant))
     return Mined.of(
-        negatives,
+        negatives.with_provenance(_recaptured(mining, found, rows, int(negatives.keep.sum()), plant)),
         title=f"{retriever.name} negatives of {collection.name} ({split})",
         collection=collection,
         split=split,
@@ -203,8 +195,6 @@ class _Mining:
     near_duplicate: float | None
     rank_rejected: bool
     depth: int | None
-    leave_out_positives: bool
-    at_once: int
 
     def __post_init__(self) -> None:
         if self.near_duplicate is not None and not self.near_duplicate > 0:
@@ -272,7 +262,7 @@ class _Mining:
 
     def searched(self, query_rows: Rows, task: str) -> _Found:
         """Return the candidates of all queries, block by block, in other processes where they may be sent there."""
-        found, blocks = _Found(), np.split(query_rows, range(self.at_once, len(query_rows), self.at_once))
+        found, blocks = _Found(), np.split(query_rows, range(QUERIES, len(query_rows), QUERIES))
         portable = self.scorer is None and getattr(self.retriever, "portable", False)
         with progress.task(task, total=len(query_rows), unit="queries") as advance:
             parts = map_shards(self._searched, blocks) if portable else map(self._searched, blocks)
@@ -347,7 +337,7 @@ class _Mining:
         candidates = np.zeros(rows.shape, CANDIDATE)
         candidates["query"], candidates["document"], candidates["score"] = query_rows[:, None], rows, scores
         flat = candidates.reshape(-1)
-        positive = self.leave_out_positives & self.looks.known.contain(flat["query"], flat["document"])
+        positive = self.looks.known.contain(flat["query"], flat["document"])
         valid = (flat["document"] >= 0) & ~positive
         part = flat[valid]
         if self.scorer is not None:

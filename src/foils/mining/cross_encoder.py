@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -14,7 +13,6 @@ import numpy.typing as npt
 from foils.data.collection import Collection, Rows
 from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.encoder import Kind, check_finite
-from foils.encode.forward import Processes, in_processes
 from foils.encode.own_similarity import as_pair_model
 from foils.encode.vectors import VectorStore
 from foils.mining.pairs import Retriever, Scores, TextPairs, with_judgements_of
@@ -78,10 +76,6 @@ class CrossEncoderScorer:
         """Return what provenance says of the model."""
         return {"name": self._encoder.name, "fingerprint": self.fingerprint}
 
-    def in_processes(self, devices: Sequence[str] | bool) -> AbstractContextManager[None]:
-        """Let several processes score inside the context (see `foils.encode.forward.in_processes`)."""
-        return in_processes(self._encoder, devices)
-
     def score(self, pairs: TextPairs) -> Scores:
         """Return the score of each pair, (n,).
 
@@ -96,14 +90,13 @@ class CrossEncoderScorer:
 class CrossEncoderRetriever:
     """Ranks a pool's best documents anew by a cross-encoder's logit, ties by document position.
 
-    Documents that are labelled relevant for the query are left out before they cost a score, unless they are wanted.
+    Documents that are labelled relevant for the query are left out before they cost a score.
 
     Args:
         collection: documents, queries, judgements.
         scorer: the cross-encoder.
         pool: ranks the candidates: another retriever, a source, a union.
         depth: how many of the pool's documents are scored for each query, at least 1.
-        leave_out_positives: False: those that are labelled relevant for the query are scored, too.
 
     Raises:
         InputError: a depth below 1.
@@ -113,18 +106,12 @@ class CrossEncoderRetriever:
     compares = False
 
     def __init__(
-        self,
-        collection: Collection,
-        scorer: CrossEncoderScorer,
-        pool: Retriever,
-        *,
-        depth: int = 100,
-        leave_out_positives: bool = True,
+        self, collection: Collection, scorer: CrossEncoderScorer, pool: Retriever, *, depth: int = 100
     ) -> None:
         if depth < 1:
             raise InputError(f"pool of {depth}; expected at least 1 document per query")
         self._collection, self._scorer, self._pool, self._depth = collection, scorer, pool, depth
-        self._leave_out, self.column = leave_out_positives, scorer.column
+        self.column = scorer.column
         self.short = f"the pool ({pool.name}, {depth} deep) has no further document"
 
     def with_judgements(self, collection: Collection) -> CrossEncoderRetriever | None:
@@ -132,16 +119,14 @@ class CrossEncoderRetriever:
         pool = with_judgements_of(self._pool, collection)
         if pool is None:
             return None
-        return CrossEncoderRetriever(
-            collection, self._scorer, pool, depth=self._depth, leave_out_positives=self._leave_out
-        )
+        return CrossEncoderRetriever(collection, self._scorer, pool, depth=self._depth)
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and scores; −1 and NaN after the pool's end."""
         rows, _ = self._pool.search(query_rows, min(self._depth, len(self._collection.documents)))
         queries = np.broadcast_to(np.asarray(query_rows)[:, None], rows.shape)
         labelled = self._collection.known_positives.contain(queries.ravel(), rows.ravel()).reshape(rows.shape)
-        inside = (rows >= 0) & ~(labelled & self._leave_out)
+        inside = (rows >= 0) & ~labelled
         scores = np.full(rows.shape, np.nan)
         scores[inside] = self.score(TextPairs(self._collection, queries[inside], rows[inside], scores[inside]))
         order = np.lexsort((rows, np.where(inside, -scores, np.inf)), axis=1)[:, :depth]
@@ -162,7 +147,6 @@ class _PairEncoder:
 
     def __init__(self, model: CrossEncoder, name: str, batch_size: int) -> None:
         self.name = name
-        self.processes: Processes | None = None  # None: this process scores
         self.model, self._batch_size = model, batch_size
         self.fingerprint = f"cross-{cross_encoder_digest(model)}"
 
@@ -170,12 +154,7 @@ class _PairEncoder:
         return "pair"
 
     def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
-        vectors = logits(
-            self.model,
-            [_split(text) for text in texts],
-            batch_size=self._batch_size,
-            pool=self.processes and self.processes.pool,
-        )
+        vectors = logits(self.model, [_split(text) for text in texts], batch_size=self._batch_size)
         return check_finite(vectors.reshape(-1, 1), texts, self.name)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,27 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
-from foils.data.pair_index import Positives
 from foils.data.pairs import SPLIT, collection_of_texts
 from foils.data.records import arrow_table
 from foils.data.run import ranks_within
 from foils.data.tables import provenance, take
-from foils.data.texts import ColumnTexts
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
-from foils.encode.forward import in_processes
-from foils.encode.models import SIMILARITIES, load_model
-from foils.encode.opening import StoreSettings
-from foils.mining.candidates import QUERIES, mine_negatives
+from foils.encode.models import load_model, similarity_of
+from foils.encode.opening import StoreSettings, as_encoder
+from foils.mining.candidates import mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
-from foils.mining.pairs import Marks, Rule, Scores
-from foils.mining.results import Mined
+from foils.mining.pairs import Scores
 from foils.mining.retrievers import DenseRetriever
-from foils.mining.rules import Margin, PositiveScores, ScoreAbove, ScoreBelow, Uniform
+from foils.mining.rules import PositiveScores, Uniform
+from foils.mining.settings import FilterSettings
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.options import refuse
-from foils.runtime.results import Table, number
 from foils.runtime.terminal import print_tables
 
 if TYPE_CHECKING:
@@ -43,8 +39,8 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
 log = logging.getLogger(__name__)
+FORMS = ("triplet", "n-tuple", "labeled-pair", "labeled-list")
 STRATEGIES = ("top", "random")
-WITH_SCORES = "n-tuple-scores"  # an old name
 PIECE = 1_000  # queries whose texts are copied at once: an Arrow array of strings ends at 2 GiB
 
 
@@ -55,6 +51,7 @@ def mine_hard_negatives(
     positive_column_name: str | None = None,
     corpus: Sequence[str] | None = None,
     cross_encoder: CrossEncoder | str | Path | None = None,
+    *,
     range_min: int = 0,
     range_max: int | None = None,
     max_score: float | None = None,
@@ -67,25 +64,18 @@ def mine_hard_negatives(
     query_prompt: str | None = None,
     corpus_prompt_name: str | None = None,
     corpus_prompt: str | None = None,
-    include_positives: bool = False,
     output_format: str = "triplet",
     output_scores: bool = False,
     batch_size: int = 32,
     faiss_batch_size: int = 16_384,
     use_faiss: bool = False,
-    use_multi_process: Sequence[str] | bool = False,
     verbose: bool = True,
     cache_folder: str | Path | None = None,
-    as_triplets: bool | None = None,
-    margin: float | None = None,
-    *,
     seed: int | None = None,
-    near_duplicate: float | None = None,
-    table: str | Path | None = None,
 ) -> Dataset:
     """Mine negatives of (query, positive) pairs, as sentence-transformers' function of this name does.
 
-    Arguments, defaults, columns and negatives are those of sentence-transformers 6.2; what differs stands in
+    Names, defaults, columns and negatives are those of sentence-transformers 6.2; what differs stands in
     docs/from-sentence-transformers.md. Equal texts are one query, and one document. Documents are ranked by the cosine
     of their vectors with the query's; the positives of the query, and what a threshold rejects, are left out. Vectors
     are kept, so that a stopped call goes on where it was.
@@ -110,22 +100,14 @@ def mine_hard_negatives(
         query_prompt: text that goes before queries, in the place of a name's.
         corpus_prompt_name: name of the model's prompt that goes before documents.
         corpus_prompt: text that goes before documents, in the place of a name's.
-        include_positives: let positives stay in the lists; the form is then n-tuple, or n-list.
-        output_format: triplet, n-tuple, labeled-pair, labeled-list; or n-list: columns of the query, the positive and
-            a list of negatives, however short, so that no pair is left out.
+        output_format: triplet, n-tuple, labeled-pair or labeled-list.
         output_scores: with a column of scores: score for labeled-pair, in the place of labels for labeled-list.
         batch_size: texts, or pairs of a cross-encoder, that are computed at once.
-        faiss_batch_size: queries that are ranked at once.
+        faiss_batch_size: changes nothing, as use_faiss.
         use_faiss: changes nothing: the search is exact, and in blocks, with and without it.
-        use_multi_process: compute in several processes: a list of torch devices, or True for all.
-        verbose: show progress, and print counts, reasons of rejection and scores.
+        verbose: show progress, and print counts and reasons of rejection.
         cache_folder: where vectors are kept. Default: the cache of foils.
-        as_triplets: old name of an output format: True is triplet, False n-tuple.
-        margin: old name of `absolute_margin`.
         seed: of the draws. Default: drawn from Python's `random`, which `random.seed` fixes.
-        near_duplicate: reject documents whose token sets have at least this Jaccard similarity to those of a positive,
-            in (0, 1]; above 1 those alone that equal one but for case and punctuation.
-        table: file to write all candidates to, as `foils.mine` does: Parquet, with a reason for each rejected one.
 
     Returns:
         A `datasets.Dataset` in memory: triplet (anchor, positive, negative); n-tuple (anchor, positive, negative_1, …,
@@ -138,93 +120,83 @@ def mine_hard_negatives(
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
-    form, scored = _form(output_format, output_scores, include_positives, as_triplets)
-    anchor, positive, collection, most = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
-    if margin is not None:
-        log.warning("margin is an old name; give absolute_margin=%g", margin)
-    limits = {
-        "absolute": absolute_margin if margin is None else margin, "relative": relative_margin, "most": max_score,
-        "least": min_score,
-    }  # fmt: skip
-    if cross_encoder is not None and set(limits.values()) == {None}:
+    for what, name, known in (
+        ("output_format", output_format, FORMS), ("sampling_strategy", sampling_strategy, STRATEGIES)
+    ):  # fmt: skip
+        if name not in known:
+            raise UnknownNameError(what, name, known)
+    names, collection, most = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
+    limits = FilterSettings(
+        margin=absolute_margin, relative_margin=relative_margin, max_score=max_score, min_score=min_score
+    )
+    if cross_encoder is not None and not limits.changed():
         log.warning("cross_encoder has no effect without a margin, max_score or min_score, as in sentence-transformers")
         cross_encoder = None
-    wide = any(limits[name] is not None for name in limits if name != "least" or cross_encoder is not None)
-    end = _window_end(range_max, range_min, num_negatives, wide=wide, most=most)
-    for name, count in (("batch_size", batch_size), ("faiss_batch_size", faiss_batch_size)):
-        if count < 1:
-            raise InputError(f"{name} {count}; expected at least 1")
-    seed = _seed(seed, sampling_strategy)
-    prompts: Mapping[Kind, tuple[str | None, str | None]] = {
-        "query": (query_prompt, query_prompt_name),
-        "document": (corpus_prompt, corpus_prompt_name),
-    }
-    encoder = _opened(model, batch_size, prompts)
-    if isinstance(cross_encoder, (str, Path)):
-        cross_encoder = load_cross_encoder(cross_encoder)
+    wide = limits.changed() and (cross_encoder is not None or set(limits.changed()) != {"min_score"})
+    end = range_min + num_negatives * (10 if wide else 1) + most if range_max is None else range_max
+    if num_negatives < 1 or range_min < 0 or num_negatives > end - range_min:
+        raise InputError(
+            f"range_min {range_min} and range_max {end} leave {max(end - range_min, 0)} ranks for {num_negatives} "
+            "negatives; expected at least 1 negative, a range_min of at least 0, and as many ranks"
+        )
+    if sampling_strategy == "top":
+        refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
+    elif seed is None:
+        seed = random.getrandbits(32)
+    elif seed < 0:
+        raise InputError(f"seed {seed}; expected at least 0")
+    prompts = {"query": (query_prompt, query_prompt_name), "document": (corpus_prompt, corpus_prompt_name)}
+    encoder = _opened(model, batch_size, prompts)  # type: ignore[arg-type]  # keys that are kinds
     facts = {
-        "encoder": encoder.describe(), "top": num_negatives, "ranks": (range_min, end), "limits": limits,
-        **({"draw": "uniform", "seed": seed} if sampling_strategy == "random" else {}),
-        **({} if near_duplicate is None else {"near_duplicate": near_duplicate}),
+        "encoder": encoder.describe(), "top": num_negatives, "ranks": (range_min, end), "limits": limits.changed(),
+        **({} if seed is None else {"draw": "uniform", "seed": seed}),
     }  # fmt: skip
-    positives, depth = collection.positives(SPLIT), end + most  # room for the positives of every query
-    with progress.bars() if verbose else nullcontext(), ExitStack() as stack:
+    depth = end + most  # room for the positives of every query
+    with progress.bars() if verbose else nullcontext():
         store = StoreSettings(vectors=cache_folder).open_store()
-        with in_processes(encoder, use_multi_process):
-            asked = store.embed(encoder, ColumnTexts(collection.queries["text"]), "query")
-            dense = DenseRetriever(asked, store.embed(encoder, ColumnTexts(collection.documents["text"]), "document"))
-        retriever: DenseRetriever | CrossEncoderRetriever = dense
+        retriever: DenseRetriever | CrossEncoderRetriever = DenseRetriever.of_model(collection, encoder, store)
         if cross_encoder is not None:
+            if isinstance(cross_encoder, (str, Path)):
+                cross_encoder = load_cross_encoder(cross_encoder)
             scorer = CrossEncoderScorer(cross_encoder, store, batch_size=batch_size, as_predicted=True)
-            stack.enter_context(scorer.in_processes(use_multi_process))
-            leave_out = not include_positives
-            retriever = CrossEncoderRetriever(collection, scorer, dense, depth=depth, leave_out_positives=leave_out)
-        scores = PositiveScores.of(collection, retriever, positives.query_rows)
+            retriever = CrossEncoderRetriever(collection, scorer, retriever, depth=depth)
+        scores = PositiveScores.of(collection, retriever, collection.positives(SPLIT).query_rows)
         mined = mine_negatives(
             collection,
             retriever,
             split=SPLIT,
             top=num_negatives,
-            near_duplicate=near_duplicate,
+            near_duplicate=None,
             ranks=(range_min, end),
             rank_rejected=False,
             depth=depth,
-            leave_out_positives=not include_positives,
-            rules=_rules(limits, scores),
-            draw=Uniform() if sampling_strategy == "random" else None,
-            seed=seed,
-            at_once=min(faiss_batch_size, QUERIES),
+            rules=limits.rules(collection, lambda: scores),
+            draw=None if seed is None else Uniform(),
+            seed=seed or 0,
             made=provenance("mine_hard_negatives", facts, inputs={"collection": collection.digest}),
         )
-    lists = _Lists.of(mined, collection, positives, scores.scores, num_negatives)
-    if table is not None:
-        mined.write(table)
     if verbose:
-        print_tables([*mined.tables(), lists.scores_table()])
-    columns = (pa.table(FORMS[form](piece, anchor, positive, scored)) for piece in lists.pieces())
-    made: Dataset = require("datasets", "train").Dataset(pa.concat_tables(columns))
+        print_tables(mined.tables())
+    kept = mined.kept()
+    negatives = (
+        collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"]), kept["score"].to_numpy()
+    )  # fmt: skip
+    of_form = _labelled if output_format.startswith("labeled") else _tuples
+    tables = []
+    for start in range(0, len(collection.queries), PIECE):
+        pairs, theirs = (
+            slice(*np.searchsorted(queries, [start, start + PIECE])) for queries in (scores.query_rows, negatives[0])
+        )
+        of_pairs: list[Any] = [column[pairs] for column in (scores.query_rows, scores.doc_rows, scores.scores)]
+        piece = _Piece(collection, names, *of_pairs, *(column[theirs] for column in negatives))
+        tables.append(of_form(piece, output_format, num_negatives, scored=output_scores))
+    made: Dataset = require("datasets", "train").Dataset(pa.concat_tables(tables))
     return made
-
-
-def _form(form: str, scored: bool, include_positives: bool, as_triplets: bool | None) -> tuple[str, bool]:
-    """The form, and whether it has scores; older names are taken with a warning."""
-    if as_triplets is not None:
-        form = "triplet" if as_triplets else "n-tuple"
-        log.warning("as_triplets is an old name; give output_format=%r", form)
-    if form not in (*FORMS, WITH_SCORES):
-        raise UnknownNameError("output_format", form, FORMS)
-    if include_positives and form not in ("n-tuple", "n-list"):
-        log.warning("include_positives: the form is n-tuple, in the place of %s", form)
-        form = "n-tuple"
-    if form == WITH_SCORES:
-        log.warning("output_format=%r is an old name; give 'n-tuple' and output_scores=True", WITH_SCORES)
-        form, scored = "n-tuple", True
-    return form, scored
 
 
 def _pairs(
     dataset: Any, anchor: str | None, positive: str | None, corpus: Sequence[str] | None
-) -> tuple[str, str, Collection, int]:
+) -> tuple[tuple[str, str], Collection, int]:
     """The names of two columns, those given or the first and the second, their texts, and the most rows of a query."""
     if isinstance(dataset, Mapping):
         raise InputError(f"a data set of the splits {', '.join(map(str, dataset))}; give one of them")
@@ -240,240 +212,114 @@ def _pairs(
     if anchor == positive:
         raise InputError(f"the column {anchor} is both that of the queries and that of the positives; name two")
     columns = arrow_table((table.select_columns if stored else table.select)([anchor, positive]))
-    more = None
-    if corpus is not None:
-        if isinstance(corpus, str):
-            raise InputError("the corpus is one text; expected a list of texts")
-        try:
-            more = pa.chunked_array([pa.array(list(corpus), pa.large_string())])
-        except (pa.ArrowException, TypeError) as error:
-            raise InputError(f"the corpus is no list of texts: {error}") from error
+    try:
+        wrong = isinstance(corpus, str)
+        more = None if corpus is None else pa.chunked_array([pa.array(list(corpus), pa.large_string())])
+    except (pa.ArrowException, TypeError):
+        wrong = True
+    if wrong:
+        raise InputError(f"the corpus is {str(corpus)[:80]!r}; expected a list of texts")
     collection = collection_of_texts(columns[anchor], columns[positive], more, name="the data set")
     most = int(pc.max(pc.value_counts(columns[anchor]).field("counts")).as_py())
-    return anchor, positive, collection, most
-
-
-def _window_end(given: int | None, first: int, count: int, *, wide: bool, most: int) -> int:
-    """The end of the window of ranks; by default ten times as many as wanted where some are rejected (`wide`)."""
-    if count < 1:
-        raise InputError(f"num_negatives {count}; expected at least 1")
-    if first < 0:
-        raise InputError(f"range_min {first}; expected at least 0")
-    end = first + count * (10 if wide else 1) + most if given is None else given
-    if count > end - first:
-        raise InputError(
-            f"range_min {first} and range_max {end} leave {max(end - first, 0)} ranks for {count} negatives; "
-            "raise range_max, or ask for fewer"
-        )
-    return end
-
-
-def _seed(seed: int | None, strategy: str) -> int:
-    """The seed of the draws: what is given, or, where something is drawn, a number of Python's generator."""
-    if strategy not in STRATEGIES:
-        raise UnknownNameError("sampling_strategy", strategy, STRATEGIES)
-    if strategy == "top":
-        refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
-        return 0
-    if seed is not None and seed < 0:
-        raise InputError(f"seed {seed}; expected at least 0")
-    return random.getrandbits(32) if seed is None else seed
-
-
-def _rules(limits: Mapping[str, float | None], scores: PositiveScores) -> list[Rule]:
-    """The rules, in the order in which sentence-transformers asks them."""
-    made: dict[str, Callable[[float], Rule]] = {
-        "absolute": lambda limit: Margin(scores, absolute=limit),
-        "relative": lambda limit: Margin(scores, relative=limit),
-        "most": ScoreAbove,
-        "least": ScoreBelow,
-    }
-    return [made[name](limit) for name, limit in limits.items() if limit is not None]
+    return (anchor, positive), collection, most
 
 
 def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, tuple[str | None, str | None]]) -> SentenceEncoder:
-    """The encoder that `encode_query` and `encode_document` of a model are, in the precision that it has."""
-    from sentence_transformers import SentenceTransformer
+    """The encoder that `encode_query` and `encode_document` of a model are, compared by the cosine.
 
-    name = str(model) if isinstance(model, (str, Path)) else ""
-    opened = load_model(model) if name else model
-    if not isinstance(opened, SentenceTransformer):
+    Its settings take a prompt that begins with an @ with another one before it.
+    """
+    opened = load_model(model) if isinstance(model, (str, Path)) else model
+    own, chosen = getattr(opened, "prompts", None) or {}, dict[str, Any]()
+    for kind, (text, name) in prompts.items():
+        if name is None and not any(each in own for each in PROMPT_NAMES[kind]):
+            name = getattr(opened, "default_prompt_name", None)
+        if text is None and name is not None:
+            if name not in own:
+                raise UnknownNameError(f"prompt of the model for a {kind}", name, own)
+            text = own[name]
+        if text is not None:
+            chosen[f"{kind}_prompt"] = f"@{text}" if text.startswith("@") else text
+    encoder = as_encoder(opened, EncoderSettings(similarity="cosine", encode_batch=batch_size, **chosen))
+    if not isinstance(encoder, SentenceEncoder):
         raise InputError(f"a model of type {type(model).__name__}; expected a SentenceTransformer, or the name of one")
-    if opened.similarity_fn_name not in (None, *SIMILARITIES):
-        raise InputError(
-            f"the model compares by {opened.similarity_fn_name} distance, and documents are ranked by the cosine here; "
-            "set its similarity_fn_name to 'cosine' if that is what you want"
-        )
-    texts = {kind: _prompt(opened, kind, *chosen) for kind, chosen in prompts.items()}
-    settings = EncoderSettings(
-        query_prompt=texts["query"], document_prompt=texts["document"], similarity="cosine", precision="auto",
-        encode_batch=batch_size,
-    )  # fmt: skip
-    return SentenceEncoder(opened, settings, name=Path(name).name)
-
-
-def _prompt(model: Any, kind: Kind, text: str | None, name: str | None) -> str:
-    """A prompt as `EncoderSettings` takes it: an @ that it begins with is doubled."""
-    prompts: dict[str, str | None] = dict(model.prompts or {})
-    if text is not None and name is not None:
-        log.warning("a prompt %r goes before the %s texts; the name %r is not used", text, kind, name)
-    elif name is not None and name not in prompts:
-        raise UnknownNameError(f"prompt of the model for a {kind}", name, prompts)
-    if text is None:
-        names = [name] if name is not None else [*PROMPT_NAMES[kind], model.default_prompt_name]
-        text = next((prompts[each] for each in names if each in prompts), "") or ""
-    return f"@{text}" if text.startswith("@") else text
+    similarity_of(opened)  # none by a distance
+    return encoder
 
 
 @dataclass(frozen=True)
-class _Lists:
-    """Pairs of a query and a positive, of some queries, and the negatives of each query, best first.
+class _Piece:
+    """Pairs of some queries, and the queries' negatives.
 
     Attributes:
-        collection: its queries are those of the pairs, in their order.
-        queries, documents, scores: (m,) of the pairs.
-        offsets: (n + 1,) where each query's negatives begin and end.
-        negatives, negative_scores: (k,) rows of documents, and their scores.
-        wanted: negatives that each query should have.
+        collection: has the texts.
+        names: of the columns of queries and of positives.
+        queries, documents, scores: (m,) of the pairs, by query.
+        owners, negatives, negative_scores: (k,) queries, documents and scores of the negatives, by query, best first.
     """
 
     collection: Collection
+    names: tuple[str, str]
     queries: Rows
     documents: Rows
     scores: Scores
-    offsets: Rows
+    owners: Rows
     negatives: Rows
     negative_scores: Scores
-    wanted: int
 
-    @classmethod
-    def of(cls, mined: Mined, collection: Collection, positives: Positives, scores: Scores, wanted: int) -> _Lists:
-        kept = mined.kept()
-        offsets = np.searchsorted(collection.query_rows(kept["query_id"]), np.arange(len(positives) + 1))
-        negatives = collection.document_rows(kept["doc_id"])
-        of_negatives = np.asarray(kept["score"].to_numpy())
-        return cls(collection, *positives.pairs(), scores, offsets, negatives, of_negatives, wanted)
+    def spans(self) -> tuple[Rows, Rows]:
+        """Return where the negatives of each pair's query begin, (m,), and how many they are."""
+        first = np.searchsorted(self.owners, self.queries)
+        return first, np.searchsorted(self.owners, self.queries, "right") - first
 
-    def pieces(self) -> Iterator[_Lists]:
-        """Yield the pairs of some queries at a time."""
-        for start in range(0, max(len(self.offsets) - 1, 1), PIECE):
-            part = slice(*np.searchsorted(self.queries, [start, start + PIECE]))
-            yield self.where(np.arange(part.start, part.stop))
-
-    def where(self, rows: Rows | Marks) -> _Lists:
-        """Return these of the pairs."""
-        pairs = (self.queries[rows], self.documents[rows], self.scores[rows])
-        return _Lists(self.collection, *pairs, self.offsets, self.negatives, self.negative_scores, self.wanted)
-
-    def spans(self, queries: Rows) -> tuple[Rows, Rows]:
-        """Return how many negatives each of these queries has, and their places, all in a row."""
-        counts = self.offsets[queries + 1] - self.offsets[queries]
-        each = np.repeat(np.arange(len(queries)), counts)
-        return counts, self.offsets[queries][each] + ranks_within(each)
-
-    def query_texts(self, rows: Rows) -> pa.ChunkedArray:
+    def asked(self, rows: Rows) -> pa.ChunkedArray:
         return pa.chunked_array([take(self.collection.queries["text"], rows)]).cast(pa.string())
 
     def texts(self, rows: Rows) -> pa.ChunkedArray:
         return pa.chunked_array([take(self.collection.documents["text"], rows)]).cast(pa.string())
 
-    def mixed(self, owners: Rows, queries: Rows) -> tuple[Rows, Rows, Scores, Rows]:
-        """Return owner, document, score and label of the pairs' positives, and of the negatives of the owners' queries.
 
-        Args:
-            owners: (m,) of the pairs, ascending.
-            queries: of each distinct owner.
-        """
-        counts, places = self.spans(queries)
-        every = np.concatenate([owners, np.repeat(np.unique(owners), counts)])
-        order = np.argsort(every, kind="stable")
-        documents = np.concatenate([self.documents, self.negatives[places]])
-        scores = np.concatenate([self.scores, self.negative_scores[places]])
-        labels = np.repeat(np.array([1, 0]), [len(owners), len(places)])
-        return every[order], documents[order], scores[order], labels[order]
-
-    def scores_table(self) -> Table:
-        """Return the distribution of the scores: of positives, of negatives, and of their differences."""
-        counts, places = self.spans(self.queries)
-        differences = np.repeat(self.scores, counts) - self.negative_scores[places]
-        kinds = {"positives": self.scores, "negatives": self.negative_scores, "differences": differences}
-        rows = [
-            (name, f"{len(of):,}", *map(number, (of.mean(), *np.percentile(of, (0, 25, 50, 75, 100)))))
-            for name, of in kinds.items()
-            if len(of)
-        ]
-        return Table("scores", ("", "count", "mean", "least", "25 %", "median", "75 %", "most"), rows)
-
-
-_Columns = dict[str, pa.Array | pa.ChunkedArray]
-
-
-def _triplet(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
-    counts, places = lists.spans(lists.queries)
-    scores = _matrix(np.repeat(lists.scores, counts), lists.negative_scores[places])
-    return {
-        anchor: lists.query_texts(np.repeat(lists.queries, counts)),
-        positive: lists.texts(np.repeat(lists.documents, counts)),
-        "negative": lists.texts(lists.negatives[places]),
-        **({"scores": scores} if scored else {}),
-    }
-
-
-def _tuple(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
-    lists = lists.where(lists.spans(lists.queries)[0] == lists.wanted)
-    places = lists.offsets[lists.queries][:, None] + np.arange(lists.wanted)
-    return {
-        anchor: lists.query_texts(lists.queries),
-        positive: lists.texts(lists.documents),
-        **{f"negative_{at}": lists.texts(lists.negatives[column]) for at, column in enumerate(places.T, 1)},
-        **({"scores": _matrix(lists.scores, *lists.negative_scores[places].T)} if scored else {}),
-    }
-
-
-def _labelled_pair(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
-    owners, documents, scores, labels = lists.mixed(lists.queries, np.unique(lists.queries))
-    column = {"score": pa.array(scores)} if scored else {"label": pa.array(labels)}
-    return {anchor: lists.query_texts(owners), positive: lists.texts(documents), **column}
-
-
-def _labelled_list(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
-    lists = lists.where(lists.spans(lists.queries)[0] > 0)
-    owners, documents, scores, labels = lists.mixed(np.arange(len(lists.queries)), lists.queries)
-    ends = np.searchsorted(owners, np.arange(len(lists.queries) + 1))
-    column = {"scores": _listed(ends, pa.array(scores))} if scored else {"labels": _listed(ends, pa.array(labels))}
-    return {
-        anchor: lists.query_texts(lists.queries), positive: _listed(ends, lists.texts(documents)), **column,
-    }  # fmt: skip
-
-
-def _ragged(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
-    counts, places = lists.spans(lists.queries)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    columns: _Columns = {
-        anchor: lists.query_texts(lists.queries),
-        positive: lists.texts(lists.documents),
-        "negatives": _listed(ends, lists.texts(lists.negatives[places])),
-    }
+def _tuples(piece: _Piece, form: str, wanted: int, *, scored: bool) -> pa.Table:
+    """A row for each pair and negative of its query; of n-tuple, for each pair whose query has as many as wanted."""
+    first, counts = piece.spans()
+    if form == "n-tuple":
+        pair = np.flatnonzero(counts == wanted)
+        place = first[pair][:, None] + np.arange(wanted)
+    else:
+        pair = np.repeat(np.arange(len(counts)), counts)
+        place = (first[pair] + ranks_within(pair))[:, None]
+    columns = {piece.names[0]: piece.asked(piece.queries[pair]), piece.names[1]: piece.texts(piece.documents[pair])}
+    for at, column in enumerate(place.T, 1):
+        columns[f"negative_{at}" if form == "n-tuple" else "negative"] = piece.texts(piece.negatives[column])
     if scored:
-        _, _, scores, _ = lists.mixed(np.arange(len(lists.queries)), lists.queries)
-        columns["scores"] = _listed(ends + np.arange(len(ends)), pa.array(scores))
-    return columns
+        each = np.column_stack([piece.scores[pair], piece.negative_scores[place]])
+        columns["scores"] = _listed(np.arange(len(each) + 1) * each.shape[1], pa.array(each.ravel()))
+    return pa.table(columns)
 
 
-FORMS: dict[str, Callable[[_Lists, str, str, bool], _Columns]] = {
-    "triplet": _triplet,
-    "n-tuple": _tuple,
-    "labeled-pair": _labelled_pair,
-    "labeled-list": _labelled_list,
-    "n-list": _ragged,
-}
+def _labelled(piece: _Piece, form: str, _: int, *, scored: bool) -> pa.Table:
+    """Positives before negatives: a row for each of a query, or a list for each pair whose query has negatives."""
+    first, counts = piece.spans()
+    if form == "labeled-pair":
+        pair, place = np.arange(len(counts)), np.arange(len(piece.owners))
+        owners = np.concatenate([piece.queries, piece.owners])
+    else:
+        pair, each = np.flatnonzero(counts), np.repeat(np.arange(len(counts)), counts)
+        place, owners = first[each] + ranks_within(each), np.concatenate([pair, each])
+    order = np.argsort(owners, kind="stable")
+    documents = piece.texts(np.concatenate([piece.documents[pair], piece.negatives[place]])[order])
+    values = np.repeat([1, 0], [len(pair), len(place)])
+    if scored:
+        values = np.concatenate([piece.scores[pair], piece.negative_scores[place]])
+    of = pa.array(values[order])
+    name = "score" if scored else "label"
+    if form == "labeled-pair":
+        return pa.table({piece.names[0]: piece.asked(owners[order]), piece.names[1]: documents, name: of})
+    ends = np.cumsum([0, *(counts[pair] + 1)])
+    lists = {piece.names[1]: _listed(ends, documents), f"{name}s": _listed(ends, of)}
+    return pa.table({piece.names[0]: piece.asked(piece.queries[pair]), **lists})
 
 
 def _listed(ends: Rows, values: pa.Array | pa.ChunkedArray) -> pa.Array:
     flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat)
-
-
-def _matrix(*columns: Scores) -> pa.Array:
-    values = np.stack(columns, axis=1)
-    return _listed(np.arange(len(values) + 1) * len(columns), pa.array(values.ravel()))
