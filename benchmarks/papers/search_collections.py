@@ -1,29 +1,23 @@
 """DIME, Eclipse and RDIME on collections, honest and oracle, tested: the tables and figures of Eclipse's paper.
 
     python benchmarks/run.py search_collections COLLECTION... [--reading few-relevant] [--max-length 256]
-        [--experiments] [--thin] [--queries N] [--answers FILE] [--measure "AP(rel=2)"]
-        [--json benchmarks/results/search_collections.json]
+        [--experiments] [--answers FILE]
 
 For each collection: the encoder as it comes by exact search; then, ranking again within the 1,000 retrieved, RDIME and
 Rocchio as they come and the published grids of DIME and Eclipse (Table 1), chosen by cross-validation over 20
 deals of the queries (honest, with the spread over deals) and on the queries themselves (oracle). Differences from all
 dimensions, and of Eclipse from the DIME of its sun, are tested two-sided: Shapiro–Wilk, paired t or Wilcoxon, Holm over
-the comparisons of a measure, honest ones and oracle ones apart; the paired randomisation test stands beside. (The paper
-tests one-sided, for a gain.)
+the comparisons of a measure, honest ones and oracle ones apart. (The paper tests one-sided, for a gain.)
 
 `--experiments` adds each retained share with the best of its other settings, Eclipse against DIME with half of the
 dimensions (Table 2), feedback of 50, 300, 1,000 and 50,000 documents by share (Figures 2 and 3), moons drawn at random
-(Table 3) and the queries that Eclipse changes most (Figure 1). `--reading few-irrelevant` takes the other reading of
-the published grid, `--thin` a part of the grid of the authors' notebook (1,710 settings), `--queries` that many
-queries, drawn at random, for collections of thousands. With `--answers` (JSONL of query_id and answer, as `foils
-answer` writes it) the filters whose sun is an answer come too, and the result is kept apart, over the queries with an
-answer alone.
+(Table 3) and the queries that Eclipse changes most (Figure 1). With `--answers` (JSONL of query_id and answer) the
+filters whose sun is an answer come too, over the queries with an answer alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from foils.data import load_collection
+from common import load, save
+from foils.data import Collection, load_collection
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
-from foils.evaluation import evaluate_runs
 from foils.runtime.files import cache_folder
 from foils.searching import (
     DimensionSettings,
@@ -47,14 +41,14 @@ from foils.searching import (
     oracle,
     published_grid,
     query_values,
-    search_collection,
     sharpened_queries,
 )
-from foils.searching.choosing import TENTHS, GridValues, Tuned
+from foils.searching.answers import read_answers
+from foils.searching.choosing import READINGS, TENTHS, GridValues, Tuned
 from foils.searching.runs import Embedded
 from foils.statistics import bootstrap_interval, compare_systems, holm, paired_test
 
-THIN = "thinned few-relevant"
+MEASURES = ("nDCG@10", "AP")
 DEPTHS = (50, 300, 1_000, 50_000)  # published, as are the pools
 POOLS = (30, 100, 150)
 DRAWS = 5
@@ -81,16 +75,10 @@ class System:
         return {measure: float(of.mean()) for measure, of in self.per_query.items()}
 
 
-def thinned() -> Grid:
-    """Every second k⁺, every sixth k⁻, and α or β at 1, of the grid of the authors' notebook."""
-    depths = tuple((plus, minus) for plus in (2, 4, 6) for minus in (2, 8, 14))
-    return Grid("eclipse", depths, tuple((a, b) for a in TENTHS for b in TENTHS if 1.0 in (a, b)))
-
-
 def spread() -> Grid:
-    """A spread of both readings of the published grid: every k⁺ and k⁻ that matters, and every β/α down to 0.1."""
-    depths = tuple((plus, minus) for plus in (2, 5, 9, 14) for minus in (2, 4, 6))
-    return replace(thinned(), depths=depths)
+    """A spread of both readings of the published grid: every β/α down to 0.1, and few of the depths."""
+    sizes = tuple((plus, minus) for plus in (2, 5, 9, 14) for minus in (2, 4, 6))
+    return Grid("eclipse", sizes, tuple((a, b) for a in TENTHS for b in TENTHS if 1.0 in (a, b)))
 
 
 def masked_with(judged: Judged, settings: DimensionSettings, *, answered: bool = False, seed: int = 0) -> System:
@@ -159,10 +147,10 @@ def at_best(values: GridValues, measure: str) -> dict[str, float]:
     return {f"{values.settings[at].share:g}": float(values.values[measure][:, at].mean()) for at in same}
 
 
-def halves(values: Mapping[str, GridValues], measures: Sequence[str]) -> list[dict[str, Any]]:
+def halves(values: Mapping[str, GridValues]) -> list[dict[str, Any]]:
     """Table 2: Eclipse against DIME with half of the dimensions, by paired t-tests; Holm over the suns."""
     rows = []
-    for measure in measures:
+    for measure in MEASURES:
         for kind in ("honest", "oracle"):
             names = [name for name in values if name.endswith("Eclipse")]
             pairs = [
@@ -234,40 +222,30 @@ def changed_most(ids: Sequence[str], values: Mapping[str, GridValues], count: in
     return [{"query_id": ids[row], "gain": float(gain[row])} for row in rows]
 
 
-def embedded_of(path: str, encoder: Any, store: VectorStore, given: argparse.Namespace) -> tuple[Embedded, Any]:
-    """A split's vectors, of `--queries` drawn at random and of those with an answer; and the answers."""
-    collection, texts = load_collection(path), None
-    if given.answers is not None:
-        said = {
-            row["query_id"]: row["answer"] for row in map(json.loads, given.answers.read_text("utf-8").splitlines())
-        }
-        texts = {query: said.get(query) for query in collection.judgements(given.split)["query_id"].to_pylist()}
-    embedded = embed_collection(collection, encoder, store, split=given.split, answers=texts)
-    rows = np.arange(len(embedded.queries))
-    if given.queries is not None and given.queries < len(rows):
-        rows = np.sort(np.random.default_rng(0).choice(len(rows), given.queries, replace=False))
-    if embedded.answers is not None:
-        rows = rows[~np.isnan(embedded.answers[rows]).any(axis=1)]
-    answers = None if embedded.answers is None else embedded.answers[rows]
-    kept = replace(embedded, query_rows=embedded.query_rows[rows], queries=embedded.queries[rows], answers=answers)
-    return kept, texts
+def embedded_of(collection: Collection, encoder: Any, store: VectorStore, split: str, answers: Path | None) -> Embedded:
+    """A split's vectors; with answers, those of the queries that have one."""
+    if answers is None:
+        return embed_collection(collection, encoder, store, split=split)
+    said = read_answers(answers)
+    texts = {query: said.get(query) for query in collection.judgements(split)["query_id"].to_pylist()}
+    embedded = embed_collection(collection, encoder, store, split=split, answers=texts)
+    rows = np.flatnonzero(~np.isnan(embedded.answers).any(axis=1))
+    parts = {name: getattr(embedded, name)[rows] for name in ("query_rows", "queries", "answers")}
+    return replace(embedded, **parts)
 
 
-def one(path: str, encoder: Any, store: VectorStore, given: argparse.Namespace) -> dict[str, Any]:
+def one(collection: Collection, encoder: Any, store: VectorStore, given: argparse.Namespace) -> dict[str, Any]:
     """Everything of one collection."""
-    embedded, texts = embedded_of(path, encoder, store, given)
-    collection, measures = embedded.collection, list(dict.fromkeys(["nDCG@10", "AP", *given.measure]))
-    run = search_collection(embedded, DimensionSettings("none"), name="all dimensions").run
-    as_it_comes = evaluate_runs(collection, [run], split=given.split, rng=np.random.default_rng(0)).systems[0].means
+    embedded = embedded_of(collection, encoder, store, given.split, given.answers)
     longest = min(len(collection.documents), max(DEPTHS)) if given.experiments else 0
-    judged = judged_queries(embedded, longest=longest, measures=measures)
-    grid = thinned() if given.reading == THIN else published_grid(given.reading)
+    judged = judged_queries(embedded, longest=longest, measures=MEASURES)
+    grid = published_grid(given.reading)
     values = grids_of(judged, {"DIME": dime_grid(), "DIME, k⁺ 1..14": dime_grid(range(1, 15)), "Eclipse": grid})
     systems = filters(judged, values)
     comparisons = tested(systems)
     rows = [
         {
-            "name": system.title, "kind": system.kind, "kept": system.kept, "means": system.means,
+            "name": system.title, "kept": system.kept, "means": system.means,
             "intervals": {m: bootstrap_interval(v, rng=np.random.default_rng(0)) for m, v in system.per_query.items()},
             "spread": {m: of.spread[m] for m, of in (system.tuned or {}).items()},
             "against_baseline": {
@@ -279,31 +257,34 @@ def one(path: str, encoder: Any, store: VectorStore, given: argparse.Namespace) 
     ]  # fmt: skip
     result = {
         "collection": collection.name, "split": given.split, "queries": len(judged.lists),
-        "queries_of_split": len(collection.judgements(given.split)["query_id"].unique()),
-        "documents": len(collection.documents), "encoder": encoder.describe(), "as_it_comes": as_it_comes,
-        "grid": {"reading": given.reading, "settings": grid.size}, "systems": rows,
+        "encoder": encoder.describe(), "grid": {"reading": given.reading, "settings": grid.size}, "systems": rows,
     }  # fmt: skip
-    if texts is not None:
-        result["answers"] = {"queries": len(texts), "answered": sum(text is not None for text in texts.values())}
     if given.experiments:
         eclipse = values["PRF Eclipse"]
         result["experiments"] = {
-            "by_share": {
-                m: {
-                    name: {
-                        kind: {f"{s:g}": c.means[m] for s, c in by_share(of, m, kind).items()}
-                        for kind in ("honest", "oracle")
-                    }
-                    for name, of in values.items()
-                }
-                for m in measures
-            },
-            "halves": halves({name: of for name, of in values.items() if "k⁺" not in name}, measures),
+            "halves": halves({name: of for name, of in values.items() if "k⁺" not in name}),
             "depths": depths(judged, spread()),
-            "moons": moons(judged, {m: oracle(eclipse, m).settings[0] for m in measures}),
+            "moons": moons(judged, {m: oracle(eclipse, m).settings[0] for m in MEASURES}),
             "queries_changed_most": changed_most([embedded.query_ids[row] for row in judged.rows], values),
         }  # fmt: skip
     return result
+
+
+def tables(results: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Means of each method on each collection, with Holm's p against all dimensions."""
+
+    def shown(system: Mapping[str, Any], measure: str) -> str:
+        test = system["against_baseline"].get(measure)
+        return f"{system['means'][measure]:.4f}" + (f" ({test['p_holm']:.3f})" if test else "")
+
+    names = dict.fromkeys(system["name"] for each in results.values() for system in each["systems"])
+    of = {(at, system["name"]): system for at, each in results.items() for system in each["systems"]}
+    return {
+        f"{measure} of each method": [
+            {"": name, **{at: shown(of[at, name], measure) for at in results if (at, name) in of}} for name in names
+        ]
+        for measure in MEASURES
+    }
 
 
 def main() -> None:
@@ -312,31 +293,17 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--max-length", type=int, default=256)
-    readings = parser.add_mutually_exclusive_group()
-    readings.add_argument("--reading", default="few-relevant")
-    readings.add_argument("--thin", action="store_const", const=THIN, dest="reading")
+    parser.add_argument("--reading", default="few-relevant", choices=READINGS)
     parser.add_argument("--experiments", action="store_true")
-    parser.add_argument("--queries", type=int, help="at most so many queries of each collection, drawn at random")
     parser.add_argument("--answers", type=Path)
-    parser.add_argument("--measure", nargs="+", default=[], help="measures beside nDCG@10 and AP")
-    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search_collections.json")
     given = parser.parse_args()
     encoder = load_encoder(given.model, EncoderSettings(max_length=given.max_length))
     store = VectorStore(cache_folder() / "vectors")
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    done = json.loads(given.json.read_text(encoding="utf-8")) if given.json.is_file() else {}
+    done = load("search_collections").get("collections", {})
     for path in given.collections:
-        result = one(path, encoder, store, given)
+        result = one(load_collection(path), encoder, store, given)
         done[f"{result['collection']}{', answers' if given.answers else ''}"] = result
-        given.json.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        print(result["collection"], json.dumps(result["as_it_comes"]), json.dumps(result["grid"]))
-        for row in result["systems"]:
-            tests = row["against_baseline"]
-            cells = [
-                f"{m} {mean:.4f}" + (f" (p_holm {tests[m]['p_holm']:.3f})" if m in tests else "")
-                for m, mean in row["means"].items()
-            ]
-            print(f"  {row['name']:32} {'  '.join(cells)}", flush=True)
+        save("search_collections", {"collections": done}, tables(done))
 
 
 if __name__ == "__main__":
