@@ -3,7 +3,6 @@
     python benchmarks/run.py batch speed 58880 [--dim 768]     HOBIT's time and peak memory, beside a plain NumPy greedy
     python benchmarks/run.py batch growth 58880 200000 502939 1700000 --search cells
                                                            time and memory against the number of pairs, mapped from disk
-    python benchmarks/run.py batch greedy                      the greedy step alone: plain and compiled
     python benchmarks/run.py batch methods 58880               every method: time, hardness, contradictions
 
 Each run adds to benchmarks/results/batch.json. The plain greedy searches all unused documents for each batch with one
@@ -23,11 +22,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from common import load, save
 from foils.batching import (
@@ -36,8 +36,6 @@ from foils.batching import (
     greedy,
     hardness,
     hobit_batches,
-    kernels,
-    no_conflicts,
     random_order,
     smooth_hardness,
 )
@@ -88,15 +86,19 @@ def shared(queries: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, np.n
     return queries, documents, find_conflicts(who.tolist(), what.tolist())
 
 
-def plain_epoch(queries: np.ndarray, documents: np.ndarray, line: np.ndarray, batches: int) -> list[np.ndarray]:
-    """HOBIT's first batches as plain NumPy: full search, full greedy."""
+def plain_epoch(queries: np.ndarray, documents: np.ndarray, batches: int, *, mapped: bool = False) -> list[np.ndarray]:
+    """HOBIT's first batches as plain NumPy: full search (of mapped vectors by blocks), full greedy."""
+    line = np.random.default_rng(0).permutation(len(queries))
     unused, built = np.ones(len(queries), bool), []
     for _ in range(batches):
         seeds = line[unused[line]][:SEEDS]
         unused[seeds] = False
-        scores = queries[seeds] @ documents.T
-        scores[:, ~unused] = -np.inf
-        pool = np.unique(np.argpartition(-scores, CANDIDATES, axis=1)[:, :CANDIDATES])
+        if mapped:
+            pool = np.unique(nearest(queries[seeds], documents, np.flatnonzero(unused), k=CANDIDATES)[0])
+        else:
+            scores = queries[seeds] @ documents.T
+            scores[:, ~unused] = -np.inf
+            pool = np.unique(np.argpartition(-scores, CANDIDATES, axis=1)[:, :CANDIDATES])
         own = hardness(queries[seeds], documents[seeds], documents[seeds])
         picked = greedy(own, hardness(queries[seeds], documents[seeds], documents[pool]), size=SIZE - SEEDS, tau=0.05)
         built.append(np.concatenate([seeds, pool[picked]]))
@@ -110,41 +112,45 @@ def objective(queries: np.ndarray, documents: np.ndarray, batches: list[np.ndarr
     )
 
 
-def timed(rows: int, dim: int, compare: int, search: str) -> dict[str, float]:
-    """One epoch of HOBIT in this process; memory is what is needed beyond the state before the vectors were made."""
-    warm = made_up(600, dim)
-    hobit_batches(*warm, batch_size=SIZE, rng=np.random.default_rng(0))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    queries, documents = made_up(rows, dim)
+def epoch(queries: np.ndarray, documents: np.ndarray, search: str) -> tuple[list[np.ndarray], dict[str, float]]:
+    """One epoch of HOBIT in this process, and what it took."""
     start, cpu = time.perf_counter(), time.process_time()
     batches = hobit_batches(
         queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), shuffle=False, search=search
     )
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    rows, dim = queries.shape
+    return list(batches), {
+        "rows": rows, "dim": dim, "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
+        "seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu,
+    }  # fmt: skip
+
+
+def lost(queries: np.ndarray, documents: np.ndarray, plain: list[np.ndarray], ours: list[np.ndarray]) -> float:
+    """By what share the objective of the first batches differs from that of exact candidates and plain greedy."""
+    exact = objective(queries, documents, plain)
+    return (objective(queries, documents, ours[: len(plain)]) - exact) / abs(exact)
+
+
+def timed(rows: int, dim: int, compare: int, search: str) -> dict[str, float]:
+    """One epoch of HOBIT in this process; memory is what is needed beyond the state before the vectors were made."""
+    hobit_batches(*made_up(600, dim), batch_size=SIZE, rng=np.random.default_rng(0))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    queries, documents = made_up(rows, dim)
+    batches, found = epoch(queries, documents, search)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    found: dict[str, float] = {
-        "rows": rows,
-        "dim": dim,
-        "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
-        "seconds": seconds,
-        "cpu_seconds": cpu,
-        "peak_over_vectors": peak / (queries.nbytes + documents.nbytes),
-    }
+    found["peak_over_vectors"] = peak / (queries.nbytes + documents.nbytes)
     if compare:
-        start, plain_cpu = time.perf_counter(), time.process_time()
-        plain = plain_epoch(queries, documents, np.random.default_rng(0).permutation(rows), compare)
-        plain_seconds = (time.perf_counter() - start) / compare * len(batches)
-        plain_cpu = (time.process_time() - plain_cpu) / compare * len(batches)
-        exact = objective(queries, documents, plain)
-        ours = objective(queries, documents, [batches[k] for k in range(compare)])
+        start, cpu = time.perf_counter(), time.process_time()
+        plain = plain_epoch(queries, documents, compare)
+        seconds, cpu = (
+            (now - then) / compare * len(batches)
+            for now, then in ((time.perf_counter(), start), (time.process_time(), cpu))
+        )
         found |= {
-            "plain_seconds": plain_seconds,
-            "plain_batches_timed": compare,
-            "plain_cpu_seconds": plain_cpu,
-            "speedup": plain_seconds / seconds,
-            "speedup_cpu": plain_cpu / cpu,
-            "objective_difference": (ours - exact) / abs(exact),
-        }
+            "plain_seconds": seconds, "plain_batches_timed": compare, "plain_cpu_seconds": cpu,
+            "speedup": seconds / found["seconds"], "speedup_cpu": cpu / found["cpu_seconds"],
+            "objective_difference": lost(queries, documents, plain, batches),
+        }  # fmt: skip
     return found
 
 
@@ -165,20 +171,6 @@ class Watch(threading.Thread):
         return 1024 * int(status.partition("RssAnon:")[2].split()[0])
 
 
-def exact_epoch(queries: np.ndarray, documents: np.ndarray, line: np.ndarray, batches: int) -> list[np.ndarray]:
-    """HOBIT's first batches with exact candidates and plain greedy, reading the documents by blocks."""
-    unused, built = np.ones(len(queries), bool), []
-    for _ in range(batches):
-        seeds = line[unused[line]][:SEEDS]
-        unused[seeds] = False
-        pool = np.unique(nearest(queries[seeds], documents, np.flatnonzero(unused), k=CANDIDATES)[0])
-        own = hardness(queries[seeds], documents[seeds], documents[seeds])
-        picked = greedy(own, hardness(queries[seeds], documents[seeds], documents[pool]), size=SIZE - SEEDS, tau=0.05)
-        built.append(np.concatenate([seeds, pool[picked]]))
-        unused[pool[picked]] = False
-    return built
-
-
 def grown(rows: int, dim: int, compare: int, search: str, folder: Path) -> dict[str, float]:
     """One epoch of HOBIT over mapped float16 vectors, in this process."""
     hobit_batches(*made_up(600, dim), batch_size=SIZE, rng=np.random.default_rng(0))
@@ -192,50 +184,15 @@ def grown(rows: int, dim: int, compare: int, search: str, folder: Path) -> dict[
     watch = Watch()
     before = watch.held()
     watch.start()
-    start, cpu = time.perf_counter(), time.process_time()
-    batches = hobit_batches(
-        queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), shuffle=False, search=search
-    )
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    batches, found = epoch(queries, documents, search)
     watch.done.set()
-    vectors = queries.nbytes + documents.nbytes
-    exact = objective(
-        queries, documents, exact_epoch(queries, documents, np.random.default_rng(0).permutation(rows), compare)
-    )
-    ours = objective(queries, documents, [batches[k] for k in range(compare)])
+    plain = plain_epoch(queries, documents, compare, mapped=True)
+    vectors, beside = queries.nbytes + documents.nbytes, watch.peak - before
     return {
-        "rows": rows,
-        "dim": dim,
-        "dtype": "float16",
-        "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
-        "seconds": seconds,
-        "cpu_seconds": cpu,
-        "gib_mapped": vectors / 2**30,
-        "gib_beside": (watch.peak - before) / 2**30,
-        "peak_over_vectors": 1 + (watch.peak - before) / vectors,
-        "batches_compared": compare,
-        "objective_difference": (ours - exact) / abs(exact),
-    }
-
-
-def of_greedy(repeats: int = 20) -> dict[str, float]:
-    """The greedy step alone, on one batch's thousand candidates: plain NumPy and compiled; in CPU seconds."""
-    rng = np.random.default_rng(0)
-    weights = 0.05 * rng.standard_normal((SEEDS, SEEDS + 1000)) / 0.05
-    rows, known = np.arange(SEEDS, SEEDS + 1000), no_conflicts(SEEDS + 1000)
-    found = {}
-    for name, loop in {"dense": kernels.greedy, "plain": None}.items():
-        for repeat in range(repeats + 1):
-            if repeat == 1:
-                start = time.process_time()
-            if loop is None:
-                greedy(weights[:, :SEEDS], weights[:, SEEDS:], size=SIZE - SEEDS, tau=1.0)
-                continue
-            batch = np.empty(SIZE, np.int64)
-            totals = logsumexp(weights[:, :SEEDS], axis=1)
-            loop(weights[:, SEEDS:], totals, rows, 1, known.state(), batch, SEEDS)
-        found[name] = (time.process_time() - start) / repeats
-    return {**found, "dense_speedup": found["plain"] / found["dense"]}
+        **found, "dtype": "float16", "gib_mapped": vectors / 2**30, "gib_beside": beside / 2**30,
+        "peak_over_vectors": 1 + beside / vectors, "batches_compared": compare,
+        "objective_difference": lost(queries, documents, plain, batches),
+    }  # fmt: skip
 
 
 def of_methods(rows: int, dim: int) -> dict[str, object]:
@@ -266,22 +223,44 @@ def of_methods(rows: int, dim: int) -> dict[str, object]:
     return found
 
 
+def tables(result: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What HOBIT takes, and how that grows."""
+    runs = sorted((each for each in result.items() if "rows" in each[1]), key=lambda each: each[1]["rows"])
+    speed = [
+        {"pairs": of["rows"], "candidates": key.rpartition("-")[2], "time": f"{of['seconds']:.0f} s",
+         "against plain": f"{of['speedup']:.0f} × faster",
+         "memory, of the vectors'": f"{of['peak_over_vectors']:.2f} ×"}
+        for key, of in runs if key.startswith("speed")
+    ]  # fmt: skip
+    growth = [
+        {"pairs": of["rows"], "time, one thread": f"{of['seconds']:.0f} s",
+         "vectors on disk": f"{of['gib_mapped']:.2f} GiB",
+         "memory beside them": f"{of['gib_beside']:.2f} GiB",
+         "objective below exact greedy's": f"{100 * abs(of['objective_difference']):.2f} %"}
+        for key, of in runs if key.startswith("growth")
+    ]  # fmt: skip
+    return {
+        "Time and memory of one epoch of HOBIT": speed,
+        "Growth with the number of pairs, vectors mapped from disk": growth,
+    }
+
+
 def record(key: str, value: object) -> None:
-    save("batch", {**load("batch"), key: value})
+    result = {**load("batch"), key: value}
+    result.pop("tables", None)
+    save("batch", result, tables(result))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "growth", "methods", "greedy", "one", "one-mapped"])
+    parser.add_argument("what", choices=["speed", "growth", "methods", "one", "one-mapped"])
     parser.add_argument("rows", type=int, nargs="*")
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--plain", type=int, default=20, help="batches of the plain greedy to time")
     parser.add_argument("--search", choices=["exact", "cells"], default="exact")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "batch_growth")
     options = parser.parse_args()
-    if options.what == "greedy":
-        record("greedy", of_greedy())
-    elif options.what == "methods":
+    if options.what == "methods":
         record(f"methods-{options.rows[0]}", of_methods(options.rows[0], options.dim))
     elif options.what == "one":  # in a process of its own, for its memory
         print(json.dumps(timed(options.rows[0], options.dim, options.plain, options.search)))
