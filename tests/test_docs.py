@@ -11,6 +11,7 @@ import zlib
 from html import unescape
 from importlib import import_module
 from pathlib import Path
+from pydoc import locate
 
 import pytest
 
@@ -55,20 +56,6 @@ def write_pairs(folder: Path) -> None:
     """Write what the examples call pairs.csv."""
     rows = ["question,answer", *map(",".join, PAIRS)]
     (folder / "pairs.csv").write_text("\n".join(rows) + "\n", "utf-8")
-
-
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/quickstart.md", pytest.param("docs/for-agents.md", marks=pytest.mark.slow)]
-)
-def test_the_commands_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write_pairs(tmp_path)
-    commands = [shlex.split(command, comments=True) for command, _ in in_consoles((ROOT / page).read_text("utf-8"))]
-    assert len(commands) >= 3
-    for words in commands:
-        assert run(words) == 0, capsys.readouterr().err
-    if page == "README.md":
-        assert {"bm25", "dense"} <= set(re.findall(r"\w+", (tmp_path / "page.html").read_text("utf-8")))
 
 
 SHOWN = [
@@ -126,36 +113,20 @@ def test_the_citation_is_of_this_version_and_licence():
 
 
 def test_functions_in_the_documentation_exist():
-    missing = []
-    for page in [*PAGES, CONTRIBUTING]:
-        for name in re.findall(r"`(foils\.[a-z_]+(?:\.\w+)+)`", page.read_text("utf-8")):
-            if not exists(name):
-                missing.append(f"{page.name}: {name}")
-    assert not missing
+    names = named_in_pages(r"`(foils\.[a-z_]+(?:\.\w+)+)`")
+    fields = {name: getattr(locate(name.rpartition(".")[0]), "__dataclass_fields__", {}) for name in names}
+    assert names
+    assert [name for name, own in fields.items() if locate(name) is None and name.rpartition(".")[2] not in own] == []
 
 
-def exists(dotted: str) -> bool:
-    parts = dotted.split(".")
-    for depth in range(len(parts), 0, -1):
-        try:
-            found = import_module(".".join(parts[:depth]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[depth:]:
-            if part in getattr(found, "__dataclass_fields__", {}):
-                return True
-            found = getattr(found, part, None)
-        return found is not None
-    return False
+def named_in_pages(pattern: str) -> set[str]:
+    return {name for page in [*PAGES, CONTRIBUTING] for name in re.findall(pattern, page.read_text("utf-8"))}
 
 
 def test_files_in_the_documentation_exist():
-    missing = []
-    for page in [*PAGES, CONTRIBUTING]:
-        for name in re.findall(r"`((?:tests|benchmarks)/[\w./-]+)`", page.read_text("utf-8")):
-            if not (ROOT / name).exists():
-                missing.append(f"{page.name}: {name}")
-    assert not missing
+    names = named_in_pages(r"`((?:tests|benchmarks)/[\w./-]+)`")
+    assert names
+    assert [name for name in names if not (ROOT / name).exists()] == []
 
 
 def test_commands_in_the_documentation_name_verbs_and_options_that_there_are():
@@ -176,10 +147,8 @@ def test_commands_in_the_documentation_name_verbs_and_options_that_there_are():
 
 def test_keys_in_the_documentation_are_keys_of_their_options():
     known = {each.flag.removesuffix("…") for entry in DOORS.values() for each in settings_of_verb(entry)}
-    named = set()
-    for page in [*PAGES, CONTRIBUTING]:
-        for option, keys in re.findall(r"(--[a-z]+-args) \"?((?:[a-z_]+=[^`\"\s]*)+)", page.read_text("utf-8")):
-            named |= {f"{option} {key}" for key in re.findall(r"[a-z_]+=", keys)}
+    pairs = named_in_pages(r"(--[a-z]+-args) \"?((?:[a-z_]+=[^`\"\s]*)+)")
+    named = {f"{option} {key}" for option, keys in pairs for key in re.findall(r"[a-z_]+=", keys)}
     assert len(named) >= 8
     assert not named - known
 

@@ -154,9 +154,11 @@ SEAMS: dict[str, tuple[str, Calls]] = {
         lambda: {"collection": "small", "source": "random.parquet", "judgements": "kept", "degree": 2, **ENCODER},
         lambda: objects(collection=small_(), source=Negatives.read("random.parquet"), judgements="more", degree=2),
     ]),
-    "label": (f"label small {BOTH} --with bi-encoder -n 5 --checks 3 {V} -o out.tsv {JSON}", [
-        lambda: {"collection": "small", "sources": SOURCES, "ask": "bi-encoder", "n": 5, "checks": 3, **ENCODER},
-        lambda: objects(collection=small_(), sources=tables(), ask="bi-encoder", n=5, checks=3),
+    "label": (f"label small {BOTH} --with bi-encoder --draw uncertain -n 5 --checks 3 {V} -o out.tsv {JSON}", [
+        lambda: {"collection": "small", "sources": SOURCES, "ask": "bi-encoder", "n": 5, "checks": 3,
+                 "draw": "uncertain", "output": "out.tsv", **ENCODER},
+        lambda: objects(collection=small_(), sources=tables(), ask="bi-encoder", draw="uncertain", n=5, checks=3,
+                        output="out.tsv"),
     ]),
     "select": ("select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 --collection small "
                f"{OUT} --export triplets=out.jsonl", [
@@ -294,8 +296,6 @@ def test_program_and_library_write_the_same(foils, world, name):
                 given[key] = world.url
         if isinstance(given.get("llm_model"), Client):
             given["llm_model"] = Client("m", world.url)
-        if typed[0] in ("label",):
-            given["output"] = "out.tsv"
         result = getattr(library, typed[0].replace("-", "_"))(**given)
         write(result, typed)
         if number == 0 or typed[0] not in OF_OBJECTS:
