@@ -46,7 +46,7 @@ from foils.batching.conflicts import Conflicts, known_conflicts
 from foils.batching.methods import method_named
 from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives, load_collection
-from foils.evaluation.measuring import encoder_score, measure_encoder
+from foils.evaluation.measuring import measure_encoder
 from foils.runtime.errors import check_names
 from foils.runtime.keyed import parsed_settings
 from foils.statistics import compare_systems
@@ -174,9 +174,13 @@ class Study:
             max_length=None if options.model == "static" else 64, patience=options.patience,
             trainer={"save_total_limit": 1},
         )  # fmt: skip
-        score = encoder_score(self.collection, "dev", MEASURES[0]) if options.patience else None
+
+        def score(model: SentenceTransformer) -> float:
+            return measure_encoder(model, self.collection, "dev", MEASURES[:1]).means[MEASURES[0]]
+
+        how: dict[str, Any] = {"settings": settings, "batches": batches, "score": score if options.patience else None}
         with tempfile.TemporaryDirectory() as folder, narrowed():
-            run = bi_encoder.train_bi_encoder(model, self.data, folder, settings=settings, batches=batches, score=score)
+            run = bi_encoder.train_bi_encoder(model, self.data, folder, **how)
         history = batches.history if isinstance(batches, BatchPlanner) else []
         losses = [entry["loss"] for entry in run.history if "loss" in entry]
         facts = {

@@ -23,7 +23,7 @@ import numpy as np
 import foils
 from common import load, save
 from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
-from foils.experiments.tasks import measured as by_query
+from foils.evaluation import measure_run
 from foils.experiments.tune import BM25, BOTH, MEASURE, TUNED, WEIGHTS
 from foils.statistics import bootstrap_interval, paired_test
 
@@ -40,7 +40,7 @@ def measured(given: str, name: str, minutes: float | None, seed: int, work: Path
         return {"collection": Path(given).name, "model": name, "seed": seed, "means": {}}
 
     def values(run: Any) -> np.ndarray:
-        return np.asarray(by_query(run, tuned.collection, "test", (MEASURE,)).per_query[MEASURE])
+        return np.asarray(measure_run(run, tuned.collection, "test", (MEASURE,)).per_query[MEASURE])
 
     of = {name: values(run) for name, run in runs.items()}
     ways = [float(values(fuse_runs([runs[BM25], runs[TUNED]], **Fusion(*way).how)).mean()) for way in WAYS]

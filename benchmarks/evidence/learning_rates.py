@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ import pyarrow.compute as pc
 
 from common import load, save
 from foils.data import Collection, Negatives, Run, load_collection
-from foils.evaluation import encoder_score, reranker_score
+from foils.encode.cross_encoders import logits
+from foils.evaluation import measure_encoder, measure_run, rerank_run
 from foils.mining import BM25Retriever, mine_negatives
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
@@ -130,6 +132,14 @@ def model_of(kind: str, name: str) -> Any:
     return model
 
 
+def score_of(model: Any, *, collection: Collection, kind: str) -> float:
+    """The measure of a model on the queries that are held out."""
+    if kind != "reranker":
+        return measure_encoder(model, collection, HELD_OUT, [MEASURE]).means[MEASURE]
+    run = rerank_run(run_of(collection), collection, partial(logits, model))
+    return measure_run(run, collection, HELD_OUT, [MEASURE]).means[MEASURE]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
@@ -142,11 +152,7 @@ def main() -> None:
     model = given.model or grid.model
     for name in given.collections:
         collection, negatives = part(load_collection(str(given.data / name)), grid)
-        score = (
-            reranker_score(collection, HELD_OUT, run_of(collection), MEASURE)
-            if kind == "reranker"
-            else encoder_score(collection, HELD_OUT, MEASURE)
-        )
+        score = partial(score_of, collection=collection, kind=kind)
         untrained = score(model_of(kind, model))
         for per_query, batch_size, usual in grid.trainings:
             epochs = given.epochs or usual

@@ -26,9 +26,8 @@ from foils.data import Collection, Run, load_collection
 from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
 from foils.data.splitting import SHARES, with_three_splits
 from foils.encode.models import load_model
-from foils.evaluation import bm25_run, dense_run
+from foils.evaluation import bm25_run, dense_run, measure_run
 from foils.experiments.parts import with_queries
-from foils.experiments.tasks import measured
 from foils.experiments.tune import MEASURE, WEIGHTS
 from foils.mining.retrievers import BM25Retriever
 from foils.statistics import bootstrap_interval, paired_test
@@ -45,7 +44,7 @@ WAYS = [*(Fusion(name, weight) for name in NORMALISATIONS for weight in WEIGHTS)
 
 def by_query(collection: Collection, split: str, run: Run) -> np.ndarray:
     """The measure of each query."""
-    return np.asarray(measured(run, collection, split, (MEASURE,)).per_query[MEASURE])
+    return np.asarray(measure_run(run, collection, split, (MEASURE,)).per_query[MEASURE])
 
 
 class World:

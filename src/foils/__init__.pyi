@@ -103,13 +103,12 @@ def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., sp
     vectors: typing.Any = ...) -> foils.mining.results.Mined: ...
 def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.Any = ..., reranker: typing.Any = ...,
     split: typing.Any = ..., measures: typing.Any = ..., top: int = ..., rerank_depth: int = ...,
-    against: typing.Any = ..., ties: typing.Any = ..., seed: int = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
-    keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ...,
-    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
+    against: typing.Any = ..., seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    memory: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
+    query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
+    precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    storage: typing.Any = ..., vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
 def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.demo.Demo: ...
 def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
     device: typing.Any = ...) -> foils.experiments.tuned.Merged: ...

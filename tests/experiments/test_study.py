@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,8 +16,8 @@ import pytest
 from foils.data import Run
 from foils.deciding import BeliefSettings, decide
 from foils.encode import EncoderSettings, VectorStore, load_encoder
-from foils.encode.cross_encoders import load_cross_encoder
-from foils.evaluation import bm25_run, measure_encoder, measure_rankings, measure_reranker, qrels_of, rankings_of
+from foils.encode.cross_encoders import load_cross_encoder, logits
+from foils.evaluation import bm25_run, measure_encoder, measure_run, rerank_run
 from foils.experiments import PREDICTORS, Cell, StudySettings, analyse, open_study, read_cells, run_study
 from foils.experiments import study as studying
 from foils.experiments.cells import mean_of, trained_file, write_cell
@@ -320,7 +321,7 @@ def test_rerankers_train_on_lists_and_are_measured_by_the_order_that_the_first_s
     cell = study("random", "bm25", model="body", settings=settings)
     assert set(cell.outcomes) == {FIRST_STAGE, "random", "bm25"}
     assert set(cell.outcomes["bm25"]) == {"nDCG@10", "RR@10"}
-    expected = measure_rankings(rankings_of(bm25_run(COLLECTION, "test", depth=50)), qrels_of(COLLECTION, "test"))
+    expected = measure_run(bm25_run(COLLECTION, "test", depth=50), COLLECTION, "test", ["nDCG@10"])
     assert cell.means("nDCG@10")[FIRST_STAGE] == pytest.approx([expected.means["nDCG@10"]])  # once
     assert cell.sizes_of["bm25"] == (20, 3)  # 20 lists in batches of 8
     first, second = cell.outcomes["bm25"]["nDCG@10"]
@@ -345,9 +346,10 @@ def test_every_seed_draws_a_head_and_a_trained_one_is_measured_as_evaluate_does(
     assert loads["body"][0] == loads["body"][1] != loads["body"][2]
     assert len(set(loads["cross"])) == 1
     model, task = load_cross_encoder(place / "cross"), RerankerTask(str(place / "cross"))
-    whole = measure_reranker(model, COLLECTION, "test", bm25_run(COLLECTION, "test"), ["nDCG@10"], depth=50)
+    reranked = rerank_run(bm25_run(COLLECTION, "test"), COLLECTION, partial(logits, model), depth=50)
+    whole = measure_run(reranked, COLLECTION, "test", ["nDCG@10"])
     run = task.search(model, COLLECTION, "test")
-    assert measure_rankings(rankings_of(run), qrels_of(COLLECTION, "test")).means["nDCG@10"] == whole.means["nDCG@10"]
+    assert measure_run(run, COLLECTION, "test", ["nDCG@10"]).means["nDCG@10"] == whole.means["nDCG@10"]
 
 
 @pytest.mark.slow

@@ -152,7 +152,7 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
         ("evaluate --model all-MiniLM-L6-v2 --measures ndcg@10", "nDCG@10"),
         ("evaluate --model all-MiniLM-L6-v2 --split train", "dev, test"),
         ("evaluate --run nowhere.trec", "no such file"),
-        ("evaluate --run nowhere.trec --ties bigger", "trec_eval"),
+        ("evaluate --run nowhere.trec --ties given", "ir_measures"),
     ],
 )
 def test_bad_usage_says_what_is_expected(folder, command, tmp_path, more, said):

@@ -18,7 +18,7 @@ from foils.cli.app import run
 from foils.data import Collection
 from foils.data.read import CollectionSettings
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
-from foils.evaluation.measuring import encoder_score
+from foils.evaluation.measuring import measure_encoder
 from foils.runtime.errors import InputError
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.loss_registry import make_loss
@@ -237,7 +237,9 @@ def test_the_program_and_python_train_the_same(world, capsys):
     )  # fmt: skip
     assert trained.to_json()["history"] == found["history"]
     model = trained.model
-    each = [encoder_score(collection, "dev", "nDCG@10")(model) for collection in (made_up(), other())]
+    each = [
+        measure_encoder(model, collection, "dev", ["nDCG@10"]).means["nDCG@10"] for collection in (made_up(), other())
+    ]
     assert trained.scores["nDCG@10 on dev after"] == pytest.approx(np.mean(each))
 
 

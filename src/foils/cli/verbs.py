@@ -278,6 +278,7 @@ DOORS: dict[str, Verb] = {
         "foils.evaluation.doors:evaluate",
         "foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json result.json",
         more=(RUNS,),
+        moved={"--ties": "ir_measures measures a run's file in trec_eval's order"},
     ),
     "batch": Verb(
         "foils.batching.doors:batch",

@@ -12,16 +12,13 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
 from foils.evaluation.systems import (
     BM25,
-    TIES,
     Evaluation,
     NamedSystem,
     SystemsLike,
-    Ties,
     evaluate_runs,
     named_systems,
     runs_of,
     tied_queries,
-    trec_eval_order,
 )
 from foils.runtime.doors import door
 from foils.runtime.options import Option, Settings, refuse, spelled
@@ -47,8 +44,6 @@ class EvaluationSettings(Settings):
         top: Number of documents that an encoder or BM25 returns for each query.
         rerank_depth: Number of documents of each query that a reranker scores.
         against: Compare the other systems with this system alone; may be given several times. Default: compare all.
-        ties: Order of equal scores in a run that was given: that of its file (given), or by document id from Z to A,
-            as trec_eval has it (trec_eval).
         seed: Seed of the intervals; the same seed gives the same bytes.
     """
 
@@ -57,7 +52,6 @@ class EvaluationSettings(Settings):
     top: Annotated[int, Option(least=1)] = 1000
     rerank_depth: Annotated[int, Option(least=1)] = 100
     against: Annotated[list[str] | None, Option(metavar="NAME")] = None
-    ties: Annotated[Ties, Option(names=TIES)] = "given"
     seed: Annotated[int, Option(least=0)] = 0
 
     def measure_names(self) -> list[str]:
@@ -84,8 +78,6 @@ def _refuse_idle(
         refuse({**depth, **idle, **scale.changed("ray")}, why)
     if "reranker" not in kinds:
         refuse(evaluation.changed("rerank_depth"), f"without {spelled('reranker')}; give one, or leave it out")
-    if "run" not in kinds:
-        refuse(evaluation.changed("ties"), f"without {spelled('run')}; the order of other systems is their own")
     if len(kinds) == 1:
         why = "with one system, which is compared with nothing; give another, or leave it out"
         refuse(evaluation.changed("against"), why)
@@ -127,19 +119,12 @@ def evaluate(
     depths = {"top": evaluation.top, "rerank_depth": evaluation.rerank_depth}
     every = _every(systems, run, reranker)
     runs = runs_of(every, loaded, embedding, split=evaluation.split, **depths)
-    tied = {}
-    for place, system in enumerate(every):
-        if system.kind == "run" and (count := tied_queries(runs[place])):
-            tied[runs[place].name] = count
-            runs[place] = trec_eval_order(runs[place]) if evaluation.ties == "trec_eval" else runs[place]
-    result = evaluate_runs(
-        loaded,
-        runs,
-        rng=np.random.default_rng(evaluation.seed),
-        split=evaluation.split,
-        measures=evaluation.measure_names(),
-        against=evaluation.against,
-    )
-    order = "by id, as in trec_eval" if evaluation.ties == "trec_eval" else "in the order given; trec_eval's differs"
-    remarks = [f"{name}: equal scores in {count:,} queries, ranked {order}" for name, count in tied.items()]
-    return replace(result, runs=tuple(runs), remarks=tuple(remarks))
+    tied = [
+        f"{found.name}: equal scores in {count:,} queries, ranked in the order given; trec_eval's differs"
+        for system, found in zip(every, runs, strict=True)
+        if system.kind == "run" and (count := tied_queries(found))
+    ]
+    rng, measures = np.random.default_rng(evaluation.seed), evaluation.measure_names()
+    split, against = evaluation.split, evaluation.against
+    result = evaluate_runs(loaded, runs, rng=rng, split=split, measures=measures, against=against)
+    return replace(result, remarks=tuple(tied))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +14,6 @@ import pyarrow.compute as pc
 from foils.data import Collection, Run
 from foils.data.run import without_identical
 from foils.encode import EncoderSettings, VectorStore, as_encoder
-from foils.encode.cross_encoders import logits
 from foils.encode.opening import EncoderLike
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
@@ -172,6 +169,22 @@ def rankings_of(run: Run) -> Rankings:
     return {query: [document for _, document in of] for query, of in groupby(rows, key=lambda row: row[0])}
 
 
+def measure_run(run: Run, collection: Collection, split: str, measures: Sequence[str]) -> Measured:
+    """Measure a run on a split; all judged queries count, and documents count in the run's own order.
+
+    Args:
+        run: as `dense_run`, `bm25_run` and `rerank_run` make it.
+        collection: with judgements of the split.
+        split: whose queries.
+        measures: ir_measures' names, none that looks deeper than the run.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: what `measure_rankings` refuses.
+    """
+    return measure_rankings(rankings_of(run), qrels_of(collection, split), measures, name=run.name)
+
+
 def measure_encoder(
     model: EncoderLike,
     collection: Collection,
@@ -181,50 +194,5 @@ def measure_encoder(
     depth: int = DEPTH,
     store: VectorStore | None = None,
 ) -> Measured:
-    """Measure exact search by a model over the whole collection; all queries of the split count.
-
-    Args:
-        model: as `dense_run`.
-        collection: with judgements of the split.
-        split: whose queries.
-        measures: ir_measures' names, none that looks deeper than `depth`.
-        depth: documents of each ranking.
-        store: as `dense_run`.
-
-    Raises:
-        UnknownNameError: no such split.
-        InputError: what `dense_run` and `measure_rankings` refuse.
-    """
-    run = dense_run(model, collection, split, depth=depth, store=store)
-    return measure_rankings(rankings_of(run), qrels_of(collection, split), measures, name=run.name)
-
-
-def measure_reranker(
-    model: Any, collection: Collection, split: str, run: Run, measures: Sequence[str], *, depth: int = DEPTH
-) -> Measured:
-    """Measure the order that a cross-encoder gives the first documents of a run; all queries of the split count.
-
-    Args:
-        model: a CrossEncoder with one output.
-        collection: with judgements of the split.
-        split: whose queries.
-        run: of the first stage.
-        measures: ir_measures' names.
-        depth: documents of each query that are reranked; the rest is left out.
-
-    Raises:
-        UnknownNameError: no such split.
-        InputError: what `rerank_run` and `measure_rankings` refuse.
-    """
-    reranked = rerank_run(run, collection, partial(logits, model), depth=depth)
-    return measure_rankings(rankings_of(reranked), qrels_of(collection, split), measures, name=reranked.name)
-
-
-def encoder_score(collection: Collection, split: str, measure: str) -> Callable[[Any], float]:
-    """Return the function from a model to its mean measure on a split, as training on dev asks for it."""
-    return lambda model: measure_encoder(model, collection, split, [measure]).means[measure]
-
-
-def reranker_score(collection: Collection, split: str, run: Run, measure: str) -> Callable[[Any], float]:
-    """Return the function from a cross-encoder to the mean measure of the run as it orders it."""
-    return lambda model: measure_reranker(model, collection, split, run, [measure]).means[measure]
+    """Measure exact search by a model over the whole collection: `dense_run`, then `measure_run`."""
+    return measure_run(dense_run(model, collection, split, depth=depth, store=store), collection, split, measures)

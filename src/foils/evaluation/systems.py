@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from foils.data import Collection, Run
 from foils.data.fusion import FUSED_DEPTH, Fusion, fuse_runs
 from foils.data.read import identical_ids_caption
-from foils.data.run import ranks_within, without_identical
+from foils.data.run import without_identical
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import logits
 from foils.encode.models import find_model, own_kind
@@ -38,8 +36,6 @@ else:
 
 BM25: Literal["bm25"] = "bm25"
 Kind = Literal["encoder", "bm25", "run", "reranker"]
-Ties = Literal["given", "trec_eval"]
-TIES = ("given", "trec_eval")
 log = logging.getLogger(__name__)
 
 
@@ -69,7 +65,7 @@ class Evaluation(Result):
         comparisons: every pair of systems under every measure; empty for one system.
         identical_ids: queries of the split for which the document of the query's own id was left out of every run.
         collection: its name.
-        runs: what was measured, one run a system; empty: not kept.
+        runs: what was measured, one run a system.
         remarks: what must be said of the runs.
     """
 
@@ -179,7 +175,8 @@ def evaluate_runs(
     }
     values = {system.name: system.per_query for system in systems}
     comparisons = compare_systems(values, rng=rng, against=against) if len(systems) > 1 else []
-    return Evaluation(split, systems, intervals, tuple(comparisons), collection.identical_ids(split), collection.name)
+    identical = collection.identical_ids(split)
+    return Evaluation(split, systems, intervals, tuple(comparisons), identical, collection.name, tuple(runs))
 
 
 def _measured(collection: Collection, runs: Sequence[Run], split: str, measures: Sequence[str]) -> tuple[Measured, ...]:
@@ -198,22 +195,6 @@ def _measured(collection: Collection, runs: Sequence[Run], split: str, measures:
             f"check the split (there are {', '.join(collection.splits)}) and the query ids"
         )
     return systems
-
-
-def trec_eval_order(run: Run) -> Run:
-    """Return a run whose equal scores are ordered as trec_eval orders them: by document id, from Z to A.
-
-    Scores are equal where they are in float32, as trec_eval reads them.
-    """
-    table = run.table
-    codes = table["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    scores = table["score"].to_numpy().astype(np.float32)
-    ids = pc.rank(table["doc_id"], sort_keys="descending", tiebreaker="dense").to_numpy()
-    order = np.lexsort((ids, -scores, codes))
-    table = table.take(pa.array(order))
-    return Run(
-        table.set_column(table.column_names.index("rank"), "rank", pa.array(ranks_within(codes[order]))), run.name
-    )
 
 
 def tied_queries(run: Run) -> int:

@@ -20,7 +20,7 @@ from foils.data.recapture import Recapture
 from foils.data.splitting import drawn_judgements
 from foils.deciding import BeliefSettings, Candidate, decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.evaluation import parse_measures
+from foils.evaluation import measure_run, parse_measures
 from foils.experiments.cache import read_sealed
 from foils.experiments.cells import (
     AND,
@@ -44,7 +44,6 @@ from foils.experiments.tasks import (
     Task,
     learned_nothing,
     losses_of,
-    measured,
     rows_of,
 )
 from foils.mining.fusion import fuse_sources
@@ -373,7 +372,7 @@ class OpenCell:
             runs = [task.search(trained.model, each, settings.test_split) for each in self.tests]
         shutil.rmtree(checkpoints, ignore_errors=True)
         values = [
-            measured(run, each, settings.test_split, settings.measured)
+            measure_run(run, each, settings.test_split, settings.measured)
             for run, each in zip(runs, self.tests, strict=True)
         ]
         joined = {name: [v for each in values for v in each.per_query[name].tolist()] for name in values[0].means}

@@ -16,13 +16,9 @@ from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, Ve
 from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC, load_model
 from foils.evaluation import (
-    Measured,
     dense_run,
     first_documents,
-    measure_rankings,
     named_systems,
-    qrels_of,
-    rankings_of,
     rerank_run,
     runs_of,
 )
@@ -286,11 +282,6 @@ class RerankerTask:
     ) -> Run:
         """Rerank what the first stage returns."""
         return rerank_run(self.untrained(collection, split), collection, partial(logits, model), depth=self.depth)
-
-
-def measured(run: Run, collection: Collection, split: str, measures: tuple[str, ...]) -> Measured:
-    """Return the measures of a ranking on a split, query by query."""
-    return measure_rankings(rankings_of(run), qrels_of(collection, split), measures)
 
 
 def rows_of(

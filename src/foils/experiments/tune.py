@@ -21,7 +21,7 @@ from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
-from foils.evaluation import bm25_run, evaluate_runs
+from foils.evaluation import bm25_run, evaluate_runs, measure_run
 from foils.evaluation.systems import Evaluation
 from foils.experiments.cache import TEMPORARY, StepCache
 from foils.experiments.parts import DEV_QUERIES, of_splits, with_hard_documents, with_queries
@@ -34,7 +34,6 @@ from foils.experiments.tasks import (
     Task,
     learned_nothing,
     losses_of,
-    measured,
     rows_of,
 )
 from foils.mining.settings import parsed_ranks
@@ -359,7 +358,7 @@ class Tuning:
     def on_dev(self, model: Any) -> list[float]:
         """Return the measure of each query of dev by a loaded model."""
         run = self.task.search(model, self.dev, "dev")
-        return [float(each) for each in measured(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE]]
+        return [float(each) for each in measure_run(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE]]
 
     def folder(self, trial: Trial) -> Path:
         """Return the folder of a trial's model; where it is gone, it is trained again."""
@@ -381,7 +380,7 @@ class Tuning:
             if not self.fresh:
                 return {"values": self.on_dev(self.task.load())}
             run = self.task.untrained(self.dev, "dev")
-            return {"values": measured(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE].tolist()}
+            return {"values": measure_run(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE].tolist()}
 
         return list(self.cache.facts("base", key, make)["values"])
 
@@ -497,7 +496,7 @@ class Tuning:
 
         def on_other(model: Any) -> float:
             task, part = self.kept or (self.task, self.dev)
-            return measured(task.search(model, part, "dev"), part, "dev", (MEASURE,)).means[MEASURE]
+            return measure_run(task.search(model, part, "dev"), part, "dev", (MEASURE,)).means[MEASURE]
 
         def tried(alpha: float) -> dict[str, float]:
             model = self._merged(trial, alpha)
@@ -570,8 +569,7 @@ class Tuning:
         names = [run.name for run in runs]
         against = [name for name in (self.label, BM25, TUNED) if name in names[:-1]] if len(runs) > 1 else None
         rng = np.random.default_rng(self.seed)
-        made = evaluate_runs(collection, runs, rng=rng, measures=self.task.measures, against=against)
-        return replace(made, runs=tuple(runs))
+        return evaluate_runs(collection, runs, rng=rng, measures=self.task.measures, against=against)
 
     def _fusion(self, folder: Path, key: Section) -> Section:
         """Choose on dev how BM25 and the tuned model are weighed together."""
@@ -582,7 +580,7 @@ class Tuning:
             return {"normalisation": "min-max", "weight": 1.0, "advised": False, "reason": reason}
 
         def on_dev(run: Run) -> npt.NDArray[np.float64]:
-            return np.asarray(measured(run, part, "dev", (MEASURE,)).per_query[MEASURE])
+            return np.asarray(measure_run(run, part, "dev", (MEASURE,)).per_query[MEASURE])
 
         values = {each: on_dev(fuse_runs([lexical, tuned], **Fusion("z", each).how)) for each in WEIGHTS}
         weight = weight_within_an_error(values)

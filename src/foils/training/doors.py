@@ -70,16 +70,21 @@ class DevSettings(Settings):
 
     def score(self, collection: Collection, *more: Collection) -> Callable[[Any], float] | None:
         """Return the function from a model to its measure on dev, the mean over collections; None without dev."""
-        from foils.evaluation.measuring import encoder_score, reranker_score
+        from foils.encode.cross_encoders import logits
+        from foils.evaluation import measure_encoder, measure_run, rerank_run
 
-        if self.dev is None:
+        if (dev := self.dev) is None:
             return None
         if self.dev_run is None:
-            measured = [each for each in (collection, *more) if self.dev in each.splits] or [collection]
-            scores = [encoder_score(each, self.dev, MEASURE) for each in measured]
-            return lambda model: fmean(score(model) for score in scores)
+            each = [one for one in (collection, *more) if dev in one.splits] or [collection]
+            return lambda model: fmean(measure_encoder(model, one, dev, [MEASURE]).means[MEASURE] for one in each)
         run = self.dev_run if isinstance(self.dev_run, Run) else Run.read(self.dev_run)
-        return reranker_score(collection, self.dev, run, MEASURE)
+
+        def reranked(model: Any) -> float:
+            order = rerank_run(run, collection, partial(logits, model))
+            return measure_run(order, collection, dev, [MEASURE]).means[MEASURE]
+
+        return reranked
 
 
 def _refuse_idle(
