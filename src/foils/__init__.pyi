@@ -13,6 +13,7 @@ import foils.deciding.doors
 import foils.evaluation.systems
 import foils.experiments.analysis
 import foils.experiments.demo
+import foils.experiments.plan
 import foils.experiments.tuned
 import foils.labelling.doors
 import foils.labelling.relabelling
@@ -126,7 +127,7 @@ def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typin
     matryoshka: typing.Any = ..., lora: int | None = ..., trust_remote_code: bool = ..., reranker: bool = ...,
     first_stage: typing.Any = ..., seed: int = ..., device: typing.Any = ..., columns: typing.Any = ...,
     corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
-    keep_identical_ids: bool = ...) -> foils.experiments.tuned.Tuned | foils.experiments.tuned.Explained: ...
+    keep_identical_ids: bool = ...) -> foils.experiments.tuned.Tuned | foils.experiments.plan.Plan: ...
 def label(collection: typing.Any, sources: typing.Any, *, n: int = ..., ask: typing.Any = ..., draw: typing.Any = ...,
     split: typing.Any = ..., output: typing.Any, answers: typing.Any = ..., labeller: typing.Any = ...,
     checks: int = ..., question: typing.Any = ..., seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,

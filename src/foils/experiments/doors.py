@@ -22,7 +22,7 @@ from foils.experiments.parts import check_sizes, split_sizes
 from foils.experiments.plan import Plan
 from foils.experiments.study import StudySettings, run_study
 from foils.experiments.tune import PLANNED, Tuning
-from foils.experiments.tuned import Explained, Merged, Tuned
+from foils.experiments.tuned import Merged, Tuned
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.files import fill_folder, write_json, write_sealed
@@ -121,7 +121,7 @@ def tune(
     settings: TuneSettings,
     device: str | None = None,
     reading: CollectionSettings,
-) -> Tuned | Explained:
+) -> Tuned | Plan:
     """Make a model better by pairs, in one go: mine, decide, choose on dev, train, and prove it on test.
 
     The proof stands beside BM25, and beside both together. The folder gets plan.toml (every decision with its reason),
@@ -166,7 +166,7 @@ def tune(
         log.info("warning: %s", each)
     if explain:
         tuning.schedule()
-        return Explained(decisions)
+        return decisions
     _claim(folder, decisions, plan)
     tuned: Tuned = tuning.run()
     write_json(folder / TUNED, tuned.to_json())

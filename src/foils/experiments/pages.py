@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from foils.evaluation import rankings_of
 from foils.experiments.tasks import BASELINES
 from foils.pages.page import (
     LEGEND,
@@ -26,8 +29,9 @@ from foils.pages.page import (
 if TYPE_CHECKING:
     from foils.experiments.analysis import StudyAnalysis
     from foils.experiments.cells import Cell
-    from foils.experiments.tuned import Change, Tuned
+    from foils.experiments.tuned import Tuned
 
+SHOWN = 10  # queries that gained, and that lost
 Points = Mapping[str, tuple[float, float, float]]
 STUDY_READING = (
     "Each source of negatives trained the model as often as there are seeds, with the same queries for every source of "
@@ -165,22 +169,19 @@ def tune_page(tuned: Tuned) -> str:
     sections = [
         *([Section("Warnings", (), list(tuned.warnings))] if tuned.warnings else []),
         Section("The proof", [figure, replace(tuned.tables()[0], title="", caption=""), tuned.pairs_table()]),
-        *(Section("Vectors that are cut", [table]) for table in tuned.cut_tables()),
-        *([Section("What must not be forgotten", [replace(tuned.keep_table(), title="")])] if tuned.keep else []),
+        *(
+            [Section("Cut vectors, and another collection", [tuned.further_table()])]
+            if tuned.cuts or tuned.keep
+            else []
+        ),
         Section("What was decided, and why", [replace(tuned.plan.table(), title="")]),
     ]
-    if tuned.decision is not None:
-        shown = Table("", tuned.decision["columns"], tuned.decision["rows"], "What foils score says, before training.")
+    if decided := tuned.decision.get("table"):
+        shown = Table("", decided["columns"], decided["rows"], "What foils score says, before training.")
         sections.append(Section("The sources of negatives", [shown]))
     steps = f"{sum(each.steps for each in tuned.trials):,} training steps of {tuned.plan['batches']['size']} rows"
     sections.append(Section("The trainings", [replace(tuned.trials_table(), title="")], [f"Cost: {steps}."]))
-    gained, lost = tuned.changes()
-    blocks = [
-        Examples(f"The {len(changes)} that {verb} most", [_example(each, measures[0]) for each in changes])
-        for verb, changes in (("gained", gained), ("lost", lost))
-        if changes
-    ]
-    sections += [Section("Queries that changed", blocks)] if blocks else []
+    sections += [Section("Queries that changed", blocks)] if (blocks := _changed(tuned)) else []
     again = "foils tune --plan plan.toml -o another-folder/"
     return render_page(
         "Did the training make the model better?",
@@ -196,11 +197,26 @@ def tune_page(tuned: Tuned) -> str:
     )
 
 
-def _example(change: Change, measure: str) -> Example:
-    texts = {
-        "query": change.query,
-        "labelled answer": shortened(change.positive or "–"),
-        "first before": shortened(change.first_before or "–"),
-        "first after": shortened(change.first_after or "–"),
-    }
-    return Example(f"{measure} {change.before:.2f} → {change.after:.2f}", texts)
+def _changed(tuned: Tuned) -> list[Examples]:
+    """The test queries that gained most, and those that lost most, the largest change first."""
+    if tuned.comparison is None:
+        return []
+    collection, (before, after) = tuned.collection, tuned.evaluation.systems[:2]
+    measure, firsts = next(iter(before.means)), [rankings_of(run) for run in tuned.evaluation.runs[:2]]
+    gain, positives = after.per_query[measure] - before.per_query[measure], collection.positives("test")
+
+    def example(at: int) -> Example:
+        row = collection.query_rows([query := before.query_ids[at]])
+        place = int(positives.places(row)[0])
+        rows: dict[str, Any] = {"labelled answer": positives.of(place)[:1] if place >= 0 else []}
+        for name, ranking in zip(("first before", "first after"), firsts, strict=True):
+            rows[name] = collection.document_rows(ranking.get(query, [])[:1])
+        texts = {name: shortened(collection.document_texts(of)[0]) if len(of) else "–" for name, of in rows.items()}
+        change = f"{before.per_query[measure][at]:.2f} → {after.per_query[measure][at]:.2f}"
+        return Example(f"{measure} {change}", {"query": collection.query_texts(row)[0], **texts})
+
+    order, blocks = np.argsort(-gain, kind="stable"), []
+    for verb, sign, places in (("gained", 1, order[:SHOWN]), ("lost", -1, order[::-1][:SHOWN])):
+        if examples := [example(at) for at in places if sign * gain[at] > 0]:
+            blocks.append(Examples(f"The {len(examples)} that {verb} most", examples))
+    return blocks

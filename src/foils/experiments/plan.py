@@ -7,7 +7,7 @@ import time
 import tomllib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from foils.data.records import whole_json, whole_text
 from foils.experiments.tasks import RerankerTask, Task
 from foils.runtime.errors import FormatError
 from foils.runtime.files import write_json, write_text
-from foils.runtime.results import Table
+from foils.runtime.results import Result, Table
 
 Section = Mapping[str, Any]
 SECTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -54,7 +54,7 @@ WARMUP = 0.1
 
 
 @dataclass
-class Plan:
+class Plan(Result):
     """Decisions by section; those that are there already are not made again.
 
     Attributes:
@@ -111,6 +111,17 @@ class Plan:
             raise FormatError(f"not a plan of foils tune: {'; '.join(wrong)}", path)
         return cls({name: read[name] for name in SECTIONS if name in read})
 
+    def tables(self) -> list[Table]:
+        """Return the plan, and what a tuning by it costs."""
+        minutes, table = self["given"].get("minutes"), self.table()
+        cost = f"It takes about {minutes:g} minutes" if minutes else "It takes as long as longer training helps"
+        later = "What is decided on the way: the negatives (as foils score does), learning rate and epochs (on dev)."
+        return [replace(table, caption=f"{later}\n{cost}.")]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sections."""
+        return {"plan": self.sections}
+
     def table(self) -> Table:
         """Return the decisions as a table: section, values, reason."""
         rows = []
@@ -163,9 +174,9 @@ def schedule(
     collection: Collection,
     *,
     per_query: int,
-    rates: Callable[[], tuple[float, float]],
-    seconds: float | None,
+    rates: tuple[float, float],
     seed: int,
+    seconds: float | None = None,
     keeps: bool = False,
     documents: Section | None = None,
 ) -> dict[str, Section]:
@@ -179,21 +190,21 @@ def schedule(
     Args:
         task: what is tuned.
         collection: with three splits.
-        per_query: rows of a positive in training, each with a negative.
+        per_query: negatives of a positive in training, each a row of an encoder.
         rates: the default learning rate of the model, and that of a training of few steps.
-        seconds: that are left; None: no limit.
         seed: of the texts that are timed.
+        seconds: that are left; None: no limit.
         keeps: whether another collection is measured, too: it is where that takes a tenth of the time at most.
         documents: section [documents], where the plan has it.
     """
     reranker, positives = isinstance(task, RerankerTask), collection.positives("train")
     sizes = {name: len(collection.positives(name)) for name in ("train", "dev", "test")}
-    rows_of_query = float(np.minimum(positives.counts, MAX_POSITIVES).mean()) * per_query
+    rows_of_query = float(np.minimum(positives.counts, MAX_POSITIVES).mean()) * (1 if reranker else per_query)
     whole: dict[str, Any] = {"count": len(collection.documents), "train_queries": sizes["train"]}
     if reranker:
         whole["test_queries"] = sizes["test"]
     dev = min(DEV_PAIRS, sizes["dev"] * task.depth) if reranker else min(DEV_DOCUMENTS, whole["count"])
-    usual, few_steps = rates()
+    usual, few_steps = rates
     way: dict[str, Any]
     if seconds is None:
         rows = sizes["train"] * rows_of_query

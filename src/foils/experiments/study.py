@@ -44,7 +44,6 @@ from foils.experiments.tasks import (
     Task,
     learned_nothing,
     losses_of,
-    rows_of,
 )
 from foils.mining.fusion import fuse_sources
 from foils.runtime import progress
@@ -351,25 +350,25 @@ class OpenCell:
         """Return what a seed trains on, of a source or of pairs alone."""
         split = self.settings.split
         drawn = drawn_queries(self.collection, split, self.settings.queries, seed)
-        how: dict[str, Any] = {"per_query": self.settings.per_query, "max_positives": 1, "split": split}
-        return rows_of(self.task, drawn, self.sources.get(name), **how)
+        per_query = self.settings.per_query
+        return self.task.rows(drawn, self.sources.get(name), per_query=per_query, max_positives=1, split=split)
 
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
         """Train and measure once; the checkpoints are gone afterwards."""
         start, settings, task, facts = time.perf_counter(), self.settings, self.task, dict[str, Any]()
         if name in (UNTRAINED, FIRST_STAGE):
-            runs = [task.untrained(each, settings.test_split) for each in self.tests]
+            runs = [task.ranked(each, settings.test_split) for each in self.tests]
         else:
             training, data = settings.train_settings(seed), self.rows(name, seed)
             if training.checkpoint_steps is None:
                 training = replace(training, checkpoint_steps=CHECKPOINT_STEPS)
             if task.in_batch and name not in self.sources:  # as many steps as with mined negatives
                 training = replace(training, epochs=training.epochs * (settings.per_query or 1))
-            trained = task.fit(task.load(seed=seed), data, checkpoints, training, settings.batches)
+            trained = task.train(data, checkpoints, training, settings.batches)
             facts = {"rows": len(data), "steps": trained.steps, **losses_of(trained)}
             if warning := learned_nothing(task, facts, data.rows.shape[1] - 2):
                 log.warning("%s: %s", name, warning)
-            runs = [task.search(trained.model, each, settings.test_split) for each in self.tests]
+            runs = [task.ranked(each, settings.test_split, trained.model) for each in self.tests]
         shutil.rmtree(checkpoints, ignore_errors=True)
         values = [
             measure_run(run, each, settings.test_split, settings.measured)
@@ -416,7 +415,7 @@ def open_study(
         raise InputError(f"{', '.join(deep)}: {looks} the first {task.depth} documents; take measures of these")
     settings = replace(settings, measures=tuple(map(str, parsed)))
     for each in tested if isinstance(task, RerankerTask) else ():
-        task.untrained(each, settings.test_split)
+        task.ranked(each, settings.test_split)
     opened = [
         _open_cell(study, collection, tested, prepared, settings, replace(task, model=name))
         for name in dict.fromkeys(models)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -38,85 +38,54 @@ SEARCH_DEPTH, RERANK_DEPTH = FUSED_DEPTH, 50
 """Documents of each query that an encoder returns, and that a reranker scores."""
 
 
-class Task(Protocol):
-    """A model to train, and what differs between encoders and rerankers.
+@dataclass(frozen=True)
+class _Model:
+    """A model to train, and how its texts are read.
 
     Attributes:
-        model: name or folder of the model. `device`: torch device. `max_length`: tokens after which texts are cut.
-        measures: what is measured where nothing else is asked for; the first decides.
-        baselines: names of what is measured beside trained models.
-        depth: documents of each query that a ranking has.
-        in_batch: whether the other rows of a batch are negatives, too.
+        model: name or folder.
+        device: torch device; None: the first one available.
+        max_length: tokens after which texts are cut.
+        trust_remote_code: whether code that comes with a model is run.
+        store: of vectors; None: that of the cache.
+
+    A task also says: `measures`, what is measured where nothing else is asked for, the first decides; `baselines`,
+    what is measured beside trained models; `depth`, documents of each query in a ranking; and `in_batch`, whether the
+    other rows of a batch are negatives, too.
     """
-
-    model: str
-    device: str | None
-    max_length: int | None
-    measures: ClassVar[tuple[str, ...]]
-    baselines: ClassVar[tuple[str, ...]]
-    depth: ClassVar[int]
-    in_batch: ClassVar[bool]
-
-    @property
-    def kind(self) -> str:
-        """Kind of model, as `foils.training.models.kind_of` tells it."""
-        ...
-
-    @property
-    def init(self) -> str:
-        """What training starts from: `encoder`, a model that can rank already, or `nothing`."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the model's weights and settings."""
-        ...
-
-    @property
-    def encoder(self) -> SentenceEncoder:
-        """What mines and decides."""
-        ...
-
-    def form(self, *, mined: bool) -> str:
-        """Return the form of training rows, with mined negatives or without."""
-        ...
-
-    def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
-        """Load the model, or one that was trained from it; weights that its files lack are drawn from the seed."""
-        ...
-
-    def fit(
-        self, model: Any, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any
-    ) -> TrainingRun:
-        """Train; a training that was interrupted goes on from its checkpoint in the folder."""
-        ...
-
-    def untrained(self, collection: Collection, split: str, *, dimensions: int | None = None) -> Run:
-        """Return the ranking without any training: the model's as it is; of rerankers, the first stage's."""
-        ...
-
-    def search(
-        self,
-        model: Any,
-        collection: Collection,
-        split: str,
-        *,
-        store: VectorStore | None = None,
-        dimensions: int | None = None,
-    ) -> Run:
-        """Return the ranking of a loaded model."""
-        ...
-
-
-@dataclass(frozen=True)
-class EncoderTask:
-    """A bi-encoder: trained with in-batch negatives, measured by exact search over the whole collection."""
 
     model: str
     device: str | None = None
     max_length: int | None = 128
     trust_remote_code: bool = False
     store: VectorStore | None = None
+
+    in_batch: ClassVar[bool]
+
+    def rows(
+        self, collection: Collection, negatives: Negatives | None, *, per_query: int | None, max_positives: int,
+        split: str = "train",
+    ) -> TrainingSet:  # fmt: skip
+        """Return what is trained on: the positives of a split with their negatives, or pairs alone."""
+        from foils.training.data import training_set
+
+        mined = negatives is not None
+        form = "lists" if not self.in_batch else "triplets" if mined else "pairs"
+        how: dict[str, Any] = {"form": form, "per_query": per_query if mined else None, "max_positives": max_positives}
+        return training_set(collection, negatives, split=split, **how)
+
+    def _encoder(self, name: str, length: int | None) -> SentenceEncoder:
+        """An encoder whose texts are cut after so many tokens, or fewer where it takes no more."""
+        how: dict[str, Any] = {"device": self.device, "trust_remote_code": self.trust_remote_code}
+        model = load_model(name, **how)
+        own = model.max_seq_length
+        length = length if length is None or own in (None, float("inf")) else min(int(length), int(own))
+        return SentenceEncoder(model, EncoderSettings(max_length=length, **how), name=name)
+
+
+@dataclass(frozen=True)
+class EncoderTask(_Model):
+    """A bi-encoder: trained with in-batch negatives, measured by exact search over the whole collection."""
 
     measures: ClassVar[tuple[str, ...]] = MEASURES
     baselines: ClassVar[tuple[str, ...]] = (UNTRAINED, IN_BATCH)
@@ -125,8 +94,8 @@ class EncoderTask:
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
-        """The model as it is."""
-        return cut_encoder(self.model, self.max_length, self.device, trust_remote_code=self.trust_remote_code)
+        """The model as it is, which mines and decides."""
+        return self._encoder(self.model, self.max_length)
 
     @cached_property
     def kind(self) -> str:
@@ -137,66 +106,46 @@ class EncoderTask:
 
     @property
     def init(self) -> str:
-        """A language model that nobody trained to embed starts from nothing."""
+        """What training starts from: `nothing` where it is a language model that nobody trained to embed."""
         return "nothing" if self.kind == "language model" else "encoder"
 
     @property
     def fingerprint(self) -> str:
-        """The encoder's."""
+        """Digest of the model's weights and settings."""
         return self.encoder.fingerprint
-
-    def form(self, *, mined: bool) -> str:
-        """Return triplets or, without mined negatives, pairs."""
-        return "triplets" if mined else "pairs"
 
     def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
         """Load a SentenceTransformer, texts cut as in training; nothing of it is drawn."""
         from foils.training.models import load_trainable
 
-        how: dict[str, Any] = {"device": self.device, "trust_remote_code": self.trust_remote_code}
-        model = load_trainable(folder or self.model, **how)
+        model = load_trainable(folder or self.model, device=self.device, trust_remote_code=self.trust_remote_code)
         if self.max_length is not None and model.max_seq_length not in (None, float("inf")):
             model.max_seq_length = min(self.max_length, int(model.max_seq_length))
         return model
 
-    def fit(
-        self, model: Any, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any
-    ) -> TrainingRun:
-        """Train with sentence-transformers."""
+    def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
+        """Train with sentence-transformers; one that was interrupted goes on from its checkpoint in the folder."""
         from foils.training.bi_encoder import train_bi_encoder
 
-        return train_bi_encoder(model, data, folder, settings=settings, batches=batches, resume=True, **more)
+        return train_bi_encoder(self.load(), data, folder, settings=settings, batches=batches, resume=True, **more)
 
-    def untrained(self, collection: Collection, split: str, *, dimensions: int | None = None) -> Run:
-        """Search with the model as it is."""
-        return self.search(self.encoder, collection, split, store=self.store, dimensions=dimensions)
-
-    def search(
-        self,
-        model: Any,
-        collection: Collection,
-        split: str,
-        *,
-        store: VectorStore | None = None,
+    def ranked(
+        self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,
         dimensions: int | None = None,
-    ) -> Run:
-        """Search all documents exactly; vectors may be cut to their first dimensions."""
-        return dense_run(model, collection, split, depth=self.depth, store=store, dimensions=dimensions)
+    ) -> Run:  # fmt: skip
+        """Search all documents exactly by a loaded model, or the one before training; vectors may be cut."""
+        given, kept = (self.encoder, self.store) if model is None else (model, store)
+        return dense_run(given, collection, split, depth=self.depth, store=kept, dimensions=dimensions)
 
 
 @dataclass(frozen=True)
-class RerankerTask:
+class RerankerTask(_Model):
     """A cross-encoder: trained on lists, measured by the order that it gives the first documents of a first stage.
 
     Attributes:
         first_stage: bm25, an encoder's name, a TREC run or a `Run`.
     """
 
-    model: str
-    device: str | None = None
-    max_length: int | None = 128
-    trust_remote_code: bool = False
-    store: VectorStore | None = None
     first_stage: str | Path | Run = BM25
     _first_stages: dict[tuple[str, str], Run] = field(default_factory=dict, repr=False, compare=False)
 
@@ -208,24 +157,23 @@ class RerankerTask:
 
     @cached_property
     def init(self) -> str:
-        """A model whose weights depend on the seed has a head that nobody trained, and starts from nothing."""
+        """What training starts from: `nothing` where weights depend on the seed, of a head that nobody trained."""
         return "nothing" if has_drawn_weights(lambda seed: self.load(seed=seed)) else "encoder"
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
-        """The first stage, where that is an encoder, or the word table of all-MiniLM-L6-v2, which costs little."""
-        return self._searcher or cut_encoder(f"{STATIC}{DEFAULT_MODEL}", None, self.device)
+        """What mines: the first stage, where it is an encoder, or all-MiniLM-L6-v2's word table, which costs little."""
+        return self._searcher or self._encoder(f"{STATIC}{DEFAULT_MODEL}", None)
 
     @cached_property
     def _searcher(self) -> SentenceEncoder | None:
         """The first stage, where it is an encoder; texts are not cut, as a search does not cut them."""
-        if named_systems([self.first_stage])[0].kind != "encoder":
-            return None
-        return cut_encoder(str(self.first_stage), None, self.device, trust_remote_code=self.trust_remote_code)
+        encodes = named_systems([self.first_stage])[0].kind == "encoder"
+        return self._encoder(str(self.first_stage), None) if encodes else None
 
     @cached_property
     def fingerprint(self) -> str:
-        """The digest of the model with the head of seed 0."""
+        """Digest of the model with the head of seed 0."""
         return cross_encoder_digest(self.load())
 
     @cached_property
@@ -237,10 +185,6 @@ class RerankerTask:
             return f"{given.name} {digest_of(rows)} {self.depth}"
         return f"{given} {file_digest(given) if Path(given).is_file() else ''} {self.depth}"
 
-    def form(self, *, mined: bool) -> str:
-        """Return lists."""
-        return "lists"
-
     def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
         """Load a CrossEncoder, a head that its files lack drawn from the seed."""
         how: dict[str, Any] = {"device": self.device, "trust_remote_code": self.trust_remote_code, "seed": seed}
@@ -249,56 +193,31 @@ class RerankerTask:
             model.max_seq_length = min(self.max_length, int(model.max_seq_length or self.max_length))
         return model
 
-    def fit(
-        self, model: Any, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any
-    ) -> TrainingRun:
+    def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
         """Train with sentence-transformers; batches are random, for lists do not meet in a batch."""
         from foils.training.reranker import train_reranker
 
+        model = self.load(seed=settings.seed)
         settings = replace(settings, max_length=int(model.max_seq_length or self.max_length or 512))
         return train_reranker(model, data, folder, settings=settings, resume=True, **more)
 
-    def untrained(self, collection: Collection, split: str, *, dimensions: int | None = None) -> Run:
-        """Return the first documents of each query, as the first stage orders them."""
+    def ranked(
+        self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,
+        dimensions: int | None = None,
+    ) -> Run:  # fmt: skip
+        """Return the first documents of each query, as the first stage or a loaded model orders them."""
         key = (collection.measured_digest, split)
         if key not in self._first_stages:
-            self._first_stages[key] = self._searched(collection, split)
-        return self._first_stages[key]
-
-    def _searched(self, collection: Collection, split: str) -> Run:
-        use = EmbeddingSettings(device=self.device, vectors=self.store or VectorStore(cache_folder() / "vectors"))
-        depths = {"top": self.depth, "rerank_depth": self.depth}
-        run = runs_of(named_systems([self._searcher or self.first_stage]), collection, use, split=split, **depths)[0]
-        return first_documents(run, collection, self.depth, split=split)
-
-    def search(
-        self,
-        model: Any,
-        collection: Collection,
-        split: str,
-        *,
-        store: VectorStore | None = None,
-        dimensions: int | None = None,
-    ) -> Run:
-        """Rerank what the first stage returns."""
-        return rerank_run(self.untrained(collection, split), collection, partial(logits, model), depth=self.depth)
+            use = EmbeddingSettings(device=self.device, vectors=self.store or VectorStore(cache_folder() / "vectors"))
+            first = named_systems([self._searcher or self.first_stage])
+            run = runs_of(first, collection, use, split=split, top=self.depth, rerank_depth=self.depth)[0]
+            self._first_stages[key] = first_documents(run, collection, self.depth, split=split)
+        run = self._first_stages[key]
+        return run if model is None else rerank_run(run, collection, partial(logits, model), depth=self.depth)
 
 
-def rows_of(
-    task: Task,
-    collection: Collection,
-    negatives: Negatives | None,
-    *,
-    per_query: int | None,
-    max_positives: int,
-    split: str = "train",
-) -> TrainingSet:
-    """Return what a task trains on: the positives of a split with their negatives, or pairs alone."""
-    from foils.training.data import training_set
-
-    form, per_query = task.form(mined=negatives is not None), per_query if negatives is not None else None
-    how: dict[str, Any] = {"split": split, "form": form, "per_query": per_query, "max_positives": max_positives}
-    return training_set(collection, negatives, **how)
+Task = EncoderTask | RerankerTask
+"""A model to train, and what differs between encoders and rerankers."""
 
 
 def losses_of(run: TrainingRun) -> dict[str, float]:
@@ -316,14 +235,3 @@ def learned_nothing(task: Task, losses: Mapping[str, float], per_query: int) -> 
         f"the reranker learned nothing: its loss went from {losses['loss_first']:.3f} to {losses['loss_last']:.3f}, "
         f"and a guess among {1 + per_query} documents has {guess:.3f}; train longer, or with a larger learning rate"
     )
-
-
-def cut_encoder(
-    name: str, length: int | None, device: str | None, *, trust_remote_code: bool = False
-) -> SentenceEncoder:
-    """Load an encoder whose texts are cut after so many tokens, or fewer where it takes no more."""
-    how: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
-    model = load_model(name, **how)
-    own = model.max_seq_length
-    length = length if length is None or own in (None, float("inf")) else min(int(length), int(own))
-    return SentenceEncoder(model, EncoderSettings(max_length=length, **how), name=name)

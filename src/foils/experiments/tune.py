@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ from foils.experiments.tasks import (
     Task,
     learned_nothing,
     losses_of,
-    rows_of,
 )
 from foils.mining.settings import parsed_ranks
 from foils.runtime import progress
@@ -102,6 +101,18 @@ class Trial:
         }
 
 
+class Final(NamedTuple):
+    """The model that is tested: a trial, and the share of its weights in a merge with the base."""
+
+    trial: Trial
+    alpha: float
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells it from others."""
+        return {"trial": self.trial.name, "alpha": self.alpha}
+
+
 @dataclass
 class Tuning:
     """One tuning at work.
@@ -127,20 +138,17 @@ class Tuning:
     def __post_init__(self) -> None:
         self.given, self.seed = self.plan["given"], int(self.plan["given"]["seed"])
         self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_folder() / "vectors")
-        self.task = self._task(str(self.given.get("first_stage") or BM25))
-        self.lora = self.given.get("lora")
+        self.task = self._task(first_stage_of(self.given))
         self.static = self.task.kind == "static embedding"
         self.per_query = 10 if self.static else 1 if self.task.in_batch else 4
+        # A reranker whose head nobody trained has to beat the first stage's own order.
+        self.fresh = not self.task.in_batch and self.task.init == "nothing"
+        self.label = FIRST_STAGE if self.fresh else BASE
 
-    def _task(self, first_stage: str) -> Any:
+    def _task(self, first_stage: str) -> Task:
         length, trusted = self.given.get("max_length"), bool(self.given.get("trust_remote_code"))
         how = (str(self.given["model"]), self.device, length, trusted, self.store)
         return RerankerTask(*how, first_stage) if self.given.get("reranker") else EncoderTask(*how)
-
-    @property
-    def fresh(self) -> bool:
-        """Whether a reranker has a head that nobody trained: then it has to beat the first stage's own order."""
-        return not self.task.in_batch and self.task.init == "nothing"
 
     @cached_property
     def of(self) -> dict[str, str]:
@@ -152,36 +160,46 @@ class Tuning:
 
     def schedule(self) -> None:
         """Decide how much is done: sections [documents], [trials] and [batches], and [keep] where nothing is kept."""
-        names = ("documents", "trials")
-        known: dict[str, Any] = {name: self.plan[name] for name in names if name in self.plan.sections}
+        known: dict[str, Any] = {
+            name: self.plan[name] for name in ("documents", "trials") if name in self.plan.sections
+        }
+
+        def scheduled() -> dict[str, Any]:
+            how: dict[str, Any] = {"seed": self.seed, "keeps": self.given.get("keep", NONE) != NONE}
+            if (minutes := self.given.get("minutes")) is not None:
+                how["seconds"] = max(0.0, 60 * float(minutes) - (time.monotonic() - self.begun))
+            with progress.quiet():
+                how |= {"per_query": self.per_query, "rates": self._rates(), "documents": known.get("documents")}
+                return schedule(self.task, self.whole, **how)
+
         if len(known) < 2:
-            how: dict[str, Any] = {"per_query": self.per_query if self.task.in_batch else 1, "seed": self.seed}
-            how["keeps"] = self.given.get("keep", NONE) != NONE
-            minutes = self.given.get("minutes")
-            left = None if minutes is None else max(0.0, 60 * float(minutes) - (time.monotonic() - self.begun))
-
-            def scheduled() -> dict[str, Any]:
-                with progress.quiet():
-                    return schedule(
-                        self.task, self.whole, rates=self._rates, seconds=left, documents=known.get("documents"), **how
-                    )
-
-            key: dict[str, Any] = {"collection": self.whole.digest, **self.given, **known}
+            key = {"collection": self.whole.digest, **self.given, **known}
             made = self.cache.facts("schedule", key, scheduled) if self.keeps else scheduled()
-            self.plan.sections |= {name: made[name] for name in names if name not in known}
-        if (nothing := self._keeps_nothing()) is not None:
-            self.plan.decide("keep", lambda: nothing)
+            self.plan.sections |= {**made, **known}
+        if reason := self._keeps_nothing():
+            self.plan.decide("keep", lambda: {"collection": NONE, "alpha": 1.0, "reason": reason})
         self.plan.decide("batches", self._batches)
 
     def _rates(self) -> tuple[float, float]:
         """The default learning rate of the model, and that of few steps: three times an encoder's."""
         from foils.training.models import learning_rate_of, transformer_of
 
-        model = self.task.load()
-        if self.lora is not None:
+        model, lora = self.task.load(), self.given.get("lora") is not None
+        if lora:
             transformer_of(model, "lora")
-        rate = learning_rate_of(model, lora=self.lora is not None)
-        return rate, 3 * rate if self.task.kind == "encoder" and self.lora is None else rate
+        rate = learning_rate_of(model, lora=lora)
+        return rate, 3 * rate if self.task.kind == "encoder" and not lora else rate
+
+    def _keeps_nothing(self) -> str:
+        """Why no other collection is measured; empty where one is."""
+        keep = str(self.given.get("keep", NONE))
+        reasons = {
+            "none is asked for": keep == NONE,
+            "it would be the one that is tuned on": keep == self.given["collection"],
+            "a head that nobody trained has nothing to forget": self.fresh,
+            f"there is too little time to measure {keep} before and after": not self.plan["trials"].get("keeps", True),
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _batches(self) -> Section:
         if not self.task.in_batch:
@@ -208,6 +226,15 @@ class Tuning:
     def dev(self) -> Collection:
         """What trainings are measured on."""
         return self._part(self.collection, {"dev": int(self.plan["trials"]["dev_documents"])})
+
+    @cached_property
+    def kept(self) -> tuple[Task, Collection] | None:
+        """The task of the collection that must not be forgotten, and a part of it; None where nothing is kept."""
+        if self.plan.sections.get("keep", {}).get("collection") == NONE:
+            return None
+        whole = with_three_splits(load_collection(str(self.given["keep"])), SHARES)
+        part = self._part(whole, {"dev": KEEP_DOCUMENTS // 2, "test": KEEP_DOCUMENTS})
+        return self._task(BM25), part  # a run is of one collection
 
     def _part(self, collection: Collection, documents: Mapping[str, int]) -> Collection:
         """Queries of some splits, with so many documents or, of rerankers, so many pairs to score in each."""
@@ -254,8 +281,7 @@ class Tuning:
         table = made.table()
         shown = {"columns": list(table.columns), "rows": [list(map(str, row)) for row in table.rows]}
         sentences = [each.replace(made.next, "").strip() for each in made.sentences]
-        return {"source": made.source or "", "sentences": sentences, "label_next": made.label_next, "table": shown,
-                "names": [each.name for each in made.candidates]}  # fmt: skip
+        return {"source": made.source or "", "sentences": sentences, "label_next": made.label_next, "table": shown}
 
     def _pairs_alone(self, rows: Section, reason: str) -> Section:
         """The section without mined negatives; a static embedding goes over the pairs more often."""
@@ -267,10 +293,9 @@ class Tuning:
         """Return the negatives of one source: a method, and ranks counted from 0."""
         method, _, ranks = source.partition(" ")
         more: dict[str, Any] = {"top": 10 if self.task.in_batch else self.per_query, "split": split}
-        if method == "dense":
-            more |= {"encoder": self.task.encoder, "vectors": self.store}
-        if method == "random":
-            more["seed"] = self.seed
+        own: dict[str, dict[str, Any]] = {"random": {"seed": self.seed}}
+        own["dense"] = {"encoder": self.task.encoder, "vectors": self.store}
+        more |= own.get(method, {})
         if ranks:
             more["ranks"] = parsed_ranks(ranks)
         key = {**self.of, "source": source, "split": split, "seed": self.seed}
@@ -279,15 +304,9 @@ class Tuning:
     # Trainings.
 
     def train_once(
-        self,
-        rows: Section,
-        learning_rate: float,
-        epochs: int,
-        queries: int,
-        *,
-        seconds: float | None = None,
+        self, rows: Section, learning_rate: float, epochs: int, queries: int, *, seconds: float | None = None,
         marks: Sequence[int] = (),
-    ) -> Trial:
+    ) -> Trial:  # fmt: skip
         """Train on the rows of a section [negatives] and measure, unless that was done.
 
         Args:
@@ -298,20 +317,21 @@ class Tuning:
             seconds: that it may take; None: all epochs, or the steps that `marks` name.
             marks: steps of a training that had a limit, to make again.
         """
-        how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries, "seconds": seconds}
-        own = {name: self.given.get(name) for name in ("max_length", "matryoshka", "lora")}
+        how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries}
+        own = {name: self.given.get(name) for name in ("max_length", "matryoshka", "lora", "seed")}
         source = {name: rows.get(name) for name in ("source", "per_query", "max_positives", "passes")}
         batches = {name: self.plan["batches"][name] for name in ("method", "size")}
-        key = {**self.of, **source, **batches, **how, **own, "marks": list(marks), "dev": self.dev.digest}
-        key["seed"] = self.seed
-        place = self.cache.temporary("model", key)
+        key = {**self.of, **source, **batches, **how, **own, "seconds": seconds, "marks": list(marks)}
+        key["dev"] = self.dev.digest
+        place, checkpoints = (self.cache.temporary(name, key) for name in ("model", "training"))
 
-        def make(seconds: float | None = seconds, marks: Sequence[int] = marks) -> dict[str, Any]:
-            callbacks = [clock(seconds, marks)] if seconds is not None or marks else []
-            return self._trained(rows, how, place, self.cache.temporary("training", key), callbacks)
+        def make(seconds: float | None, marks: Sequence[int]) -> dict[str, Any]:
+            return self._trained(
+                rows, how, place, checkpoints, clock(seconds, marks) if seconds is not None or marks else None
+            )
 
-        facts = self.cache.facts("trial", key, make)
-        shutil.rmtree(self.cache.temporary("training", key), ignore_errors=True)
+        facts = self.cache.facts("trial", key, lambda: make(seconds, marks))
+        shutil.rmtree(checkpoints, ignore_errors=True)
         trial = Trial(**{**facts, **{name: tuple(facts[name]) for name in ("per_query", "marks")}, "name": place.name})
         self._again[place.name] = lambda: make(None, trial.marks)
         self.trials.append(trial)
@@ -321,72 +341,61 @@ class Tuning:
         return trial
 
     def _trained(
-        self, rows: Section, how: Mapping[str, Any], place: Path, checkpoints: Path, callbacks: list[Any]
+        self, rows: Section, how: Mapping[str, Any], place: Path, checkpoints: Path, clock: Any
     ) -> dict[str, Any]:
         from foils.training.fit import save_model
         from foils.training.results import Trained
         from foils.training.settings import TrainSettings
 
-        begin, task, method = time.monotonic(), self.task, str(self.plan["batches"]["method"])
+        begin, task, batches = time.monotonic(), self.task, self.plan["batches"]
         collection = with_queries(self.collection, {"train": int(how["queries"])}, self.seed)
-        negatives = self.mined(str(rows["source"])) if rows["source"] else None
-        sizes: dict[str, Any] = {name: int(rows[name]) for name in ("per_query", "max_positives")}
-        data = rows_of(task, collection, negatives, **sizes)
+        negatives, lora = self.mined(str(rows["source"])) if rows["source"] else None, self.given.get("lora")
+        data = task.rows(
+            collection, negatives, per_query=int(rows["per_query"]), max_positives=int(rows["max_positives"])
+        )
         settings = TrainSettings(
             loss="mnrl" if task.in_batch else "listnet",
             learning_rate=how["learning_rate"],
             epochs=int(how["epochs"]) * int(rows.get("passes", 1)),
-            batch_size=int(self.plan["batches"]["size"]),
+            batch_size=int(batches["size"]),
             checkpoint_steps=CHECKPOINT_STEPS,
             max_length=self.given.get("max_length"),
             matryoshka=self.cuts or None,
-            lora=self.lora,
-            gradient_checkpointing=self.lora is not None,
+            lora=lora,
+            gradient_checkpointing=lora is not None,
             seed=self.seed,
         )
-        run = task.fit(task.load(seed=self.seed), data, checkpoints, settings, method, callbacks=callbacks)
-        values, losses = self.on_dev(run.model), losses_of(run)
+        run = task.train(data, checkpoints, settings, batches["method"], callbacks=[clock] if clock else [])
+        values = self.on_dev(run.model)
         dev = float(np.mean(values))
-        described = {"model": task.model, "batches": method, "negatives": rows["source"], **settings.describe()}
-        history = provenance("tune", described, inputs=self.of, seed=self.seed)
+        described = {"model": task.model, "batches": batches["method"], "negatives": rows["source"]}
+        history = provenance("tune", {**described, **settings.describe()}, inputs=self.of, seed=self.seed)
         save_model(Trained(run.model, place, run, history, data.counts, {f"{MEASURE} on dev": dev}))
-        own = {name: how[name] for name in ("learning_rate", "epochs", "queries")}
-        own |= {"marks": callbacks[0].marks, "whole": callbacks[0].whole} if callbacks else {"marks": [], "whole": True}
-        return {**own, "dev": dev, "per_query": values, "steps": run.steps, "rows": len(data), **losses,
-                "seconds": time.monotonic() - begin, "source": str(rows["source"])}  # fmt: skip
+        spent = {"marks": clock.marks, "whole": clock.whole} if clock else {}
+        return {**how, "dev": dev, "per_query": values, "steps": run.steps, "rows": len(data), **losses_of(run),
+                "seconds": time.monotonic() - begin, "source": str(rows["source"]), "marks": [], **spent}  # fmt: skip
 
     def on_dev(self, model: Any) -> list[float]:
-        """Return the measure of each query of dev by a loaded model."""
-        run = self.task.search(model, self.dev, "dev")
+        """Return the measure of each query of dev by a loaded model; None: the first stage's."""
+        run = self.task.ranked(self.dev, "dev", model)
         return [float(each) for each in measure_run(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE]]
 
-    def folder(self, trial: Trial) -> Path:
-        """Return the folder of a trial's model; where it is gone, it is trained again."""
-        place = self.cache.folder / TEMPORARY / trial.name
-        if not place.is_dir():
-            self._again[trial.name]()
-        return place
-
-    def forget(self, trials: Sequence[Trial]) -> None:
-        """Remove the models of these trials; what they measured stays."""
-        for each in trials:
-            shutil.rmtree(self.cache.folder / TEMPORARY / each.name, ignore_errors=True)
-
-    def base_dev(self) -> list[float]:
-        """Return what the model as it is, or the first stage, has on each query of dev."""
+    @cached_property
+    def base_dev(self) -> float:
+        """What the model as it is, or the first stage, has on dev."""
         key = {**self.of, "dev": self.dev.digest}
+        facts = self.cache.facts("base", key, lambda: {"v": self.on_dev(None if self.fresh else self.task.load())})
+        return float(np.mean(facts["v"]))
 
-        def make() -> dict[str, Any]:
-            if not self.fresh:
-                return {"values": self.on_dev(self.task.load())}
-            run = self.task.untrained(self.dev, "dev")
-            return {"values": measure_run(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE].tolist()}
-
-        return list(self.cache.facts("base", key, make)["values"])
+    def keep_models(self, *trials: Trial) -> None:
+        """Remove the models of all other trials; what they measured stays."""
+        for each in self.trials:
+            if each not in trials:
+                shutil.rmtree(self.cache.folder / TEMPORARY / each.name, ignore_errors=True)
 
     def train(self, decided: Mapping[str, Any]) -> Trial | None:
         """Choose learning rate and epochs on dev, and train; return the training, None where none beats the base."""
-        base, trials, rows = float(np.mean(self.base_dev())), self.plan["trials"], self.plan["negatives"]
+        base, trials, rows = self.base_dev, self.plan["trials"], self.plan["negatives"]
         self.say(f"{self.before} has {base:.4f} on dev")
         if "training" in self.plan.sections:
             section = self.plan["training"]
@@ -395,126 +404,99 @@ class Tuning:
             queries = int(section.get("queries", self.plan["documents"]["train_queries"]))
             rate, epochs = float(section["learning_rate"]), int(section["epochs"])
             return self.train_once(rows, rate, epochs, queries, marks=section.get("steps", ()))
-        best = self._search(rows, trials)
-        if decided and trials.get("ablation", True):
-            best = self._ablated(best, decided)
-        runs = _plural(len(self.trials), "run")
+        ablates = bool(decided and rows["source"] and self.task.in_batch)
+        best = self._search(rows, trials, ablates)
+        best = self._ablated(best) if ablates else best
+        runs, better = _plural(len(self.trials), "run"), best.dev > base
         reason = f"the best of {runs} on dev: {best.dev:.4f}, and {base:.4f} before"
-        if best.dev <= base:
+        if not better:
             reason = f"none: the best of {runs} has {best.dev:.4f} on dev, and {self.before} {base:.4f}"
-        made = {"learning_rate": best.learning_rate, "epochs": best.epochs if best.dev > base else 0,
-                "queries": best.queries, "steps": list(best.marks), "reason": reason}  # fmt: skip
-        self.plan.sections["training"] = {name: value for name, value in made.items() if value != []}
-        return best if best.dev > base else None
+        made = {"learning_rate": best.learning_rate, "epochs": best.epochs if better else 0, "queries": best.queries}
+        steps = {"steps": list(best.marks)} if best.marks else {}
+        self.plan.sections["training"] = {**made, **steps, "reason": reason}
+        return best if better else None
 
     def left(self) -> float | None:
         """Return the seconds of training that are left; None: there is no limit."""
         seconds = self.plan["trials"].get("seconds")
         return None if seconds is None else max(0.0, float(seconds) - sum(each.seconds for each in self.trials))
 
-    def _search(self, rows: Section, trials: Section) -> Trial:
+    def _search(self, rows: Section, trials: Section, ablates: bool) -> Trial:
         """The short runs by successive halving and, where they were too short, a last one."""
-        total, alone = trials.get("seconds"), len(trials["learning_rates"]) == 1 and not trials["final_epochs"]
-        share = 1.0 if alone else SHORT_RUN
-        seconds = None if total is None else share * float(total)
-        queries = self._fitting(int(trials["queries"]), share)
+        total, last = trials.get("seconds"), int(trials["final_epochs"])
+        share = 1.0 if len(trials["learning_rates"]) == 1 and not last else SHORT_RUN
+        seconds, queries = total and share * float(total), self._fitting(int(trials["queries"]), share)
+
+        def run(rate: float, epochs: int) -> Trial:
+            trial = self.train_once(rows, rate, epochs, queries, seconds=seconds)
+            self.keep_models(max(self.trials, key=lambda each: each.order))
+            return trial
+
         best = halving(
-            lambda rate, epochs: self.train_once(rows, rate, epochs, queries, seconds=seconds),
+            run,
             [float(each) for each in trials["learning_rates"]],
             [int(each) for each in trials["epochs"]],
-            extend=total is None and not trials["final_epochs"],
-            forget=self.forget,
+            extend=total is None and not last,
             goes_on=lambda: total is None or (self.trials[-1].whole and (self.left() or 0) > float(total) / 2),
         )
-        if not trials["final_epochs"] or (total is not None and best.whole):
+        if not last or (total is not None and best.whole):
             return best
-        self.forget([best])
-        left, half = self.left(), 0.5 if trials.get("ablation", True) and rows["source"] else 1.0
-        seconds = None if left is None else half * left
+        self.keep_models()
+        left = self.left()
+        seconds = None if left is None else left / 2 if ablates else left
         share = seconds / float(total) if seconds and total else 1.0  # 0: embedding took all of the time
         queries = self._fitting(int(self.plan["documents"]["train_queries"]), share)
-        return self.train_once(rows, best.learning_rate, int(trials["final_epochs"]), queries, seconds=seconds)
+        return self.train_once(rows, best.learning_rate, last, queries, seconds=seconds)
 
     def _fitting(self, queries: int, share: float) -> int:
         """Return as many queries as may fit into a share of the time: the rows of more would be prepared in vain."""
         may_fit = self.plan["trials"].get("may_fit")
         return queries if may_fit is None else min(queries, max(LEAST_QUERIES, int(share * float(may_fit))))
 
-    def _ablated(self, best: Trial, decided: Mapping[str, Any]) -> Trial:
-        """Make the best run without mined negatives, or with others, too; take it where it is surely better on dev."""
-        rows, other = self.plan["negatives"], ""
-        if not self.task.in_batch:  # every list needs negatives: random ones or, of these, what is ranked next
-            others = [name for name in decided["names"] if name not in (rows["source"], NONE)]
-            other = "random" if rows["source"] != "random" else next(iter(others), "random")
-        if other == rows["source"]:
-            return best
-        changed = {**rows, "source": other, "reason": ""} if other else self._pairs_alone(rows, "")
-        trial = self.train_once(changed, best.learning_rate, best.epochs, best.queries, seconds=self.left())
+    def _ablated(self, best: Trial) -> Trial:
+        """Make the best run without mined negatives, too; take it where it is surely better on dev."""
+        rows = self.plan["negatives"]
+        alone = self._pairs_alone(rows, "")
+        trial = self.train_once(alone, best.learning_rate, best.epochs, best.queries, seconds=self.left())
         gain = np.asarray(trial.per_query) - np.asarray(best.per_query)
         test = paired_test(trial.per_query, best.per_query)
         low, high = bootstrap_interval(gain, rng=np.random.default_rng(self.seed))
         said = f"({gain.mean():+.4f} [{low:+.4f}, {high:+.4f}] on {len(gain):,} queries of dev, p {test.p:.2g})"
-        what = f"with those of {other}" if other else "with in-batch negatives alone"
-        if test.p >= LEVEL or gain.mean() <= 0:
+        same = "The same training with in-batch negatives alone"
+        wins = test.p < LEVEL and gain.mean() > 0
+        if wins:
+            reason = f"{rows['reason']} But the same training{same[17:]} is better {said}, and is taken."
+            self.plan.sections["negatives"] = {**alone, "reason": f"{reason} {alone['reason']}".strip()}
+        else:
             verdict = "shows no difference" if test.p >= LEVEL else "is worse"
-            reason = f"{rows['reason']} The same training {what} {verdict} {said}."
-            self.forget([trial])
-            self.plan.sections["negatives"] = {**rows, "reason": reason}
-            return best
-        self.forget([best])
-        reason = f"{rows['reason']} But the same training {what} is better {said}, and is taken. {changed['reason']}"
-        self.plan.sections["negatives"] = {**changed, "reason": reason.strip()}
-        return trial
+            self.plan.sections["negatives"] = {**rows, "reason": f"{rows['reason']} {same} {verdict} {said}."}
+        best = trial if wins else best
+        self.keep_models(best)
+        return best
 
-    # What must not be forgotten.
-
-    def _keeps_nothing(self) -> Section | None:
-        keep, reason = str(self.given.get("keep", NONE)), ""
-        if keep == NONE:
-            reason = "none is asked for"
-        elif keep == self.given["collection"]:
-            reason = "it would be the one that is tuned on"
-        elif self.fresh:
-            reason = "a head that nobody trained has nothing to forget"
-        elif not self.plan["trials"].get("keeps", True):
-            reason = f"there is too little time to measure {keep} before and after"
-        return {"collection": NONE, "alpha": 1.0, "reason": reason} if reason else None
-
-    @cached_property
-    def kept(self) -> tuple[Task, Collection] | None:
-        """The task of the collection that must not be forgotten, and a part of it; None where nothing is kept."""
-        if self.plan.sections.get("keep", {}).get("collection") == NONE:
-            return None
-        whole = with_three_splits(load_collection(str(self.given["keep"])), SHARES)
-        part = self._part(whole, {"dev": KEEP_DOCUMENTS // 2, "test": KEEP_DOCUMENTS})
-        return self._task(BM25), part  # a run is of one collection
+    # Merges with the base's weights.
 
     def _merge(self, trial: Trial) -> float:
         """Decide on the share of tuned weights: a merge no worse on dev that keeps more of the other collection."""
         if self.kept is None:
             return 1.0
-
-        def on_other(model: Any) -> float:
-            task, part = self.kept or (self.task, self.dev)
-            return measure_run(task.search(model, part, "dev"), part, "dev", (MEASURE,)).means[MEASURE]
+        task, part = self.kept
 
         def tried(alpha: float) -> dict[str, float]:
             model = self._merged(trial, alpha)
             dev = trial.dev if alpha == 1 else float(np.mean(self.on_dev(model)))
-            return {"alpha": alpha, "dev": dev, **({"keep": on_other(model)} if alpha == 1 or dev >= trial.dev else {})}
+            if dev < trial.dev:
+                return {"alpha": alpha, "dev": dev}
+            run = task.ranked(part, "dev", model)
+            return {"alpha": alpha, "dev": dev, "keep": measure_run(run, part, "dev", (MEASURE,)).means[MEASURE]}
 
         def decided() -> Section:
-            part = self.kept[1] if self.kept else self.dev
             key = {**self.of, "trial": trial.name, "part": part.digest}
-            rows = [
-                self.cache.facts("merge", {**key, "alpha": alpha}, partial(tried, alpha)) for alpha in (*ALPHAS, 1.0)
-            ]
-            alpha, shown = (
-                best_merge(rows),
-                ", ".join(
-                    f"{each['alpha']:g}: {each['dev']:.4f}" + (f" and {each['keep']:.4f}" if "keep" in each else "")
-                    for each in rows
-                ),
+            rows = [self.cache.facts("merge", {**key, "alpha": each}, partial(tried, each)) for each in (*ALPHAS, 1.0)]
+            alpha = best_merge(rows)
+            shown = ", ".join(
+                f"{each['alpha']:g}: {each['dev']:.4f}" + (f" and {each['keep']:.4f}" if "keep" in each else "")
+                for each in rows
             )
             what = "no merge with the base is at least as good on dev and keeps more"
             if alpha < 1:
@@ -532,38 +514,41 @@ class Tuning:
         tuned = self.task.load(self.folder(trial))
         return tuned if alpha == 1 else merged(self.task.load(), tuned, alpha)
 
-    def final_folder(self, trial: Trial, alpha: float) -> Path:
-        """Return the folder of the model that is tested: the trained one, or its merge with the base."""
+    def folder(self, trial: Trial, alpha: float = 1.0) -> Path:
+        """Return the folder of a trial's model, or of its merge with the base; what is gone is made again."""
+        place = self.cache.folder / TEMPORARY / trial.name
+        if not place.is_dir():
+            self._again[trial.name]()
         if alpha == 1:
-            return self.folder(trial)
-        place = self.cache.temporary("merged", [trial.name, alpha])
-        with fill_folder(place) as aside:
-            shutil.copytree(self.folder(trial), aside, dirs_exist_ok=True)
+            return place
+        merge = self.cache.temporary("merged", [trial.name, alpha])
+        with fill_folder(merge) as aside:
+            shutil.copytree(place, aside, dirs_exist_ok=True)
             card = (aside / "README.md").read_bytes()
             self._merged(trial, alpha).save_pretrained(str(aside))
             (aside / "README.md").write_bytes(card)
-        return place
+        return merge
 
     # The proof.
 
     def _ranked(
-        self, folder: Path | None, collection: Collection, split: str, *, key: Section, task: Task | None = None,
+        self, final: Final | None, collection: Collection, split: str = "test", *, task: Task | None = None,
         dimensions: int | None = None,
     ) -> Run:  # fmt: skip
-        """The ranking of a split by the model in a folder; None: by the base."""
+        """The ranking of a split by the final model; None: by the base."""
         task = task or self.task
-        digests = {"part": collection.measured_digest, "split": split, "dimensions": dimensions,
-                   "depth": self.task.depth}  # fmt: skip
+        key = {**self.of, "part": collection.measured_digest, "split": split, "dimensions": dimensions,
+               "depth": task.depth, **(final.key if final else {})}  # fmt: skip
 
         def make() -> Run:
-            if folder is None and (self.task.in_batch or self.fresh):
-                return task.untrained(collection, split, dimensions=dimensions)
-            own = None if folder is None else VectorStore(self.cache.folder / TEMPORARY / "vectors")
-            model = task.load(folder)
-            return task.search(model, collection, split, store=own, dimensions=dimensions)
+            if final is None and (task.in_batch or self.fresh):
+                return task.ranked(collection, split, dimensions=dimensions)
+            store = VectorStore(self.cache.folder / TEMPORARY / "vectors") if final else None
+            model = task.load(self.folder(final.trial, final.alpha) if final else None)
+            return task.ranked(collection, split, model, store=store, dimensions=dimensions)
 
-        name = self.label if folder is None else TUNED
-        return replace(self.cache.run(name.replace(" ", "-"), {**self.of, **digests, **key}, make), name=name)
+        name = TUNED if final else self.label
+        return replace(self.cache.run(name.replace(" ", "-"), key, make), name=name)
 
     def _evaluated(self, collection: Collection, runs: Sequence[Run]) -> Evaluation:
         names = [run.name for run in runs]
@@ -571,10 +556,10 @@ class Tuning:
         rng = np.random.default_rng(self.seed)
         return evaluate_runs(collection, runs, rng=rng, measures=self.task.measures, against=against)
 
-    def _fusion(self, folder: Path, key: Section) -> Section:
+    def _fusion(self, final: Final) -> Section:
         """Choose on dev how BM25 and the tuned model are weighed together."""
         part = self.collection if self.task.in_batch else self.dev
-        tuned, lexical = self._ranked(folder, part, "dev", key=key), bm25_run(part, "dev", depth=self.task.depth)
+        tuned, lexical = self._ranked(final, part, "dev"), bm25_run(part, "dev", depth=self.task.depth)
         if not len(lexical.table):
             reason = "BM25 finds no document for any query"
             return {"normalisation": "min-max", "weight": 1.0, "advised": False, "reason": reason}
@@ -597,57 +582,48 @@ class Tuning:
         from foils.experiments.tuned import Tuned
 
         self.schedule()
-        decided = self.decide()
+        decided, collection = self.decide(), self.collection
         self.say(f"negatives: {self.plan['negatives'].get('reason', 'as the plan says')}")
         trial = self.train(decided)
-        key: dict[str, Any] = {}
-        folder, keep, cuts = None, None, {}
-        runs = [self._ranked(None, self.collection, "test", key={})]
-        lexical = bm25_run(self.collection, "test", depth=self.task.depth)
-        if len(lexical.table) and not (self.fresh and self.task.first_stage == BM25):
+        final, keep, cuts = None, None, {}
+        runs = [self._ranked(None, collection)]
+        lexical = bm25_run(collection, "test", depth=self.task.depth)
+        if len(lexical.table) and not (self.fresh and first_stage_of(self.given) == BM25):
             runs.append(lexical)
         if trial is not None:
-            alpha = self._merge(trial)
-            key, folder = {"trial": trial.name, "alpha": alpha}, self.final_folder(trial, alpha)
-            runs.insert(1, self._ranked(folder, self.collection, "test", key=key))
-            fusion = self.plan.decide("retriever", lambda: self._fusion(folder, key))
-            how = Fusion(str(fusion["normalisation"]), float(fusion["weight"])).how
+            final = Final(trial, self._merge(trial))
+            tuned = self._ranked(final, collection)
+            runs.insert(1, tuned)
+            fusion = self.plan.decide("retriever", partial(self._fusion, final))
             if len(lexical.table):
-                runs.append(fuse_runs([lexical, runs[1]], name=BOTH, **how))
-            cuts = {
-                each: self._evaluated(
-                    self.collection,
-                    [self._ranked(None, self.collection, "test", key={}, dimensions=each),
-                     self._ranked(folder, self.collection, "test", key=key, dimensions=each)],
-                )
-                for each in self.cuts
-            }  # fmt: skip
+                how = Fusion(str(fusion["normalisation"]), float(fusion["weight"])).how
+                runs.append(fuse_runs([lexical, tuned], name=BOTH, **how))
+            both = (None, final)
+            for each in self.cuts:
+                pair = [self._ranked(one, collection, dimensions=each) for one in both]
+                cuts[each] = self._evaluated(collection, pair)
             if self.kept is not None:
                 task, part = self.kept
-                pair = [self._ranked(None, part, "test", key={}, task=task),
-                        self._ranked(folder, part, "test", key=key, task=task)]  # fmt: skip
-                keep = self._evaluated(part, pair)
+                keep = self._evaluated(part, [self._ranked(one, part, task=task) for one in both])
             losses = {"loss_first": trial.loss_first, "loss_last": trial.loss_last}
-            if nothing := learned_nothing(self.task, losses, self.per_query):
-                self.warnings.append(nothing)
+            self.warnings += filter(None, [learned_nothing(self.task, losses, self.per_query)])
         self.say("measured on test")
         write_sealed(self.cache.folder / PLANNED, {"plan": self.plan.to_toml()})
         self.plan.write(self.output / PLAN)
         if source := str(self.plan["negatives"]["source"]):
             self.mined(source).write(self.output / "negatives.parquet")
-        tuned = Tuned(
-            self.output, self.collection, self.plan, self._evaluated(self.collection, runs), self.base, trial,
-            float(np.mean(self.base_dev())), tuple(self.trials), decided.get("table"), decided.get("label_next"),
-            tuple(self.warnings), keep, cuts, self.task.in_batch,
+        made = Tuned(
+            self.output, collection, self.plan, self._evaluated(collection, runs), trial, self.base_dev,
+            tuple(self.trials), decided, tuple(self.warnings), keep, cuts,
         )  # fmt: skip
-        if folder is not None and tuned.better:
-            self.cache.facts("written", {**key, "sentence": tuned.sentence}, lambda: self._write(folder, tuned))
-        return tuned
+        if final is not None and made.better:
+            self.cache.facts("written", {**final.key, "sentence": made.sentence}, partial(self._write, final, made))
+        return made
 
-    def _write(self, folder: Path, tuned: Any) -> dict[str, Any]:
+    def _write(self, final: Final, tuned: Any) -> dict[str, Any]:
         """Write the model with its card, and the retriever that it is half of."""
         with fill_folder(self.output / "model") as aside:
-            shutil.copytree(folder, aside, dirs_exist_ok=True)
+            shutil.copytree(self.folder(final.trial, final.alpha), aside, dirs_exist_ok=True)
             card = aside / "README.md"
             card.write_text(tuned.card(card.read_text("utf-8")), encoding="utf-8", newline="\n")
         if self.task.in_batch:
@@ -659,17 +635,7 @@ class Tuning:
     @property
     def before(self) -> str:
         """What the tuned model is measured against, in words that do not name the model."""
-        return f"the order of {self.task.first_stage}" if self.fresh else "the model as it is"
-
-    @property
-    def base(self) -> str:
-        """The same, the model named."""
-        return self.before if self.fresh else str(self.given["model"])
-
-    @property
-    def label(self) -> str:
-        """Its name among the systems."""
-        return FIRST_STAGE if self.fresh else BASE
+        return f"the order of {first_stage_of(self.given)}" if self.fresh else "the model as it is"
 
     @property
     def cuts(self) -> tuple[int, ...]:
@@ -686,13 +652,17 @@ class Tuning:
         log.info("tune, after %s: %s", f"{spent:.0f} s" if spent < 90 else f"{spent / 60:.0f} min", message)
 
 
+def first_stage_of(given: Section) -> str:
+    """Return what a reranker reranks, by section [given]."""
+    return str(given.get("first_stage") or BM25)
+
+
 def halving(
     run: Callable[[float, int], Trial],
     learning_rates: Sequence[float],
     epochs: Sequence[int],
     *,
     extend: bool,
-    forget: Callable[[Sequence[Trial]], None],
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Trial:
     """Return the best short run.
@@ -706,27 +676,20 @@ def halving(
         learning_rates: to begin with.
         epochs: of the rounds, ascending.
         extend: whether three times the largest is tried.
-        forget: removes the models of trials that are not the best.
         goes_on: whether there is time for another round.
     """
-    tried: list[Trial] = []
-
-    def best_of(rates: Sequence[float], each: int) -> Trial:
-        for rate in rates:
-            tried.append(run(rate, each))
-            forget([trial for trial in tried if trial is not max(tried, key=lambda each: each.order)])
-        return max(tried, key=lambda each: each.order)
-
-    survivors, best = list(learning_rates), best_of(learning_rates, epochs[0])
-    if extend and best.learning_rate == max(learning_rates):
-        survivors.append(float(f"{3 * best.learning_rate:.2g}"))
-        best = best_of(survivors[-1:], epochs[0])
+    rates = list(learning_rates)
+    tried = [run(rate, epochs[0]) for rate in rates]
+    best = max(tried, key=lambda each: each.order)
+    if extend and best.learning_rate == max(rates):
+        tried.append(run(float(f"{3 * best.learning_rate:.2g}"), epochs[0]))
+        best = max(tried, key=lambda each: each.order)
     for each in epochs[1:]:
         if not goes_on():
             break
-        ranked = sorted(tried[-len(survivors) :], key=lambda trial: trial.order, reverse=True)
-        survivors = [trial.learning_rate for trial in ranked[: (len(survivors) + 1) // 2]]
-        before, best = best, best_of(survivors, each)
+        survivors = sorted(tried, key=lambda trial: trial.order, reverse=True)[: (len(tried) + 1) // 2]
+        tried = [run(trial.learning_rate, each) for trial in survivors]
+        before, best = best, max([best, *tried], key=lambda trial: trial.order)
         if best is before:
             break
     return best
