@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import foils
 from foils.data.formats import FORMS, Exported, export
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.sources import as_source
@@ -135,6 +136,13 @@ TWO_STEPS = {
     "max_steps": 2, "per_device_train_batch_size": 2, "use_cpu": True, "report_to": [], "save_strategy": "no",
     "disable_tqdm": True,
 }  # fmt: skip
+
+
+def test_a_result_gives_frames_with_texts(small):
+    mined = foils.mine(small, "bm25", top=2)
+    assert mined.to_pandas()["doc_id"].tolist() == mined.table["doc_id"].to_pylist()
+    frame = mined.to_pandas(form="triplets")
+    assert frame.to_dict("records") == Exported(small, mined, "triplets", "train").to_arrow().to_pylist()
 
 
 def test_short_tuples_are_left_out(small, table, tmp_path):

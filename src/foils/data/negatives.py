@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from foils.data.collection import Collection, Rows
 from foils.data.pair_index import PairIndex
 from foils.data.tables import Provenance, read_table, table_bytes, with_types, write_table
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table, counted
 
 REQUIRED = pa.schema(
@@ -245,9 +245,27 @@ class Negatives(Result):
         """
         from foils.data.formats import export
 
+        return export(self, self._of_collection(), path, form=form, split=self.split, scores=scores)
+
+    def to_pandas(self, form: str = "") -> Any:
+        """Return the table as a DataFrame; in a form of `foils.export`, as triplets, its kept rows with their texts.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+            InputError: the collection is not known, or nothing is there to export.
+            UnknownNameError: no such form.
+        """
+        from foils.data.formats import Exported
+
+        require("pandas", "hub")
+        if not form:
+            return self.table.to_pandas()
+        return Exported(self._of_collection(), self, form, self.split).to_arrow().to_pandas()
+
+    def _of_collection(self) -> Collection:
         if self.collection is None:
             raise InputError("the texts of this table are not known; name the collection that it was made from")
-        return export(self, self.collection, path, form=form, split=self.split, scores=scores)
+        return self.collection
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and the settings that made the table."""
