@@ -39,7 +39,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("selection/rules.py", "WEIGHTS = (0.0, 0.5, 1.0, 0.7, 0.3)", "WEIGHTS = (0.0, 0.5, 1.0, 0.8, 0.3)", "selection"),
     ("training/objectives.py", "        logits = logits + log_weights\n    return", "        pass\n    return",
      "training"),
-    ("training/masks.py", "(threshold - similarities) / softness", "(similarities - threshold) / softness", "training"),
+    ("training/masks.py", "(own + margin)[:, None]", "(own - margin)[:, None]", "training"),
     ("searching/dimensions.py", "np.floor(share * dimension + 0.5)", "np.floor(share * dimension)", "searching"),
     ("statistics/significance.py", "np.maximum.accumulate(stepped)", "stepped", "statistics"),
     ("cli/verbs.py", "        result.export(path, form=form)", "        pass", "cli"),

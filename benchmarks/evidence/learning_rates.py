@@ -177,7 +177,6 @@ def main() -> None:
                     epochs=epochs,
                     learning_rate=rate,
                     max_length=64 if kind != "static" else None,
-                    precision="float32",
                 )
                 found = score(trained(kind, model, data, settings))
                 made = {**what, "rows": len(data), "untrained": round(untrained, 5), "trained": round(found, 5)}

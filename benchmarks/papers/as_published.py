@@ -83,7 +83,7 @@ def main() -> None:
             per_query=None,
             measures=("nDCG@10",),
             score_with=given.score_with,
-            training={"batch_size": given.batch_size, "max_length": LENGTH, "warmup": 0.1},
+            training={"batch_size": given.batch_size, "max_length": LENGTH},
         )
         tables[f"{name}, {Path(given.model).name}"] = rows_of(analysis.to_json())
     save("as_published", {}, tables)

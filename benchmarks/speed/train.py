@@ -152,7 +152,6 @@ def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, los
         mini_batch_size=mini_batch,
         max_length=None,
         trainer=LOGGED,
-        precision="float32",
     )
     return lambda: train_bi_encoder(model, data, folder, settings=settings)
 
@@ -168,7 +167,6 @@ def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | No
         mini_batch_size=mini_batch,
         max_length=None,
         trainer=LOGGED,
-        precision="float32",
     )
     return lambda: train_bi_encoder(model, data, folder, settings=settings, batches="progress")
 

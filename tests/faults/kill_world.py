@@ -171,10 +171,10 @@ def _verbs() -> Iterator[Verb]:
     yield Verb("batch", verb("batch", "@made", "@bm25.parquet", "--encoder", "@bert", "--batch-size", "8", "-o",
                              "=plan.parquet", "--json", "=plan.json"))  # fmt: skip
     yield Verb("train", verb("train", "@little", "@little.parquet", "--model", "@bert", "--batch-size", "8", "--epochs",
-                             "2", "--training-args", "checkpoint_steps=4", "--dev", "dev", "--batches", "hobit",
+                             "2", "--set-trainer", "save_steps=4", "--dev", "dev", "--batches", "hobit",
                              "--resume", "-o", "=model", "--json", "=model.json"))  # fmt: skip
     yield Verb("train reranker", verb("train", "@little", "@little.parquet", "--reranker", "--model", "@cross",
-                                      "--batch-size", "8", "--epochs", "2", "--training-args", "checkpoint_steps=2",
+                                      "--batch-size", "8", "--epochs", "2", "--set-trainer", "save_steps=2",
                                       "--dev", "dev", "--dev-run", "@dev.trec", "--resume", "-o", "=model", "--json",
                                       "=model.json"))  # fmt: skip
     yield Verb("evaluate", verb("evaluate", "@made", "--model", "@bert", "--split", "test", "--write-runs", "=runs",
@@ -183,7 +183,7 @@ def _verbs() -> Iterator[Verb]:
                               "--run", "=out.trec", "--json", "=out.json"))  # fmt: skip
     yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static", "--hybrids",
                              "2", "--seeds", "2", "--queries", "16", "--per-query", "4", "--set",
-                             "batch_size=8", "--set", "checkpoint_steps=3", "-o", "=study"))  # fmt: skip
+                             "batch_size=8", "--set", "save_steps=3", "-o", "=study"))  # fmt: skip
     yield Verb("tune", verb("tune", "@pairs.csv", "--model", "@static", "--keep", "@other.csv", "-o",
                             "=better", "--json", "=better.json"))  # fmt: skip
 

@@ -127,7 +127,7 @@ def test_a_full_disk_under_a_model(world, capsys):
     static_model().save_pretrained(str(world / "static"))
     place = world / "model"
     train = ["train", f"{world}/made", f"{world}/bm25.parquet", "--model", f"{world}/static", "--batch-size", "2",
-             "--epochs", "2", "--training-args", "checkpoint_steps=1", "-o", str(place)]  # fmt: skip
+             "--epochs", "2", "--set-trainer", "save_steps=1", "-o", str(place)]  # fmt: skip
     capsys.readouterr()
     with full_disk():
         status = run(train)
@@ -148,7 +148,7 @@ def studying(world, monkeypatch):
     monkeypatch.chdir(world)  # short commands
     return lambda folder: [
         "study", "made", "bm25.parquet", "dense.parquet", "--model", "static",
-        "--hybrids", "2", "--seeds", "1", "--set", "batch_size=2", "--set", "checkpoint_steps=2",
+        "--hybrids", "2", "--seeds", "1", "--set", "batch_size=2", "--set", "save_steps=2",
         "-o", str(folder),
     ]  # fmt: skip
 

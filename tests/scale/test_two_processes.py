@@ -43,8 +43,8 @@ def test_two_processes_share_the_batches_and_write_what_one_writes(tmp_path):
         str(EPOCHS),
         "--learning-rate",
         "0.05",
-        "--training-args",
-        "warmup=0.5",
+        "--set-trainer",
+        "warmup_steps=0.5",
     ]
     alone = [sys.executable, "-c", "from foils.cli import main; main()"]
     (tmp_path / "foils_program.py").write_text("from foils.cli import main\n\nmain()\n")

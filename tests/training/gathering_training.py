@@ -42,7 +42,7 @@ CASES: dict[str, dict[str, Any]] = {
     "hybrid, gradnorm, cached": {"loss": "hybrid", "loss_settings": {"mixing": "gradnorm"}, "mini_batch_size": 3},
     "margin-mse": {"loss": "margin-mse", "loss_settings": {"alpha": 0.5}},
     "distil, cached": {"loss": "distil", "loss_settings": {"alpha": 0.3}, "mini_batch_size": 3},
-    "masked by itself": {"loss": "weighted", "mask": "self", "mask_margin": 0.0, "mask_near_positive": True},
+    "masked by itself": {"loss": "weighted", "mask": "self", "mask_margin": 0.0},
     "matryoshka, cached": {"loss": "mnrl", "matryoshka": (16, 8), "mini_batch_size": 3},
     "st": {"loss": "st:MultipleNegativesRankingLoss"},
     "st, cached": {"loss": "st:CachedMultipleNegativesRankingLoss", "mini_batch_size": 3},

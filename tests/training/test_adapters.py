@@ -22,8 +22,6 @@ from foils.training.models import (
     WEIGHTS,
     add_adapters,
     learning_rate_of,
-    merge_trained,
-    trained_weights,
     with_defaults,
 )
 from foils.training.reranker import train_reranker
@@ -40,7 +38,7 @@ from train_models import (
     table,
 )
 
-LORA = TrainSettings(batch_size=16, epochs=1, learning_rate=0.01, max_length=32, precision="float32", lora=2)
+LORA = TrainSettings(batch_size=16, epochs=1, learning_rate=0.01, max_length=32, lora=2)
 TEXTS = ["ba be bi", "ko ku ka mu", "na"]
 PAIRS = [("ba be", "bi ba"), ("ko", "ku ka")]
 
@@ -71,6 +69,10 @@ def outputs(model):
 
 def weights(model):
     return {name: each.detach().clone() for name, each in model.state_dict().items()}
+
+
+def trained_weights(model):
+    return {name: each.detach() for name, each in model.named_parameters() if each.requires_grad}
 
 
 class Look(TrainerCallback):
@@ -123,7 +125,7 @@ def test_adapters_begin_as_the_model_itself_and_are_drawn_from_the_seed(tmp_path
 
 def test_adapters_of_a_model_in_half_precision_learn_in_float32(data, tmp_path):
     model, look = decoder(tmp_path / "raw").bfloat16(), Look()
-    run = train(model, data, tmp_path / "out", replace(LORA, precision="bfloat16"), callbacks=[look])
+    run = train(model, data, tmp_path / "out", replace(LORA, trainer={"bf16": True}), callbacks=[look])
     assert {each.dtype for each in look.trained.values()} == {torch.float32}
     assert {each.dtype for each in run.model.parameters()} == {torch.bfloat16}
     assert np.isfinite(outputs(run.model).astype(np.float32)).all()
@@ -134,33 +136,27 @@ KINDS = {"bert": bert_model, "decoder": decoder, "cross-encoder": cross_encoder,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_written_merged_is_the_base_with_its_adapter(kind, data, lists, tmp_path):
+def test_what_is_written_is_a_model_like_any_other(kind, data, lists, tmp_path):
     reranker = "encoder" in kind or "ing" in kind
     settings = replace(LORA, loss="listnet" if reranker else "mnrl", mini_batch_size=4)
     load = load_cross_encoder if reranker else load_model
     KINDS[kind](tmp_path / "raw").save_pretrained(str(tmp_path / "base"))
     model = load(tmp_path / "base", device="cpu")
-    untrained = outputs(model)
-    run = train(model, lists if reranker else data, tmp_path / "work", replace(settings, lora_output="adapter"))
+    untrained, names = outputs(model), list(model.state_dict())
+    run = train(model, lists if reranker else data, tmp_path / "work", settings)
     trained = outputs(model)
-    model.save_pretrained(str(tmp_path / "adapter"))
-    merge_trained(model)
     model.save_pretrained(str(tmp_path / "merged"))
     assert np.isfinite([entry["loss"] for entry in run.history]).all()
     assert np.abs(trained - untrained).max() > 1e-3
-    adapter, merged = (load(tmp_path / name, device="cpu") for name in ("adapter", "merged"))
-    for each in (model, adapter, merged):
-        np.testing.assert_allclose(outputs(each), trained, atol=1e-5)
-    assert list(adapter.state_dict()) == list(merged.state_dict())  # it is a model like any other, once it is loaded
-    sizes = {name: sum(file.stat().st_size for file in (tmp_path / name).rglob("*.safetensors"))
-             for name in ("merged", "adapter")}  # fmt: skip
-    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
-    assert sizes["adapter"] < sizes["merged"]
+    merged = load(tmp_path / "merged", device="cpu")
+    np.testing.assert_allclose(outputs(merged), trained, atol=1e-5)
+    assert list(merged.state_dict()) == names
+    assert not (tmp_path / "merged" / "adapter_config.json").exists()
 
 
 @pytest.mark.parametrize(("kind", "stop"), [("bert", 4), ("bert", 2), ("scoring decoder", 2)])
 def test_a_killed_training_resumes_exactly(kind, stop, data, lists, tmp_path):
-    how = replace(LORA, checkpoint_steps=2, trainer={"logging_steps": 1}, loss="mnrl" if kind == "bert" else "listnet")
+    how = replace(LORA, trainer={"logging_steps": 1, "save_steps": 2}, loss="mnrl" if kind == "bert" else "listnet")
     rows = data if kind == "bert" else lists
 
     def run(folder, *more, resume=False):
@@ -194,10 +190,9 @@ def test_the_best_adapters_on_dev_are_the_model(data, tmp_path):
 
 def test_checkpoints_of_another_rank_are_refused(data, tmp_path):
     with pytest.raises(KilledError):
-        train(
-            bert_model(tmp_path / "a"), data, tmp_path / "out", replace(LORA, checkpoint_steps=2), callbacks=[Look(4)]
-        )
-    with pytest.raises(InputError, match="another model or rank"):
+        train(bert_model(tmp_path / "a"), data, tmp_path / "out", replace(LORA, trainer={"save_steps": 2}),
+              callbacks=[Look(4)])  # fmt: skip
+    with pytest.raises(InputError, match="no adapters of this model"):
         train(bert_model(tmp_path / "b"), data, tmp_path / "out", replace(LORA, lora=3), resume=True)
 
 
@@ -213,29 +208,22 @@ def test_gradient_checkpointing_changes_no_weights_beyond_rounding(data, tmp_pat
     settings = replace(LORA, mini_batch_size=4)
     plain, thrifty = (
         train(bert_model(tmp_path / f"m{on}", dropout=0.1), data, tmp_path / str(on), replace(settings, **how)).model
-        for on, how in enumerate(({}, {"gradient_checkpointing": True}))
+        for on, how in enumerate(({}, {"trainer": {"gradient_checkpointing": True}}))
     )
     for name, each in thrifty.state_dict().items():
         assert torch.allclose(each, plain.state_dict()[name], atol=1e-5)
-    hooks = [[len(module._forward_hooks) for module in each.modules()] for each in (plain, thrifty)]
-    assert hooks[0] == hooks[1]  # what was set up for the training is gone
-    assert not any(getattr(module, "gradient_checkpointing", False) for module in thrifty.modules())
 
 
-@pytest.mark.parametrize("setting", [{"lora": 4}, {"lora": None, "gradient_checkpointing": True}])
-def test_a_static_embedding_is_refused(setting, data, tmp_path):
+def test_a_static_embedding_is_refused(data, tmp_path):
     with pytest.raises(InputError, match=r"static embedding.*leave it out"):
-        train(static_model(), data, tmp_path, replace(LORA, **setting))
-    named = {name: value for name, value in setting.items() if value}
-    with pytest.raises(InputError, match=f"{next(iter(named))} .*bag of words"):
-        foils.train(made_up(), model="static:all-MiniLM-L6-v2", output=tmp_path / "out", **named)
+        train(static_model(), data, tmp_path)
+    with pytest.raises(InputError, match=r"lora .*bag of words"):
+        foils.train(made_up(), model="static:all-MiniLM-L6-v2", output=tmp_path / "out", lora=4)
 
 
 def test_settings_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(InputError, match="lora 0; expected at least 1"):
         TrainSettings(lora=0)
-    with pytest.raises(InputError, match="lora_output adapter: no effect without lora"):
-        TrainSettings(lora_output="adapter")
 
 
 def test_without_peft_the_extra_is_named(data, tmp_path, monkeypatch):
@@ -270,20 +258,19 @@ def test_code_of_a_model_is_run_where_it_is_trusted(reranker, tmp_path, monkeypa
     assert asked == [False, True]
 
 
-def test_the_door_writes_a_model_or_its_adapter(tmp_path):
-    collection = made_up()
+def test_a_model_that_has_adapters_is_trained_and_written_with_them(tmp_path):
+    from peft import LoraConfig
+
     bert_model(tmp_path / "raw").save_pretrained(str(tmp_path / "base"))
-    how = {"model": str(tmp_path / "base"), "lora": 2, "batch_size": 8, "learning_rate": 0.01, "device": "cpu"}
-    merged, adapter = (
-        foils.train(collection, output=tmp_path / name, lora_output=name, **how) for name in ("merged", "adapter")
-    )
+    model = load_model(tmp_path / "base", device="cpu")
+    model.add_adapter(LoraConfig(r=2, target_modules="all-linear"))
+    collection, how = made_up(), {"batch_size": 8, "learning_rate": 0.01, "device": "cpu"}
+    own = foils.train(collection, model=model, output=tmp_path / "own", **how)
+    assert (own.path / "adapter_config.json").is_file()
+    assert not list(own.path.glob("model.safetensors"))
+    merged = foils.train(collection, model=str(own.path), lora=2, output=tmp_path / "again", **how)
     assert "| lora | 2 |" in (merged.path / "README.md").read_text()
-    one, two = (
-        foils.evaluate(collection, {"m": str(each.path)}, device="cpu").systems[0] for each in (merged, adapter)
-    )
-    assert one.means == pytest.approx(two.means)
-    again = foils.train(collection, output=tmp_path / "again", **{**how, "model": str(adapter.path)})
-    assert (again.path / "model.safetensors").is_file()
+    assert (merged.path / "model.safetensors").is_file()
 
 
 def test_a_reranker_with_a_new_head_is_written_merged(tmp_path):
@@ -291,7 +278,5 @@ def test_a_reranker_with_a_new_head_is_written_merged(tmp_path):
     (tmp_path / "mlm").mkdir()
     masked_language_model(tmp_path / "mlm")
     how = {"model": str(tmp_path / "mlm"), "reranker": True, "lora": 2, "batch_size": 8, "device": "cpu"}
-    with pytest.raises(InputError, match=r"lora_output adapter: .*lacks weights of a reranker"):
-        foils.train(collection, table(collection), output=tmp_path / "out", lora_output="adapter", **how)
     found = foils.train(collection, table(collection), output=tmp_path / "out", learning_rate=0.01, **how)
     np.testing.assert_allclose(outputs(load_cross_encoder(found.path, device="cpu")), outputs(found.model), atol=1e-6)

@@ -26,7 +26,7 @@ from foils.training.settings import TrainSettings
 from train_models import WORDS, bert_model, static_model, table
 
 SIZE = 16
-STILL = TrainSettings(batch_size=SIZE, epochs=2, learning_rate=1e-12, precision="float32", seed=3)
+STILL = TrainSettings(batch_size=SIZE, epochs=2, learning_rate=1e-12, seed=3)
 OWN = {"hobit": {"seeds": 2, "candidates": 16}, "walks": {"candidates": 30, "neighbours": 5}, "b3": {"skip": 1}}
 OWN["hobit-c"] = OWN["hobit"]
 

@@ -112,7 +112,7 @@ def test_what_is_learned_are_the_teachers_vectors(collection, data, teacher, tmp
     before = near().mean()
     settings = TrainSettings(
         loss="embed-distil", loss_settings={"teacher": teacher}, batch_size=4, epochs=20, learning_rate=0.1,
-        max_length=32, precision="float32",
+        max_length=32,
     )  # fmt: skip
     train_bi_encoder(model, data, tmp_path / "out", settings=settings)
     assert near().mean() > max(0.9, before + 0.2)

@@ -18,7 +18,7 @@ from foils.training.reranker import train_reranker
 from foils.training.settings import RECIPES, TrainSettings
 from train_models import bert_model, cross_encoder, made_up, static_model, table
 
-SETTINGS = TrainSettings(batch_size=16, max_length=32, precision="float32")
+SETTINGS = TrainSettings(batch_size=16, max_length=32)
 STATIC = "static embedding"
 RATE = LEARNING_RATES[STATIC][0]
 

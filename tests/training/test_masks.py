@@ -27,7 +27,7 @@ from foils.training.settings import TrainSettings
 from train_models import bert_model, cross_encoder, made_up, static_model, table
 
 INF = math.inf
-BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32, precision="float32")
+BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
 
 
 @pytest.fixture(scope="module")
@@ -77,21 +77,6 @@ def test_a_mask_by_hand():
     assert masked(margin=0.1).tolist() == [[0, -INF, 0], [0, 0, 0]]
     assert masked(margin=0.0).tolist() == [[0, -INF, -INF], [0, 0, 0]]
     assert masked(margin=-0.6).tolist() == [[0, -INF, -INF], [-INF, 0, 0]]  # but never the positive
-    soft = masked(margin=0.1, softness=0.05).exp()
-    expected = [[1, 1 / (1 + math.e), 1 / (1 + 1 / math.e)], [1 / (1 + math.exp(-12)), 1 / (1 + math.exp(-16)), 1]]
-    assert torch.allclose(soft, torch.tensor(expected))
-
-
-def test_a_candidate_near_the_positive_is_left_out_where_that_is_asked():
-    """Candidate 1 is far from query 0 and near its positive; the cosines are those of angles."""
-
-    def at(*degrees):
-        return torch.tensor([[math.cos(math.radians(d)), math.sin(math.radians(d))] for d in degrees])
-
-    queries, documents = at(0, 180), at(40, 75)  # cosine 0.77 to the positive; 0.26 and, from the positive, 0.82
-    for near, expected in ((False, [0, 0]), (True, [0, -INF])):
-        mask = FalseNegativeMask(0.0, near_positive=near).of_batch(queries, documents, None)
-        assert mask.log_weights(0, 2, None)[0].tolist() == expected
 
 
 def test_what_the_facts_leave_out_stays_out_and_their_weights_stay():
@@ -105,10 +90,7 @@ def test_what_the_facts_leave_out_stays_out_and_their_weights_stay():
 
 MASKS = {
     "self": (FalseNegativeMask(0.0), False),
-    "self near positives": (FalseNegativeMask(0.0, near_positive=True), False),
-    "soft": (FalseNegativeMask(-0.1, softness=0.05), False),
     "guide": (FalseNegativeMask(-0.4), True),
-    "soft guide": (FalseNegativeMask(-0.3, softness=0.2), True),
 }
 
 
@@ -163,12 +145,7 @@ def test_loss_and_gradients_are_those_of_plain_loops(objective, name, model, rat
                 if (column, j) == (1, i):
                     continue
                 nearness = seen[0][i] @ seen[column][j]
-                if mask.near_positive:
-                    nearness = max(nearness, seen[1][i] @ seen[column][j])
-                if mask.softness:
-                    weight = 1 / (1 + math.exp((nearness - threshold) / mask.softness))
-                else:
-                    weight = 0.0 if nearness > threshold else 1.0
+                weight = 0.0 if nearness > threshold else 1.0
                 weight *= known.get((rated.facts.queries[row], rated.facts.documents[other, column - 1]), 1.0)
                 taken += weight == 0
                 if weight:
@@ -185,12 +162,12 @@ def test_loss_and_gradients_are_those_of_plain_loops(objective, name, model, rat
     value = torch.stack(losses).mean()
     value.backward()
     same(evaluated(loss, rated, ROWS), (value.item(), gradients_of(plain)), atol=1e-4)
-    assert taken > 7 or mask.softness  # a known positive or two, and what is masked
+    assert taken > 7  # a known positive or two, and what is masked
 
 
 @pytest.mark.parametrize(
     ("objective", "mixing", "name"),
-    [*((o, None, m) for o, m in PAIRED), ("weighted", "gradnorm", "soft"), ("debiased", "gradnorm", "guide")],
+    [*((o, None, m) for o, m in PAIRED), ("weighted", "gradnorm", "self"), ("debiased", "gradnorm", "guide")],
 )
 def test_cached_is_the_same_and_counts_the_same(objective, mixing, name, model, rated, guide):
     mask = made_mask(name, guide)
@@ -313,15 +290,7 @@ def test_every_loss_is_masked_in_training(name, how, tmp_path):
     assert np.mean(shares) == pytest.approx(epoch.share, rel=0.02)  # batches of the same size, nearly as many pairs
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"mask_margin": 0.3},
-        {"mask_softness": 0.3},
-        {"mask_near_positive": True},
-        {"mask": "guide:{}", "mask_margin": 0},
-    ],
-)
+@pytest.mark.parametrize("changed", [{"mask_margin": 0.3}, {"mask": "guide:{}", "mask_margin": 0}])
 def test_every_setting_of_a_mask_changes_the_training(changed, tmp_path):
     static_model(seed=3).save_pretrained(str(tmp_path / "guide"))
     changed = {key: value.format(tmp_path / "guide") if key == "mask" else value for key, value in changed.items()}
@@ -362,8 +331,8 @@ def test_what_makes_no_sense_is_refused(tmp_path, rated, guide):
         train_bi_encoder(static_model(), rated, tmp_path / "wrong", settings=wrong)
     with pytest.raises(InputError, match="no effect on a reranker"):
         train_reranker(cross_encoder(tmp_path), rated, tmp_path / "out", settings=replace(BASE, mask="self"))
-    with pytest.raises(InputError, match="softness of at least 0"):
-        FalseNegativeMask(softness=-0.1)
+    with pytest.raises(InputError, match="expected a finite number"):
+        FalseNegativeMask(float("nan"))
     with pytest.raises(InputError, match="expected them in the labels"):
         FalseNegativeMask(guide=guide).of_batch(torch.ones(1, 2), torch.ones(1, 2), None)
     with pytest.raises(InputError, match=r"cannot load|no such folder"):

@@ -26,7 +26,7 @@ from foils.training.multi_dataset import MixtureSettings, parsed_data_sets, read
 from foils.training.settings import TrainSettings
 from train_models import WORDS, bert_model, made_up, static_model, table
 
-SETTINGS = TrainSettings(batch_size=12, epochs=3, learning_rate=0.05, precision="float32", seed=2)
+SETTINGS = TrainSettings(batch_size=12, epochs=3, learning_rate=0.05, seed=2)
 SCHEDULED = {
     "random": {},
     "hobit": {"seeds": 2, "warmup": 1, "anneal": 2},
@@ -150,7 +150,7 @@ def test_training_draws_shares_and_keeps_pieces_inside_their_source(name, tmp_pa
 def test_resuming_is_exact(name, tmp_path):
     data, settings = (
         mixed_set(),
-        replace(SETTINGS, checkpoint_steps=7, trainer={"save_total_limit": 9}),
+        replace(SETTINGS, trainer={"save_steps": 7, "save_total_limit": 9}),
     )
     how = {"settings": settings, "batches": name, "batch_settings": SCHEDULED[name]}
     weights = []

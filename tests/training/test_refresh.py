@@ -15,7 +15,7 @@ from foils.training.refresh import Refresh, ance_refresh, live
 from foils.training.settings import TrainSettings
 from train_models import made_up, static_model
 
-SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, precision="float32", checkpoint_steps=3)
+SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, trainer={"save_steps": 3})
 
 
 class StopAt(TrainerCallback):

@@ -25,7 +25,7 @@ from foils.training.reranker import (
 from foils.training.settings import TrainSettings
 from train_models import cross_encoder, made_up, table
 
-BASE = TrainSettings(loss="hybrid", batch_size=8, epochs=2, learning_rate=0.01, max_length=32, precision="float32")
+BASE = TrainSettings(loss="hybrid", batch_size=8, epochs=2, learning_rate=0.01, max_length=32)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_every_loss_trains(name, data, tmp_path):
 def test_regression_learns_the_ratings(tmp_path):
     collection = made_up(queries=4)
     few = training_set(collection, table(collection, rated=True), form="lists")
-    settings = replace(BASE, loss="regression", epochs=60, learning_rate=0.01, checkpoint_steps=1000)
+    settings = replace(BASE, loss="regression", epochs=60, learning_rate=0.01)
     found = train_reranker(cross_encoder(tmp_path / "bert"), few, tmp_path / "out", settings=settings)
     by_step = [entry["loss"] for entry in found.history]
     assert np.mean(by_step[-10:]) < 0.3 * np.mean(by_step[:10])

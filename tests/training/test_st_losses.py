@@ -24,7 +24,7 @@ from foils.training.reranker import reranker_loss, reranker_set, train_reranker
 from foils.training.settings import TrainSettings
 from train_models import bert_model, cross_encoder, made_up, made_up_folder, static_model, table
 
-BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32, precision="float32")
+BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from foils.training.settings import TrainSettings
 from train_models import bert_model, made_up, static_model, table
 
 NAN = math.nan
-BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32, precision="float32")
+BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
 
 
 @pytest.fixture(scope="module")

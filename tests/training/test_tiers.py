@@ -35,7 +35,7 @@ from foils.training.tiers import (
 )  # fmt: skip
 from train_models import bert_model, made_up, static_model, table
 
-SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, precision="float32", checkpoint_steps=3)
+SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, trainer={"save_steps": 3})
 LOGGED = {"trainer": {"logging_steps": 1}}
 TIERS = np.repeat(np.arange(3), (9, 20, 4))
 
@@ -187,7 +187,7 @@ def test_the_tier_that_can_be_learned_is_drawn_more(rated, tmp_path):
         static_model(),
         data,
         tmp_path,
-        settings=replace(SETTINGS, batch_size=4, epochs=6, learning_rate=0.01, checkpoint_steps=None, **LOGGED),
+        settings=replace(SETTINGS, batch_size=4, epochs=6, learning_rate=0.01, **LOGGED),
         batches=led,
     )
     chances = [entry["chance of real"] for entry in trained.history]

@@ -47,7 +47,7 @@ from foils.experiments.tasks import (
 )
 from foils.mining.fusion import fuse_sources
 from foils.runtime import progress
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import cache_folder, write_sealed
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, Settings, refuse, spelled
@@ -62,7 +62,7 @@ else:
     FirstStage = str
 
 CHECKPOINT_STEPS = 500  # a training that is shorter is cheap enough to do again after a kill
-OF_STUDY = {"seed", "loss_settings", "patience", "matryoshka", "trackers"}
+OF_STUDY = {"seed", "loss_settings", "patience", "matryoshka", "trainer"}
 """Settings of a training that a study sets itself, or has no use for."""
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,8 @@ class StudySettings(Settings):
         test_split: Split of the judgements to measure on.
         training: Setting of the training, as in epochs=2, batch_size, learning_rate, loss, batches (how they are
             filled) or temperature (of the loss and of the scores; 0.05); may be given several times. In Python a
-            dictionary; the other names are those of `foils.training.settings.TrainSettings`.
+            dictionary; the other names are those of `foils.training.settings.TrainSettings`, and of arguments of
+            sentence-transformers' trainer.
     """
 
     heading = "Study"
@@ -157,22 +158,21 @@ class StudySettings(Settings):
         Raises:
             InputError: a setting that does not exist, is the study's own, is of another type, or is out of range.
         """
+        from foils.training.fit import trainer_arguments
         from foils.training.settings import TrainSettings, ways_of_batching
 
         hints = get_type_hints(TrainSettings)
         known = {each.name for each in fields(TrainSettings)} - OF_STUDY
         given = {name: value for name, value in self.training.items() if name not in self.own}
-        if unknown := sorted(set(given) - known):
-            raise InputError(
-                f"training settings {', '.join(unknown)}; known are {', '.join(sorted(known | set(self.own)))}"
-            )
+        of_trainer = {name: given.pop(name) for name in sorted(given.keys() - known)}
+        check_names("training setting", of_trainer, [*sorted(known | set(self.own)), *trainer_arguments()])
         if wrong := [f"{name} {value!r}" for name, value in given.items() if not _fits(value, hints[name])]:
             raise InputError(f"training settings of another type: {'; '.join(wrong)}; see foils.training.settings")
         Option(names=ways_of_batching).check("batches", self.batches)
         Option(above=0).check("temperature", self.temperature)
         usual: dict[str, Any] = {"loss": "listnet"} if self.reranker else {}
         own = {} if self.reranker else {"temperature": self.temperature}
-        return TrainSettings(**{**usual, **given}, seed=seed, loss_settings=own)
+        return TrainSettings(**{**usual, **given}, seed=seed, loss_settings=own, trainer=of_trainer)
 
     def facts(self, training: TrainSettings, task: Task) -> dict[str, Any]:
         """Return what, beside source and seed, decides what a training gives."""
@@ -360,8 +360,7 @@ class OpenCell:
             runs = [task.ranked(each, settings.test_split) for each in self.tests]
         else:
             training, data = settings.train_settings(seed), self.rows(name, seed)
-            if training.checkpoint_steps is None:
-                training = replace(training, checkpoint_steps=CHECKPOINT_STEPS)
+            training = replace(training, trainer={"save_steps": CHECKPOINT_STEPS, **training.trainer})
             if task.in_batch and name not in self.sources:  # as many steps as with mined negatives
                 training = replace(training, epochs=training.epochs * (settings.per_query or 1))
             trained = task.train(data, checkpoints, training, settings.batches)
@@ -445,12 +444,10 @@ def _open_cell(
     task: Task,
 ) -> OpenCell:
     """The cell of a model, having loaded it once and made every loss."""
-    from foils.training.fit import precision_of
     from foils.training.models import with_defaults
 
     model = task.load()
     training = with_defaults(settings.train_settings(0), model)
-    precision_of(training.precision, model.device)
     facts: dict[str, Any] = {
         "collection": {"name": collection.name, "digest": collection.measured_digest},
         "model": {"name": task.model, "fingerprint": task.fingerprint},

@@ -358,11 +358,10 @@ class Tuning:
             learning_rate=how["learning_rate"],
             epochs=int(how["epochs"]) * int(rows.get("passes", 1)),
             batch_size=int(batches["size"]),
-            checkpoint_steps=CHECKPOINT_STEPS,
             max_length=self.given.get("max_length"),
             matryoshka=self.cuts or None,
             lora=lora,
-            gradient_checkpointing=lora is not None,
+            trainer={"save_steps": CHECKPOINT_STEPS, **({} if lora is None else {"gradient_checkpointing": True})},
             seed=self.seed,
         )
         run = task.train(data, checkpoints, settings, batches["method"], callbacks=[clock] if clock else [])

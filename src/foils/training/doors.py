@@ -25,9 +25,7 @@ from foils.runtime.surroundings import MemorySettings
 from foils.training.multi_dataset import DataSets, MixtureSettings, read_data_sets
 from foils.training.results import Trained
 from foils.training.settings import (
-    ADAPTER,
     CHECKPOINTS,
-    MERGED,
     MINED_ANEW,
     NO_MASK,
     OPEN,
@@ -37,7 +35,6 @@ from foils.training.settings import (
     Recipe,
     TrainSettings,
     check_batches,
-    check_installed,
     completed,
 )
 
@@ -107,7 +104,6 @@ def _refuse_idle(
             f"a model of type {type(model).__name__}, and {spelled('reranker')} {reranker}; expected a "
             "CrossEncoder with reranker=True, or a SentenceTransformer"
         )
-    check_installed(steps.trackers)
     if steps.lora is not None:
         require("peft", "lora")
     dev, run = spelled("dev"), spelled("dev_run")
@@ -136,7 +132,7 @@ def _refuse_idle(
         refuse({"dev_run": evaluation.dev_run}, f"without {spelled('reranker')}: a bi-encoder searches by itself")
         if isinstance(model, str) and model.startswith(STATIC):
             refuse(
-                steps.changed("mini_batch_size", "max_length", "lora", "gradient_checkpointing", base=OPEN),
+                steps.changed("mini_batch_size", "max_length", "lora", base=OPEN),
                 f"with {spelled('model')} {model}, a bag of words, which reads whole texts and needs little memory; "
                 "leave it out",
             )
@@ -225,12 +221,15 @@ def train(
 
 
 def _written(trained: Trained) -> Trained:
-    """Write a model, and remove its checkpoints; under torchrun the first process does."""
+    """Write a model, and remove its checkpoints, not the files of a tracker; under torchrun the first process does."""
     from foils.training.fit import save_model
 
     if not int(os.environ.get("RANK", "0")):
         save_model(trained)
-        shutil.rmtree(trained.path / CHECKPOINTS, ignore_errors=True)
+        checkpoints = trained.path / CHECKPOINTS
+        if (checkpoints / "runs").is_dir():  # TensorBoard's
+            shutil.copytree(checkpoints / "runs", trained.path / "runs", dirs_exist_ok=True)
+        shutil.rmtree(checkpoints, ignore_errors=True)
     return trained
 
 
@@ -279,18 +278,13 @@ def _trainable(
         from foils.training.models import load_trainable
 
         return load_trainable(model, **compared, **own)
-    from foils.encode.cross_encoders import has_drawn_weights, load_cross_encoder
+    from foils.encode.cross_encoders import load_cross_encoder
     from foils.training.reranker import reranker_loss, with_prompt
 
     reranker_loss(settings.loss, settings.loss_settings)
     if not isinstance(model, (str, Path)):
         return with_prompt(model, compared["query_prompt"])
     load = partial(load_cross_encoder, model, new_head=True, **own)
-    if settings.lora_output == ADAPTER and has_drawn_weights(lambda seed: load(seed=seed)):
-        raise InputError(
-            f"{spelled('lora_output', ADAPTER)}: {model} lacks weights of a reranker, as its head, which an adapter "
-            f"does not hold; give {spelled('lora_output', MERGED)}"
-        )
     return with_prompt(load(seed=settings.seed), compared["query_prompt"])
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.training_args import BaseTrainingArguments
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
 from foils.data.records import whole_json
@@ -25,9 +27,9 @@ from foils.runtime.options import spelled
 from foils.runtime.progress import Advance
 from foils.training.gathering import average_gradients
 from foils.training.masks import MASKED, Masked
-from foils.training.models import AdapterCheckpoints, add_adapters, checkpointed, merge_trained
+from foils.training.models import AdapterCheckpoints, add_adapters, merge_trained
 from foils.training.results import Trained
-from foils.training.settings import MERGED, TrainSettings, callbacks_of, opened_by_name, run_folder
+from foils.training.settings import TrainSettings
 
 LOSS_STATE = "foils_loss.safetensors"
 WHOLE = "foils_checkpoint.json"
@@ -211,11 +213,9 @@ log = logging.getLogger(__name__)
 FEW = 16
 """Texts that a processor embeds together."""
 OF_FOILS = frozenset({
-    "output_dir", "num_train_epochs", "max_steps", "per_device_train_batch_size", "learning_rate", "warmup_steps",
-    "seed", "bf16", "fp16", "save_strategy", "save_steps",
-    "eval_strategy", "eval_steps", "load_best_model_at_end", "metric_for_best_model", "greater_is_better",
-    "restore_callback_states_from_checkpoint", "report_to", "use_cpu", "accelerator_config", "batch_sampler", "prompts",
-    "gradient_checkpointing", "resume_from_checkpoint",
+    "output_dir", "num_train_epochs", "max_steps", "per_device_train_batch_size", "learning_rate", "seed",
+    "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "restore_callback_states_from_checkpoint",
+    "use_cpu", "accelerator_config", "batch_sampler", "prompts", "resume_from_checkpoint",
 })  # fmt: skip
 """Arguments of the trainer that settings of foils decide."""
 TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
@@ -257,49 +257,63 @@ def arguments(
     """Return training arguments of sentence-transformers for these settings.
 
     What goes by the number of steps is given as a share of them: several processes, or batches of another size, make
-    fewer steps of an epoch than rows / batch size, and the trainer alone knows how many.
+    fewer steps of an epoch than rows / batch size, and the trainer alone knows how many. With `save_steps` among the
+    trainer's own arguments the model is evaluated on dev as often as it is saved; else both happen once an epoch.
 
     Raises:
-        InputError: patience without an evaluation, or a precision that the device does not have.
+        InputError: patience without an evaluation, or an argument that the trainer refuses.
         UnknownNameError: the trainer has no such argument, or foils has a setting for it.
     """
     if settings.patience is not None and not evaluated:
         raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
-    strategy = "epoch" if settings.checkpoint_steps is None else "steps"
-    precision = precision_of(settings.precision, model.device)
-    names = [each.name for each in fields(kind) if each.init and each.name not in OF_FOILS]
-    check_names("argument of the trainer", settings.trainer, names)
+    every = settings.trainer.get("save_steps")
+    strategy = "epoch" if every is None else "steps"
+    check_names("argument of the trainer", settings.trainer, trainer_arguments(kind))
     own: dict[str, Any] = dict(
         output_dir=str(output),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=embedded_at_once(settings, model.device),
         learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup,  # below 1: a share
+        warmup_steps=0.1,  # below 1: a share
         seed=settings.seed,
-        bf16=precision == "bfloat16",
-        fp16=precision == "float16",
         save_strategy=strategy,
-        save_steps=settings.checkpoint_steps or 500,
         save_total_limit=2,
         eval_strategy=strategy if evaluated else "no",
-        eval_steps=settings.checkpoint_steps,
+        eval_steps=every,
         load_best_model_at_end=evaluated,
         metric_for_best_model=f"eval_{DEV}" if evaluated else None,
         greater_is_better=True if evaluated else None,
         restore_callback_states_from_checkpoint=True,
         logging_steps=0.01,  # a share of the steps: about a hundred entries
         logging_nan_inf_filter=False,
-        report_to=opened_by_name(settings.trackers) or "none",
-        run_name=run_folder(output).name,
+        report_to="none",
         disable_tqdm=True,
         use_cpu=model.device.type == "cpu",
         accelerator_config={"split_batches": True},  # of several processes each has its part of every batch
         **more,
     )
-    try:
+    if model.device.type == "cuda" and not {"bf16", "fp16"} & settings.trainer.keys():
+        own["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
+    with refused_by_trainer(settings):
         return kind(**{**own, **settings.trainer})
-    except (TypeError, ValueError) as error:
+
+
+def trainer_arguments(kind: type[Any] = BaseTrainingArguments) -> list[str]:
+    """Return the names of the trainer's own arguments that may be set."""
+    return [each.name for each in fields(kind) if each.init and each.name not in OF_FOILS]
+
+
+@contextmanager
+def refused_by_trainer(settings: TrainSettings) -> Iterator[None]:
+    """Name the trainer's own arguments where it refuses one, as a tracker that is not installed.
+
+    Raises:
+        InputError: it does, and there are some.
+    """
+    try:
+        yield
+    except (ImportError, RuntimeError, TypeError, ValueError) as error:
         if not settings.trainer:
             raise
         given = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
@@ -312,21 +326,6 @@ def embedded_at_once(settings: TrainSettings, device: torch.device) -> int:
     On a processor 16: more are no faster there.
     """
     return FEW if device.type == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
-
-
-def precision_of(chosen: str, device: torch.device) -> str:
-    """Return the precision to compute in: what is asked for, or with `auto` the fastest that the device has.
-
-    Raises:
-        InputError: float16 without a GPU.
-    """
-    if chosen == "auto":
-        if device.type != "cuda":
-            return "float32"
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
-    if chosen == "float16" and device.type == "cpu":
-        raise InputError("float16 training needs a GPU; use bfloat16 or float32 on the processor")
-    return chosen
 
 
 def fit(
@@ -349,8 +348,7 @@ def fit(
     `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
 
     Raises:
-        InputError: what `arguments`, `add_adapters` or `checkpointed` refuse, or not to be resumed, and the folder
-            holds checkpoints.
+        InputError: what `arguments` or `add_adapters` refuse, or not to be resumed, and the folder holds checkpoints.
         FailureError: a checkpoint cannot be written (full disk, no permission).
     """
     start = time.perf_counter()
@@ -366,25 +364,25 @@ def fit(
     if settings.lora is not None:
         add_adapters(model, settings.lora, seed=settings.seed)
         kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
-    with ExitStack() as reporting:
-        if settings.gradient_checkpointing:
-            reporting.enter_context(checkpointed(model))
+    with ExitStack() as reporting, warnings.catch_warnings():
+        # transformers calls gradient checkpointing otherwise than sentence-transformers does
+        warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
         own: list[Any] = [LossState(loss if inner is None else inner), Watch(reporting), *callbacks]
-        own += callbacks_of(settings.trackers, output)
         if settings.patience is not None:
             own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
-        trainer = kind(
-            model=model,
-            args=args,
-            train_dataset=dataset,
-            loss=loss,
-            evaluator=None if score is None else DevEvaluator(score),
-            callbacks=[*own, MarkWhole()],
-        )
+        with refused_by_trainer(settings):
+            trainer = kind(
+                model=model,
+                args=args,
+                train_dataset=dataset,
+                loss=loss,
+                evaluator=None if score is None else DevEvaluator(score),
+                callbacks=[*own, MarkWhole()],
+            )
         trainer.remove_callback(PrinterCallback)
         with writing_weights(output):
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
-    if settings.lora is not None and settings.lora_output == MERGED:
+    if settings.lora is not None:
         merge_trained(model)
     history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
     losses = [entry["loss"] for entry in history if "loss" in entry]

@@ -185,29 +185,19 @@ FARTHEST = 2
 """Difference of two cosines at most."""
 
 
-def mask_log_weights(
-    similarities: Tensor, own: Tensor, positives: Tensor, *, margin: float, softness: float = 0.0
-) -> Tensor:
-    """Return (b, c) log w: −inf where s_ij > s_i₊ + margin, else 0; softly, log σ((s_i₊ + margin − s_ij) / softness).
-
-    The weight of a soft mask is 1/2 where the similarity exceeds the positive's by the margin, near 1 far below and
-    near 0 far above. The positives' own log-weights are 0.
+def mask_log_weights(similarities: Tensor, own: Tensor, positives: Tensor, *, margin: float) -> Tensor:
+    """Return (b, c) log w: −inf where s_ij > s_i₊ + margin, else 0; the positives' own log-weights are 0.
 
     Args:
         similarities: (b, c) s, higher is nearer.
         own: (b,) s₊, of each query and its positive.
         positives: (b,) int64, each query's positive among the candidates.
         margin: in units of s; larger leaves out fewer.
-        softness: in units of s; 0: candidates are left out or kept whole.
 
     Source: Qwen3-Embedding (Zhang et al. 2025, eq. 1, where the margin is 0.1); GISTEmbed (Solatorio 2024, where it is
-    0 and s is a guide's). The soft form is ours.
+    0 and s is a guide's).
     """
-    threshold = (own + margin)[:, None]
-    if softness:
-        weights = torch.nn.functional.logsigmoid((threshold - similarities) / softness)
-    else:
-        weights = torch.zeros_like(similarities).masked_fill(similarities > threshold, -math.inf)
+    weights = torch.zeros_like(similarities).masked_fill(similarities > (own + margin)[:, None], -math.inf)
     return weights.scatter(1, positives[:, None], 0.0)
 
 
@@ -217,27 +207,20 @@ class FalseNegativeMask:
 
     Attributes:
         margin: a candidate is left out where its similarity to the query exceeds the positive's by more than this.
-        softness: 0, or the width of a soft mask (`mask_log_weights`).
-        near_positive: whether its similarity to the positive counts as well: the larger of the two is compared.
         guide: whose similarities; None: those of the model that trains, as it is, without gradients.
         tally: what counts what the mask does; None: nothing is counted.
 
     Raises:
-        InputError: a softness below 0, or a number that is not finite.
+        InputError: a margin that is not finite.
     """
 
     margin: float = MARGINS[SELF]
-    softness: float = 0.0
-    near_positive: bool = False
     guide: GuideVectors | None = None
     tally: MaskTally | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.margin) and math.isfinite(self.softness) and self.softness >= 0):
-            raise InputError(
-                f"a mask of margin {self.margin} and softness {self.softness}; expected a finite margin, and a "
-                "softness of at least 0"
-            )
+        if not math.isfinite(self.margin):
+            raise InputError(f"a mask of margin {self.margin}; expected a finite number")
 
     def of_batch(
         self, queries: Tensor, documents: Tensor, labels: NDArray[np.int64] | None, *, epoch: int = 1
@@ -267,8 +250,7 @@ class FalseNegativeMask:
         """Return what the model's card and the result say of it."""
         by = SELF if self.guide is None else GUIDE.rstrip(":")
         guide = {} if self.guide is None else {"guide": self.guide.encoder}
-        return {"by": by, **guide, "margin": self.margin, "softness": self.softness,
-                "near_positive": self.near_positive}  # fmt: skip
+        return {"by": by, **guide, "margin": self.margin}
 
 
 @dataclass(frozen=True)
@@ -300,9 +282,7 @@ class BatchMask:
             positives = torch.arange(begin, end, device=self.queries.device)
             similarities = self.queries[begin:end] @ self.documents.T
             own = similarities.gather(1, positives[:, None]).squeeze(1)
-            if mask.near_positive:
-                similarities = torch.maximum(similarities, self.documents[begin:end] @ self.documents.T)
-            weights = mask_log_weights(similarities, own, positives, margin=mask.margin, softness=mask.softness)
+            weights = mask_log_weights(similarities, own, positives, margin=mask.margin)
             if counting and mask.tally is not None:
                 counted = torch.ones_like(weights, dtype=torch.bool) if known is None else ~torch.isneginf(known)
                 counted = counted.scatter(1, positives[:, None], False)
@@ -342,4 +322,4 @@ def make_mask(model: Any, data: TrainingSet, settings: TrainSettings) -> FalseNe
         margin = MARGINS[SELF if guide is None else GUIDE]
     if similarity == "cosine" and abs(margin) >= FARTHEST:
         raise InputError(f"{named} {margin:g}: cosines differ by at most {FARTHEST}; give less, as 0.1")
-    return FalseNegativeMask(margin, settings.mask_softness, settings.mask_near_positive, guide, MaskTally())
+    return FalseNegativeMask(margin, guide, MaskTally())

@@ -1,4 +1,4 @@
-"""Models to train: learning rates by kind, low-rank adapters (LoRA), gradient checkpointing, and merged weights.
+"""Models to train: learning rates by kind, low-rank adapters (LoRA), and merged weights.
 
 With adapters a layer's weights W stay as they are; W + (α/r)·BA is used, and B (out × r) and A (r × in) are trained. So
 gradients and the optimizer's state are those of a few weights, and a checkpoint holds these alone. Needs torch.
@@ -6,8 +6,6 @@ gradients and the optimizer's state are those of a few weights, and a checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,20 +144,12 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
     for each in model.parameters():
         if each.requires_grad:
             each.data = each.data.float()
-    base = config.base_model_name_or_path
-    if base and Path(base).is_dir():
-        config.base_model_name_or_path = str(Path(base).absolute())
 
 
 def merge_trained(model: Any) -> None:
     """Make the adapters of a trained model part of its weights, none of which stays frozen."""
     merge_adapters(model)
     model.requires_grad_(True)
-
-
-def trained_weights(model: Any) -> dict[str, torch.Tensor]:
-    """Return the weights that are trained, by name."""
-    return {name: each.detach() for name, each in model.named_parameters() if each.requires_grad}
 
 
 class AdapterCheckpoints:
@@ -171,45 +161,18 @@ class AdapterCheckpoints:
         from safetensors.torch import save_file
 
         Path(output_dir).mkdir(parents=True, exist_ok=True)
-        weights = {name: each.contiguous() for name, each in trained_weights(self.model).items()}
-        save_file(weights, Path(output_dir) / WEIGHTS)
+        trained = {name: each.detach() for name, each in self.model.named_parameters() if each.requires_grad}
+        save_file(trained, Path(output_dir) / WEIGHTS)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        path, own = Path(checkpoint_path) / WEIGHTS, trained_weights(self.model)
+        path = Path(checkpoint_path) / WEIGHTS
         try:
-            saved = load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise FormatError(f"no adapters, or damaged ones ({error}); start anew", path) from error
-        if {name: each.shape for name, each in saved.items()} != {name: each.shape for name, each in own.items()}:
-            raise FormatError(f"adapters of another model or rank than {spelled('lora')} gives; start anew", path)
-        for name, each in own.items():
-            each.copy_(saved[name])
-
-
-@contextmanager
-def checkpointed(model: Any) -> Iterator[None]:
-    """Let a model compute its activations again in the backward pass instead of keeping them: less memory, more time.
-
-    Values and gradients are the same to rounding.
-
-    Raises:
-        InputError: a model without a transformer, as a static embedding, or one that cannot.
-
-    Source: Chen et al. 2016, "Training deep nets with sublinear memory cost".
-    """
-    inner = transformer_of(model, "gradient_checkpointing")
-    if not getattr(inner, "supports_gradient_checkpointing", False):
-        named = spelled("gradient_checkpointing", "true")
-        raise InputError(f"{named}: a model of type {type(inner).__name__} has none; leave it out")
-    name = "activation" if hasattr(inner, "activation_checkpointing_enable") else "gradient"  # the older name
-    getattr(inner, f"{name}_checkpointing_enable")({"use_reentrant": False})
-    try:
-        yield
-    finally:
-        getattr(inner, f"{name}_checkpointing_disable")()
+            self.model.load_state_dict(load_file(path), strict=False)
+        except (SafetensorError, OSError, RuntimeError) as error:
+            raise FormatError(f"no adapters of this model and {spelled('lora')} ({error}); start anew", path) from error
 
 
 def transformer_of(model: Any, setting: str) -> Any:

@@ -1,68 +1,22 @@
-"""How to train: what a training is set by, the papers' recipes, and trackers that it reports to."""
+"""How to train: what a training is set by, and the papers' recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 from foils.batching.methods import METHODS, method_named
 from foils.data.training_rows import MAX_POSITIVES
-from foils.runtime.errors import InputError, MissingExtraError
+from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
 
-TENSORBOARD = "tensorboard"
-TRACKERS = (TENSORBOARD, "wandb", "trackio", "mlflow")
-"""Names of trackers, which are those of their packages."""
 CHECKPOINTS = "checkpoints"
-
-
-def check_installed(trackers: Iterable[str]) -> None:
-    """Refuse trackers that are not installed, before anything is read.
-
-    Raises:
-        MissingExtraError: the message says what to install.
-    """
-    if missing := [name for name in trackers if find_spec(name) is None]:
-        raise MissingExtraError(
-            f"the tracker {' and '.join(missing)} is not installed; run: pip install {' '.join(missing)}"
-        )
-
-
-def run_folder(checkpoints: Path) -> Path:
-    """Return the folder of a training, whose name is the run's: the one that the folder `checkpoints` lies in."""
-    return checkpoints.parent if checkpoints.name == CHECKPOINTS else checkpoints
-
-
-def opened_by_name(trackers: Sequence[str]) -> list[str]:
-    """Return the trackers that transformers' trainer opens itself."""
-    return [name for name in trackers if name != TENSORBOARD]
-
-
-def callbacks_of(trackers: Sequence[str], checkpoints: Path) -> list[Any]:
-    """Return the callbacks of the others: TensorBoard's.
-
-    Its files go to what TENSORBOARD_LOGGING_DIR names, or to `runs` in the folder of the training: there they stay when
-    checkpoints are removed.
-    """
-    if TENSORBOARD not in trackers:
-        return []
-    from transformers.integrations import TensorBoardCallback
-
-    callback = TensorBoardCallback()
-    callback.logging_dir = callback.logging_dir or str(run_folder(checkpoints).absolute() / "runs")
-    return [callback]
-
-
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 NO_DUPLICATES = "no-duplicates"
 TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
 PROGRESS = "progress"
-MERGED, ADAPTER = "merged", "adapter"  # what comes out of a training of adapters
 EMBED_DISTIL = "embed-distil"  # the loss that learns a teacher's vectors
 ST = "st:"  # before the name of a loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
@@ -87,31 +41,22 @@ class TrainSettings(Settings):
         mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
             or all at once.
         epochs: Passes over the data. Default: the recipe's, or 1.
-        learning_rate: Peak learning rate; it falls linearly to 0 after the warm-up. Default: the recipe's, or that of
-            the model's kind (docs/training.md).
-        warmup: Share of the steps over which the learning rate rises. Default: the recipe's, or 0.1.
+        learning_rate: Peak learning rate; it rises over the first tenth of the steps and falls linearly to 0. Default:
+            the recipe's, or that of the model's kind (docs/training.md).
         max_length: Tokens after which a text is cut. Default: the recipe's, or 128.
-        precision: Precision of the computation; auto takes bfloat16 or float16 on a GPU that has it, else float32.
         patience: Evaluations on dev without a better score before training stops. Default: the recipe's, or never.
-        checkpoint_steps: Steps between checkpoints, and evaluations on dev. Default: a checkpoint per epoch.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
         matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of these parts, too. In
             Python a tuple.
-        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights: less memory
-            for large models. Needs the extra lora.
-        lora_output: What is written of them: merged, a model like any other; or adapter, which needs its base.
-        gradient_checkpointing: Compute activations again in the backward pass: less memory, more time.
+        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights and become
+            part of them: less memory for large models. Needs the extra lora.
         mask: Leave out negatives that are probably positives, by the similarities of the model that trains (self) or of
             another encoder (guide:MODEL).
         mask_margin: Leave out a negative that is nearer to the query than the positive by more than this. Default: 0.1;
             with a guide 0.
-        mask_softness: Difference of similarities over which a soft mask lowers a negative's weight from 1 to 0. At the
-            margin it is 1/2. With 0 a negative is left out or kept whole.
-        mask_near_positive: Compare negatives with the positive, too, and take the larger similarity.
         trainer: Argument of sentence-transformers' trainer, passed on as it is, as lr_scheduler_type=cosine,
-            gradient_accumulation_steps=4, weight_decay=0.01 or logging_steps=1; may be given several times. In Python a
-            dictionary. Default: the recipe's.
-        trackers: Tracker that the training reports to, as tensorboard; may be given several times (docs/training.md).
+            warmup_steps=0.2, gradient_accumulation_steps=4, gradient_checkpointing=true, save_steps=100 or
+            report_to=tensorboard; may be given several times. In Python a dictionary. Default: the recipe's.
     """
 
     heading = "Training"
@@ -124,31 +69,19 @@ class TrainSettings(Settings):
     mini_batch_size: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     epochs: Annotated[int, Option(least=1)] = 1
     learning_rate: Annotated[float | None, Option(above=0)] = None
-    warmup: Annotated[float, Option(least=0, most=1, within=TRAINING_ARGS)] = 0.1
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
-    precision: Annotated[str, Option(names=PRECISIONS, within=TRAINING_ARGS)] = "auto"
     patience: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
-    checkpoint_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     seed: Annotated[int, Option(least=0)] = 0
     matryoshka: Annotated[tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1)] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
-    lora_output: Annotated[str, Option(names=(MERGED, ADAPTER), within=TRAINING_ARGS)] = MERGED
-    gradient_checkpointing: Annotated[bool, Option(within=TRAINING_ARGS)] = False
     mask: Annotated[str | None, Option(metavar="self|guide:MODEL")] = None
     mask_margin: float | None = None
-    mask_softness: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 0.0
-    mask_near_positive: Annotated[bool, Option(within=TRAINING_ARGS)] = False
     trainer: Annotated[Mapping[str, Any], settings_option("trainer", flag="--set-trainer", words=True)] = field(
         default_factory=dict
     )
-    trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.warmup == 1:
-            raise InputError(f"{spelled('warmup')} 1; expected a share below 1")
-        if self.lora is None:
-            refuse(self.changed("lora_output"), f"without {spelled('lora')}: there is no adapter; leave it out")
         if (self.loss or "").startswith(ST):
             why = f"with {spelled('loss')} {self.loss}, which has no masks; take a loss of foils, or leave it out"
             refuse({"mask": self.mask}, why)
@@ -157,7 +90,7 @@ class TrainSettings(Settings):
             idle = {name: getattr(self, name) for name in ("mask", "matryoshka", "mini_batch_size")}
             refuse(idle, f"{why}; leave it out")
         if self.mask is None:
-            idle = self.changed("mask_margin", "mask_softness", "mask_near_positive")
+            idle = self.changed("mask_margin")
             refuse(idle, f"without {spelled('mask')}: nothing is masked; leave it out")
         elif self.mask != SELF and not (self.mask.startswith(GUIDE) and self.mask.removeprefix(GUIDE)):
             raise InputError(
@@ -166,7 +99,7 @@ class TrainSettings(Settings):
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of the settings, its seed apart."""
-        return {name: value for name, value in asdict(self).items() if name not in ("seed", "trackers")}
+        return {name: value for name, value in asdict(self).items() if name != "seed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +121,6 @@ RECIPES: dict[str, Recipe] = {
             mini_batch_size=2048,
             epochs=1,
             learning_rate=2e-5,
-            warmup=0.1,
             max_length=128,
         ),
         batches=NO_DUPLICATES,
@@ -202,7 +134,6 @@ RECIPES: dict[str, Recipe] = {
             batch_size=128,
             epochs=40,
             learning_rate=1e-5,
-            warmup=0.1,
             max_length=None,
             patience=5,
             trainer={"weight_decay": 0.01},
@@ -216,7 +147,7 @@ RECIPES: dict[str, Recipe] = {
 are masked where they could not be kept apart; the share of warm-up is ours."""
 
 RECIPES_OWN = (
-    "loss", "batch_size", "mini_batch_size", "epochs", "learning_rate", "warmup", "max_length", "patience",
+    "loss", "batch_size", "mini_batch_size", "epochs", "learning_rate", "max_length", "patience",
 )  # fmt: skip
 """Settings that a recipe may have; `None` leaves them to it."""
 OPEN = replace(TrainSettings(), **dict.fromkeys(RECIPES_OWN))  # type: ignore[arg-type]
