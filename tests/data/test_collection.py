@@ -122,18 +122,11 @@ def test_positives_equal_dictionaries(qrels: dict[str, dict[str, dict[str, int]]
     assert asked.tolist() == [q >= 0 and d >= 0 and documents[d] in known.get(queries[q], []) for q, d in grid]
 
 
-@given(
-    st.lists(st.sampled_from("abc")),
-    st.lists(st.sampled_from("abcd")),
-    st.integers(1, 3),
-    st.sampled_from([1, 20, 9999]),
-)
-def test_rows_equal_list_index(among: list[str], ids: list[str], chunk: int, table: int) -> None:
-    """However the ids lie in chunks, and however many chunks one table of hashes holds."""
+@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abcd")), st.integers(1, 3))
+def test_rows_equal_list_index(among: list[str], ids: list[str], chunk: int) -> None:
+    """However the ids lie in chunks."""
     chunks = [among[at : at + chunk] for at in range(0, len(among), chunk)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foils.data.collection.TABLE", table)
-        found = rows_of(ids, pa.chunked_array(chunks, pa.string()))
+    found = rows_of(ids, pa.chunked_array(chunks, pa.string()))
     assert found.tolist() == [among.index(each) if each in among else -1 for each in ids]
 
 

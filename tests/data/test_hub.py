@@ -156,7 +156,7 @@ def test_the_title_stays_apart(register: Register) -> None:
 def test_ir_datasets_is_read_once(register: Register, monkeypatch: pytest.MonkeyPatch) -> None:
     name = register(docs=DOCS, queries=QUERIES, qrels=[("q1", "d1", 1)])
     first = load_collection(f"ir_datasets:{name}")
-    monkeypatch.setattr(collection, "_read_texts", None)  # reading again would fail
+    monkeypatch.setattr(collection.CheckedRecords, "__call__", None)  # reading again would fail
     assert load_collection(f"ir_datasets:{name}").documents.equals(first.documents)
 
 
@@ -196,14 +196,10 @@ def test_an_id_without_judgements(register: Register) -> None:
 def test_ids_of_the_registry() -> None:
     """What the library itself ships: splits below the ID, and a data set that is one split."""
     ir_datasets = pytest.importorskip("ir_datasets")
-    splits = read._ir_splits(ir_datasets, "beir/scifact", ir_datasets.registry["beir/scifact"])
-    assert {split: part.dataset_id() for split, part in splits.items()} == {
-        "train": "beir/scifact/train",
-        "test": "beir/scifact/test",
-    }
-    splits = read._ir_splits(ir_datasets, "wikir/en1k", ir_datasets.registry["wikir/en1k"])
-    assert list(splits) == ["train", "dev", "test"]
-    assert list(read._ir_splits(ir_datasets, "vaswani", ir_datasets.registry["vaswani"])) == ["test"]
+    splits = {split: part.dataset_id() for split, part in read._ir_splits(ir_datasets, "beir/scifact").items()}
+    assert splits == {"": "beir/scifact", "train": "beir/scifact/train", "test": "beir/scifact/test"}
+    assert [*read._ir_splits(ir_datasets, "wikir/en1k")] == ["", "train", "dev", "test"]
+    assert [*read._ir_splits(ir_datasets, "vaswani")] == ["", "test"]
 
 
 def test_files_that_cannot_be_fetched(register: Register, tmp_path: Path) -> None:
@@ -305,7 +301,7 @@ def test_hf_is_read_once_and_again_when_it_changes(hf_folder: WriteHf, monkeypat
     folder = hf_folder(layout())
     first = load_collection(f"hf:{folder}")
     with monkeypatch.context() as patched:
-        patched.setattr(collection, "_read_texts", None)  # reading again would fail
+        patched.setattr(collection.CheckedRecords, "__call__", None)  # reading again would fail
         assert load_collection(f"hf:{folder}").digest == first.digest
     path = folder / "corpus" / "corpus.jsonl"
     path.write_text(path.read_text().replace("tacks", "heels"))

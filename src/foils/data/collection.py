@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,9 +50,6 @@ TRAIN = "train"  # the split that is trained on, unless another is named
 
 
 DEV = "dev"  # the split that settings are chosen on
-
-
-TABLE = 1 << 30  # bytes of ids that one table of hashes is made of
 
 
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("title", pa.large_string()), ("text", pa.large_string())])
@@ -100,13 +97,10 @@ class Collection:
         counts = f"{len(self.documents):,} documents, {len(self.queries):,} queries"
         return f"Collection({self.name!r}: {counts}; judgements: {judged})"
 
-    def __reduce__(self) -> tuple[Callable[..., Collection], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Collection], tuple[dict[str, Any]]]:
         """Send a collection to other processes, its documents by their folder where they are stored."""
-        more = (self.keep_identical_ids, self.columns, self.read_as)
-        rest = (self.queries, dict(self.qrels), self.digest, self.folder, *more)
-        if self.folder is None:
-            return Collection, (self.name, self.documents, *rest)
-        return _with_stored_documents, (self.name, *rest)
+        left_out = "documents" if self.folder else ""
+        return _restored, ({each.name: getattr(self, each.name) for each in fields(self) if each.name != left_out},)
 
     @classmethod
     def from_dicts(
@@ -127,12 +121,26 @@ class Collection:
         Raises:
             InputError: empty texts, or judgements that name unknown ids.
         """
-        pairs = {key: ("", value) if isinstance(value, str) else value for key, value in documents.items()}
-        triples = {
-            split: [(query, document, grade) for query, of in judged.items() for document, grade in of.items()]
-            for split, judged in qrels.items()
-        }
-        return build_in_memory(name, [(key, *both) for key, both in pairs.items()], list(queries.items()), triples)
+
+        def listed(kind: str, rows: Iterable[tuple[Any, ...]]) -> Source:
+            return Source(f"{name} ({kind})", lambda _: ((0, row) for row in rows))
+
+        return build(
+            name,
+            None,
+            CheckedRecords(
+                listed(
+                    "documents", [(key, *(("", of) if isinstance(of, str) else of)) for key, of in documents.items()]
+                ),
+                listed("queries", queries.items()),
+                {
+                    split: listed(
+                        f"qrels {split}", [(query, *each) for query, of in judged.items() for each in of.items()]
+                    )
+                    for split, judged in qrels.items()
+                },
+            ),
+        )
 
     @property
     def splits(self) -> list[str]:
@@ -268,32 +276,13 @@ def rows_of(ids: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.ChunkedAr
     """Return the position of each id in `among` (the first, where it repeats), −1 where it is missing."""
     if not isinstance(ids, (pa.Array, pa.ChunkedArray)):
         ids = pa.array(ids, among.type)
-    ids = ids.cast(among.type)
-    rows, start = np.full(len(ids), -1, np.int64), 0
-    for part in _joined(among.chunks):
-        found = np.asarray(pc.fill_null(pc.index_in(ids, value_set=part), -1).to_numpy(), np.int64)
-        rows = np.where((rows < 0) & (found >= 0), found + start, rows)
-        start += len(part)
-    return rows
+    wide = pa.large_string()  # the ids of a hash table may have more than 2 GiB
+    rows = pc.index_in(ids.cast(wide), value_set=among.cast(wide))
+    return np.asarray(pc.fill_null(rows, -1).to_numpy(), np.int64)
 
 
-def _joined(chunks: Sequence[pa.Array]) -> Iterator[pa.Array]:
-    """Yield chunks joined into arrays of at most `TABLE` bytes: an array of strings ends at 2 GiB."""
-    group: list[pa.Array] = []
-    for chunk in chunks:
-        if group and sum(each.nbytes for each in group) + chunk.nbytes > TABLE:
-            yield pa.concat_arrays(group)
-            group = []
-        group.append(chunk)
-    if group:
-        yield pa.concat_arrays(group)
-
-
-def _with_stored_documents(
-    name: str, queries: pa.Table, qrels: Mapping[str, pa.Table], digest: str, folder: Path, *rest: Any
-) -> Collection:
-
-    return Collection(name, open_stored(folder).documents, queries, qrels, digest, folder, *rest)
+def _restored(state: dict[str, Any]) -> Collection:
+    return Collection(**({"documents": open_stored(state["folder"]).documents} if state["folder"] else {}) | state)
 
 
 def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:
@@ -313,118 +302,75 @@ def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:
 
 
 Record = tuple[int, tuple[Any, ...]]
+Keep = Callable[[str, pa.Schema, Iterable[pa.RecordBatch]], pa.Table]
+"""Stores the batches of a table under a name, and returns the table."""
 
 
 _FORMAT = 3  # of the stored Arrow files
 
 
-LENIENT = {False: (), True: ("lenient",)}  # of the facts for `cache_place`
-
-
 EMPTY = "remove the record, give it a text, or write lenient: before the folder's name to leave such records out"
 
 
-@dataclass(frozen=True)
-class Source:
-    """One file, or stream, of records of a collection.
+class Tables(NamedTuple):
+    """What a collection is made of; `remark` goes after its name."""
 
-    Attributes:
-        where: the file's path, or another name for complaints.
-        records: opens the stream; malformed records are added to the complaints it is given.
-        batches: makes the table, in place of the records, where its ids and texts need no further check.
-    """
-
-    where: str
-    records: Callable[[Complaints], Iterator[Record]] = lambda _: iter(())
-    batches: Callable[[], Iterator[pa.RecordBatch]] | None = None
+    documents: pa.Table
+    queries: pa.Table
+    qrels: Mapping[str, pa.Table]
+    remark: str = ""
 
 
-Judged = Mapping[str, Source] | Callable[[pa.Table, pa.Table], Mapping[str, Source]]
-"""Judgements by split, or what makes them of the tables of documents and queries."""
+def build(name: str, folder: Path | None, make: Callable[[Keep], Tables]) -> Collection:
+    """Make a collection in memory, or as Arrow files in `folder` (which appears whole), mapped into memory.
 
-
-def build_in_memory(
-    name: str,
-    documents: Sequence[tuple[str, str, str]],
-    queries: Sequence[tuple[str, str]],
-    qrels: Mapping[str, Sequence[tuple[str, str, int]]],
-) -> Collection:
-    """Make a collection from lists, held in memory; the checks are those of a stored one.
-
-    Raises:
-        FormatError: empty texts, repeated ids, judgements that name unknown ids.
-    """
-
-    def listed(kind: str, rows: Sequence[tuple[Any, ...]]) -> Source:
-        return Source(f"{name} ({kind})", lambda _: ((0, tuple(row)) for row in rows))
-
-    judged = {split: listed(f"qrels {split}", rows) for split, rows in qrels.items()}
-    return build_held(name, listed("documents", documents), listed("queries", queries), judged)
-
-
-def build_held(name: str, documents: Source, queries: Source, qrels: Judged) -> Collection:
-    """Make a collection as `build_stored` does, held in memory."""
-    hasher = hashlib.blake2b(digest_size=16)
-
-    def held(_: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
-        return pa.Table.from_batches(batches, schema)
-
-    tables = _read_all(documents, queries, qrels, hasher, held)
-    return Collection(name, *tables, hasher.hexdigest())
-
-
-def build_stored(
-    name: str,
-    folder: Path,
-    documents: Source,
-    queries: Source,
-    qrels: Judged,
-    *,
-    lenient: bool = False,
-) -> Collection:
-    """Make a collection as Arrow files in `folder` (which appears whole) and map them into memory.
-
-    One that is there is opened, and nothing is read.
+    One that is there is opened, and nothing is made.
 
     Args:
         name: what to call it.
-        folder: where.
-        documents: of `doc_id, title, text`.
-        queries: of `query_id, text`.
-        qrels: split → judgements, `query_id, doc_id, relevance`, or what makes that of both tables.
-        lenient: leave out documents and queries without a text, and judgements of what is not there; the name tells
-            their numbers.
+        folder: where; None: in memory.
+        make: gives its tables, each kept by what it is given.
 
     Raises:
         FormatError: every complaint of the first file that has any, with lines.
         FailureError: the folder cannot be written.
     """
+    if folder is None:
+        made = make(lambda _, schema, batches: pa.Table.from_batches(batches, schema))
+        return Collection(f"{name}{made.remark}", made.documents, made.queries, made.qrels, _digest(made))
     if (folder / "meta.json").is_file():
         return open_stored(folder)
-    hasher, left_out = hashlib.blake2b(digest_size=16), Counter[str]() if lenient else None
     with write_whole_folder(folder, mark="meta.json") as aside:
 
-        def store(kind: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+        def store(kind: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
             path = aside / f"{kind}.arrow"
             with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
             return _mapped(path)
 
-        _, _, judged = _read_all(documents, queries, qrels, hasher, store, left_out)
-        if left_out:
-            name += f" (left out: {', '.join(f'{count:,} {kind}' for kind, count in left_out.items())})"
+        made = make(store)
         sums = {path.name: file_checksum(path) for path in sorted(aside.glob("*.arrow"))}
-        meta = {"name": name, "digest": hasher.hexdigest(), "splits": list(judged), "files": sums}
+        meta = {"name": f"{name}{made.remark}", "digest": _digest(made), "splits": list(made.qrels), "files": sums}
         write_sealed(aside / "meta.json", meta)
     return open_stored(folder)
+
+
+def _digest(made: Tables) -> str:
+    hasher = hashlib.blake2b(digest_size=16)
+    take_in(made.documents, hasher)
+    take_in(made.queries, hasher)
+    for split, table in made.qrels.items():
+        hasher.update(split.encode())
+        take_in(table, hasher)
+    return hasher.hexdigest()
 
 
 _verified: set[tuple[str, int, int]] = set()  # files of the cache that this process has read through
 
 
 def open_stored(folder: Path) -> Collection:
-    """Map a collection that `build_stored` wrote; each file is read through once a process, and its checksum compared.
+    """Map a collection that `build` wrote; each file is read through once a process, and its checksum compared.
 
     Arrow trusts the offsets in a file: a flipped bit would end in other texts, or in a segmentation fault.
 
@@ -436,7 +382,11 @@ def open_stored(folder: Path) -> Collection:
         if SEAL not in meta or not intact(meta):
             raise ValueError(CHANGED)
         for name, checksum in meta["files"].items():
-            _verify(folder / name, checksum)
+            state = (folder / name).stat()
+            facts = (str((folder / name).absolute()), state.st_size, state.st_mtime_ns)
+            if facts not in _verified and file_checksum(folder / name) != checksum:
+                raise ValueError(f"{name}: {CHANGED}")
+            _verified.add(facts)
         qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
         documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
         stored = Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
@@ -446,23 +396,17 @@ def open_stored(folder: Path) -> Collection:
     return stored
 
 
-def _verify(path: Path, checksum: str) -> None:
-    state = path.stat()
-    facts = (str(path.absolute()), state.st_size, state.st_mtime_ns)
-    if facts not in _verified:
-        if file_checksum(path) != checksum:
-            raise ValueError(f"{path.name}: {CHANGED}")
-        _verified.add(facts)
-
-
 def cache_place(*facts: object) -> Path:
-    """Return the folder in the cache for the collection that these facts determine."""
-    state = hashlib.blake2b(repr((_FORMAT, facts)).encode(), digest_size=16).hexdigest()
+    """Return the folder in the cache for the collection that these facts determine.
+
+    A path stands for the file that it names, as it was last written or replaced.
+    """
+    known = tuple(_file_facts(fact) if isinstance(fact, Path) else fact for fact in facts)
+    state = hashlib.blake2b(repr((_FORMAT, known)).encode(), digest_size=16).hexdigest()
     return cache_folder() / "collections" / state
 
 
-def file_facts(path: Path) -> tuple[str, int, int, int]:
-    """Return which file this is and when it was last written or replaced, for `cache_place`."""
+def _file_facts(path: Path) -> tuple[str, int, int, int]:
     state = path.stat()
     return str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
@@ -471,108 +415,124 @@ def _mapped(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-_Keep = Callable[[str, pa.Schema, Iterator[pa.RecordBatch]], pa.Table]
+@dataclass(frozen=True)
+class Source:
+    """One file, or stream, of records of a collection.
+
+    Attributes:
+        where: the file's path, or another name for complaints.
+        records: opens the stream of (line, values); malformed records are added to the complaints it is given.
+    """
+
+    where: str
+    records: Callable[[Complaints], Iterable[Record]]
 
 
-def _read_all(
-    documents: Source,
-    queries: Source,
-    qrels: Judged,
-    hasher: Any,
-    keep: _Keep,
-    left_out: Counter[str] | None = None,
-) -> tuple[pa.Table, pa.Table, dict[str, pa.Table]]:
-    document_table = _read_texts("documents", documents, DOCUMENTS, hasher, keep, left_out)
-    query_table = _read_texts("queries", queries, QUERIES, hasher, keep, left_out)
-    ids = document_table["doc_id"], query_table["query_id"]
-    qrels = qrels(document_table, query_table) if callable(qrels) else qrels
-    judged = {split: _read_qrels(split, source, *ids, hasher, keep, left_out) for split, source in qrels.items()}
-    return document_table, query_table, judged
+@dataclass(frozen=True)
+class CheckedRecords:
+    """Makes the tables of a collection from records, each of which is checked; a file's complaints come together.
 
+    Attributes:
+        documents: of `doc_id, title, text`.
+        queries: of `query_id, text`.
+        qrels: split -> judgements, of `query_id, doc_id, relevance`.
+        lenient: leave out documents and queries without a text, and judgements of what is not there; the collection's
+            name tells their numbers.
+    """
 
-def _read_texts(
-    kind: str, source: Source, schema: pa.Schema, hasher: Any, keep: _Keep, left_out: Counter[str] | None
-) -> pa.Table:
-    if source.batches is not None:
-        table = keep(kind, schema, source.batches())
-        take_in(table, hasher)
-        return table
-    complaints, lines = Complaints(source.where), array("q")
+    documents: Source
+    queries: Source
+    qrels: Mapping[str, Source]
+    lenient: bool = False
 
-    def checked() -> Iterator[tuple[Any, ...]]:
-        with progress.task(f"reading {kind}", unit=kind) as advance:
-            for line, fields in source.records(complaints):
-                identifier, *texts = values = tuple(map(text_field, fields))
-                if None in values:
-                    complaints.add(f"expected {', '.join(schema.names)} as text in valid Unicode", line or None)
-                elif not identifier:
-                    complaints.add("empty id; give every record an id", line or None)
-                elif not any(text and text.strip() for text in texts):
-                    if left_out is None:
-                        complaints.add(f"{identifier!r} has an empty text; {EMPTY}", line or None)
-                    else:
+    def __call__(self, keep: Keep) -> Tables:
+        """Return the tables.
+
+        Raises:
+            FormatError: every complaint of the first source that has any, with lines.
+        """
+        left_out: Counter[str] = Counter()
+        documents = self._texts("documents", self.documents, DOCUMENTS, keep, left_out)
+        queries = self._texts("queries", self.queries, QUERIES, keep, left_out)
+        ids = queries["query_id"], documents["doc_id"]
+        qrels = {split: self._judgements(split, source, *ids, keep, left_out) for split, source in self.qrels.items()}
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in left_out.items())
+        return Tables(documents, queries, qrels, f" (left out: {counts})" if counts else "")
+
+    def _texts(self, kind: str, source: Source, schema: pa.Schema, keep: Keep, left_out: Counter[str]) -> pa.Table:
+        complaints, lines = Complaints(source.where), array("q")
+
+        def checked() -> Iterator[tuple[Any, ...]]:
+            with progress.task(f"reading {kind}", unit=kind) as advance:
+                for line, given in source.records(complaints):
+                    advance(1)
+                    identifier, *texts = values = tuple(map(text_field, given))
+                    if None in values:
+                        complaints.add(
+                            f"expected {', '.join(schema.names)} as text in valid Unicode{KEYS}", line or None
+                        )
+                    elif not identifier:
+                        complaints.add("empty id; give every record an id", line or None)
+                    elif any(text and text.strip() for text in texts):
+                        lines.append(line)
+                        yield values
+                    elif self.lenient:
                         left_out[f"{kind} without a text"] += 1
+                    else:
+                        complaints.add(f"{identifier!r} has an empty text; {EMPTY}", line or None)
+
+        table = keep(kind, schema, batches_of(checked(), schema))
+        ids = table[schema.names[0]]
+        first = rows_of(ids, ids)
+        for row in np.flatnonzero(first != np.arange(len(first))):
+            before = f" (first on line {lines[first[row]]})" if lines[row] else ""
+            complaints.add(f"duplicate id {ids[int(row)].as_py()!r}{before}; ids must be unique", lines[row] or None)
+        complaints.settle()
+        if not len(table):
+            raise FormatError(f"no {kind} in it; expected at least one record", source.where)
+        return table
+
+    def _judgements(
+        self,
+        split: str,
+        source: Source,
+        query_ids: pa.ChunkedArray,
+        doc_ids: pa.ChunkedArray,
+        keep: Keep,
+        left_out: Counter[str],
+    ) -> pa.Table:
+        complaints, lines = Complaints(source.where), array("q")
+
+        def checked() -> Iterator[tuple[Any, ...]]:
+            for line, given in source.records(complaints):
+                query, document, grade = given if len(given) == len(QRELS) else (None,) * len(QRELS)
+                values = text_field(query), text_field(document), _relevance(grade)
+                if None in values:
+                    complaints.add(JUDGEMENT, line or None)
                 else:
                     lines.append(line)
                     yield values
-                advance(1)
 
-    table = keep(kind, schema, batches_of(checked(), schema))
-    ids = table[schema.names[0]]
-    first = rows_of(ids, ids)
-    for row in np.flatnonzero(first != np.arange(len(first))):
-        before = f" (first on line {lines[first[row]]})" if lines[row] else ""
-        complaints.add(f"duplicate id {ids[int(row)].as_py()!r}{before}; ids must be unique", lines[row] or None)
-    complaints.settle()
-    if not len(table):
-        raise FormatError(f"no {kind} in it; expected at least one record", source.where)
-    take_in(table, hasher)
-    return table
+        judged = pa.Table.from_batches(batches_of(checked(), QRELS), QRELS)
+        queries, documents = rows_of(judged["query_id"], query_ids), rows_of(judged["doc_id"], doc_ids)
+        known = (queries >= 0) & (documents >= 0)
+        if self.lenient and not known.all():
+            left_out["judgements of what is not there"] += int((~known).sum())
+            judged = judged.filter(pa.array(known))
+            queries, documents, lines = queries[known], documents[known], array("q", np.asarray(lines)[known].tolist())
+        for column, rows, file in (("query_id", queries, "queries"), ("doc_id", documents, "documents")):
+            for row in np.flatnonzero(rows < 0):
+                unknown = judged[column][int(row)].as_py()
+                complaints.add(f"unknown {column} {unknown!r}: it is not among the {file}", lines[row] or None)
+        twice = PairIndex(queries, documents).first != np.arange(len(queries))
+        for row in np.flatnonzero(twice & (queries >= 0) & (documents >= 0)):
+            complaints.add("the pair is judged twice; keep one judgement", lines[row] or None)
+        complaints.settle()
+        return keep(f"qrels-{split}", QRELS, judged.to_batches())
 
 
-def _read_qrels(
-    split: str,
-    source: Source,
-    doc_ids: pa.ChunkedArray,
-    query_ids: pa.ChunkedArray,
-    hasher: Any,
-    keep: _Keep,
-    left_out: Counter[str] | None,
-) -> pa.Table:
-    if source.batches is not None:
-        table = keep(f"qrels-{split}", QRELS, source.batches())
-        hasher.update(split.encode())
-        take_in(table, hasher)
-        return table
-    complaints, lines = Complaints(source.where), array("q")
-
-    def checked() -> Iterator[tuple[Any, ...]]:
-        for line, (query, document, grade) in source.records(complaints):
-            values = text_field(query), text_field(document), _relevance(grade)
-            if None in values:
-                complaints.add("expected two ids as text and the relevance as a whole number", line or None)
-            else:
-                lines.append(line)
-                yield values
-
-    judged = pa.Table.from_batches(batches_of(checked(), QRELS), QRELS)
-    queries, documents = rows_of(judged["query_id"], query_ids), rows_of(judged["doc_id"], doc_ids)
-    known = (queries >= 0) & (documents >= 0)
-    if left_out is not None and not known.all():
-        left_out["judgements of what is not there"] += int((~known).sum())
-        judged = judged.filter(pa.array(known))
-        lines = array("q", np.asarray(lines)[known].tolist())
-        queries, documents, known = queries[known], documents[known], known[known]
-    for column, rows, file in (("query_id", queries, "queries"), ("doc_id", documents, "documents")):
-        for row in np.flatnonzero(rows < 0):
-            unknown = judged[column][int(row)].as_py()
-            complaints.add(f"unknown {column} {unknown!r}: it is not among the {file}", lines[row] or None)
-    for row in np.flatnonzero((PairIndex(queries, documents).first != np.arange(len(queries))) & known):
-        complaints.add("the pair is judged twice; keep one judgement", lines[row] or None)
-    complaints.settle()
-    hasher.update(split.encode())
-    take_in(judged, hasher)
-    return keep(f"qrels-{split}", QRELS, iter(judged.to_batches()))
+KEYS = " (by the keys _id, title and text in files)"
+JUDGEMENT = "expected two ids as text and the relevance as a whole number (query-id<TAB>corpus-id<TAB>score in files)"
 
 
 def _relevance(value: object) -> int | None:

@@ -7,30 +7,19 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import (
-    DOCUMENTS,
-    QRELS,
-    QUERIES,
-    Collection,
-    Rows,
-    Source,
-    build_held,
-    build_stored,
-    cache_place,
-    file_facts,
-)
+from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, Keep, Rows, Tables, build, cache_place
 from foils.data.pair_index import PairIndex
 from foils.data.records import Complaints, Records, parts_of, records_of, text_field
-from foils.data.splitting import SHARES, SPLITS, split_queries
-from foils.data.tables import BATCH, batches_of, take
+from foils.data.splitting import SHARES, SPLITS, split_name, split_queries
+from foils.data.tables import BATCH, MOST, batches_of, take
 from foils.data.texts import ColumnTexts
 from foils.data.tokens import UNSEEN
 from foils.runtime import progress
@@ -50,7 +39,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 """What a column can be, and the names by which it is known; case, blanks and hyphens make no difference."""
 
 
-OF_CORPUS = {**ROLES, "doc_id": (*ROLES["doc_id"], "_id", "id")}
+OF_CORPUS = {"positive": ROLES["positive"], "doc_id": (*ROLES["doc_id"], "_id", "id"), "title": ROLES["title"]}
 """The same of a table of documents alone: an `id` there is a document's."""
 
 
@@ -59,9 +48,6 @@ SOURCE_NAMES = {role: ROLES[role] for role in ("query", "positive", "negative", 
 
 
 NEGATIVE = re.compile(r"negative_\d+")
-
-
-EXAMPLE = "query=COLUMN,positive=COLUMN"
 
 
 OF_SOURCE = "PATH:query=COLUMN,negative=COLUMN"
@@ -149,95 +135,94 @@ class PairColumns:
             columns: their names.
             chosen: what a column is -> its name, which goes before what the names say; an empty name: no column is it.
             where: for complaints.
-            needed: what there must be; with "negative" it is a source.
+            needed: what there must be; with "negative" it is a source, without "query" a corpus.
             known: what a column can be, and by which names.
 
         Raises:
             InputError: a chosen column that there is not, or something that no column can be.
             FormatError: nothing is what is needed, or several columns could be.
         """
-        chosen, source = dict(chosen or {}), "negative" in needed
+        chosen, option = dict(chosen or {}), "PATH:" if "negative" in needed else f"{spelled('columns')} "
         check_chosen(chosen, columns, where)
-        free = [name for name in columns if name not in chosen.values()]
-        names: dict[str, tuple[str, ...]] = dict.fromkeys(ROLES, ())
+        names: dict[str, tuple[str, ...]] = {role: (name,) if name else () for role, name in chosen.items()}
+        free = [(name, plain(name)) for name in columns if name not in chosen.values()]
         for role, usual in known.items():
-            if role in chosen:
-                names[role] = (chosen[role],) if chosen[role] else ()
-                continue
-            fitting = [name for name in free if plain(name) in usual]
+            fitting = [name for name, as_known in free if as_known in usual]
             if role == "negative":
-                fitting += [name for name in free if NEGATIVE.fullmatch(plain(name))]
-            elif len(fitting) > 1:
-                choose = f"PATH:{role}={fitting[0]}" if source else f"{spelled('columns')} {role}={fitting[0]}"
+                fitting += [name for name, as_known in free if NEGATIVE.fullmatch(as_known)]
+            elif len(fitting) > 1 and role not in names:
                 raise FormatError(
-                    f"columns {' and '.join(fitting)} could each be the {role}; say which one is: {choose}", where
+                    f"columns {' and '.join(fitting)} could each be the {role}; say which one is: "
+                    f"{option}{role}={fitting[0]}",
+                    where,
                 )
-            names[role] = tuple(fitting)
+            names.setdefault(role, tuple(fitting))
+        names = {role: names.get(role, ()) for role in ROLES}
         if absent := [role for role in needed if not names[role]]:
-            choose = OF_SOURCE if source else f"{spelled('columns')} {EXAMPLE}"
             raise FormatError(
                 f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))} (of CSV "
                 f"and TSV the first line names them). Give one such a name ({', '.join(ROLES[absent[0]])}), or say "
-                f"which is which: {choose}",
+                f"which is which: {option}query=COLUMN,{needed[-1]}=COLUMN",
                 where,
             )
         return cls(names)
 
     def understood(self, columns: Sequence[str]) -> str:
         """Say what each of a table's columns is read as, and which are not read."""
-        roles = [f"{name} as {role}" for role, names in self.names.items() for name in names]
-        read = {name for names in self.names.values() for name in names}
-        rest = [name for name in columns if name not in read]
-        return ", ".join(roles) + (f"; not read: {', '.join(rest)}" if rest else "")
+        roles = {name: role for role, names in self.names.items() for name in names}
+        rest = [name for name in columns if name not in roles]
+        read = ", ".join(f"{name} as {role}" for name, role in roles.items())
+        return read + (f"; not read: {', '.join(rest)}" if rest else "")
+
+    def records(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, PairRecord]]:
+        """Yield (line, what a record says); records that say something wrong are added to the complaints."""
+        for number, (line, fields) in enumerate(records.read(complaints), start=1):
+            try:
+                yield line, self._plain_pair(fields) or self._read(fields)
+            except _WrongError as wrong:
+                complaints.add(f"{records.counted} {number}: {wrong}" if records.counted else str(wrong), line)
 
     @cached_property
-    def _two_texts(self) -> tuple[str, ...]:
-        """The names of the columns query and positive where there are no others: what can be read quickly."""
-        names = [name for names in self.names.values() for name in names]
-        quick = len(names) == 2 and self.names["query"] and self.names["positive"]
-        return (*self.names["query"], *self.names["positive"]) if quick else ()
+    def _two(self) -> tuple[str, ...]:
+        """The names of the columns query and positive where there are no others."""
+        used = {role: names for role, names in self.names.items() if names}
+        return (*used["query"], *used["positive"]) if used.keys() == {"query", "positive"} else ()
+
+    def _plain_pair(self, fields: Mapping[str, Any]) -> PairRecord | None:
+        """Read quickly what most records are: two texts in ASCII."""
+        query, positive = (fields.get(name) for name in self._two or ("", ""))
+        if type(query) is type(positive) is str and query.isascii() and positive.isascii():
+            query, positive = query.strip(), positive.strip()
+            if query and positive:
+                return PairRecord(None, query, (Document(None, "", positive),), (), 1, "")
+        return None
+
+    def _read(self, fields: Mapping[str, Any]) -> PairRecord:
+        query = text_field(self._value("query", fields)) or ""
+        if self.names["query"] and blank(query):
+            raise _WrongError(f"the query {self._given('query', fields)}; expected a text")
+        positives, negatives = self._documents("positive", fields), self._documents("negative", fields)
+        if self.names["positive"] and not positives:
+            raise self._no_text("positive", fields)
+        grade = _grade(self._value("score", fields)) if self.names["score"] else 1
+        if grade is None:
+            column = self.names["score"][0]
+            raise _WrongError(
+                f"{column} is {fields.get(column)!r:.40}; expected a whole number, the relevance, 0 for a negative. "
+                f"Leave the column out with {spelled('columns')} score="
+            )
+        query_id, doc_id = self._identifier("query_id", fields), self._identifier("doc_id", fields)
+        if doc_id is not None and len(positives) > 1:
+            raise _WrongError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
+        if len(positives) == 1:
+            title = (text_field(self._value("title", fields)) or positives[0].title).strip()
+            positives = [Document(doc_id or positives[0].doc_id, title, positives[0].text)]
+        split = (text_field(self._value("split", fields)) or "").strip()
+        return PairRecord(query_id, query.strip(), tuple(positives), tuple(negatives), grade, split)
 
     def _value(self, role: str, fields: Mapping[str, Any]) -> Any:
         name = self.names[role]
         return _known(fields.get(name[0])) if name else None
-
-    def read(self, fields: Mapping[str, Any]) -> PairRecord | str:
-        """Return what a record says, or, as a text, what is wrong with it."""
-        if self._two_texts:
-            query, positive = map(fields.get, self._two_texts)
-            if type(query) is type(positive) is str and query.isascii() and positive.isascii():
-                query, positive = query.strip(), positive.strip()
-                if query and positive:
-                    return PairRecord(None, query, (Document(None, "", positive),), (), 1, "")
-        query = text_field(self._value("query", fields))
-        if query is None or blank(query):
-            return f"the query {self._given('query', fields)}; expected a text"
-        positives = list(self._documents("positive", fields))
-        negatives = list(self._documents("negative", fields))
-        if (self.names["positive"] and not positives) or None in positives:
-            return f"the positive {self._given('positive', fields)}; expected a text, or a list of texts"
-        if None in negatives:
-            return f"a negative {self._given('negative', fields)}; expected a text, or a list of texts"
-        grade = _grade(self._value("score", fields)) if self.names["score"] else 1
-        if grade is None:
-            found = fields.get(self.names["score"][0])
-            return (
-                f"{self.names['score'][0]} is {found!r:.40}; expected a whole number, the relevance, 0 for a negative. "
-                f"Leave the column out with {spelled('columns')} score="
-            )
-        ids: dict[str, str | None] = {"query_id": None, "doc_id": None}
-        for role in [role for role in ids if self.names[role]]:
-            ids[role] = _identifier(given := self._value(role, fields))
-            if ids[role] is None and given not in (None, ""):
-                return f"the {role} {self._given(role, fields)}; expected a text or a whole number"
-        if ids["doc_id"] is not None and len(positives) > 1:
-            return f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives"
-        if len(positives) == 1 and (self.names["doc_id"] or self.names["title"]):
-            first = positives[0]
-            title = text_field(self._value("title", fields)) or first.title
-            positives = [Document(ids["doc_id"] or first.doc_id, title.strip(), first.text)]
-        split = text_field(self._value("split", fields)) or ""
-        return PairRecord(ids["query_id"], query.strip(), tuple(positives), tuple(negatives), grade, split.strip())
 
     def _given(self, role: str, fields: Mapping[str, Any]) -> str:
         """What a record gives for a role, for a complaint: `(column) is …`."""
@@ -245,20 +230,31 @@ class PairColumns:
         said = next((_said(value) for value in values if value is not None), "is missing")
         return f"({', '.join(self.names[role])}) {said}"
 
-    def document(self, fields: Mapping[str, Any]) -> Document | None:
-        """Return the document of a record of a corpus, or None where it has no text."""
-        documents = list(self._documents("positive", fields))
-        if len(documents) != 1 or documents[0] is None:
-            return None
-        title = text_field(self._value("title", fields)) or ""
-        return Document(_identifier(self._value("doc_id", fields)), title.strip(), documents[0].text)
+    def _no_text(self, role: str, fields: Mapping[str, Any]) -> _WrongError:
+        what = "a negative" if role == "negative" else "the positive" if self.names["query"] else "the document"
+        return _WrongError(f"{what} {self._given(role, fields)}; expected a text, or a list of texts")
 
-    def _documents(self, role: str, fields: Mapping[str, Any]) -> Iterator[Any]:
-        """The documents of the columns of a role, None for what is no text; what is not given is left out."""
+    def _identifier(self, role: str, fields: Mapping[str, Any]) -> str | None:
+        given = self._value(role, fields)
+        identifier = _identifier(given)
+        if identifier is None and given not in (None, ""):
+            raise _WrongError(f"the {role} {self._given(role, fields)}; expected a text or a whole number")
+        return identifier
+
+    def _documents(self, role: str, fields: Mapping[str, Any]) -> list[Document]:
+        """The documents of the columns of a role; what is not given is left out."""
+        documents = []
         for name in self.names[role]:
             value = _known(fields.get(name))
             for each in value if isinstance(value, (list, tuple)) else [] if value in (None, "") else [value]:
-                yield _document(each)
+                if (document := _document(each)) is None:
+                    raise self._no_text(role, fields)
+                documents.append(document)
+        return documents
+
+
+class _WrongError(ValueError):
+    """What is wrong with a record."""
 
 
 def _document(value: Any) -> Document | None:
@@ -320,37 +316,10 @@ def hash_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
-SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
-
-
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
 
 
-READING = 4  # another number where the same files are read otherwise than before, for the cache
-
-
-@dataclass(frozen=True)
-class PairTable:
-    """A table of pairs: its records, and what its columns are.
-
-    Attributes:
-        records: of the table.
-        columns: what each is.
-        split: of all its queries; empty: what the records say.
-    """
-
-    records: Records
-    columns: PairColumns
-    split: str = ""
-
-    def read(self, complaints: Complaints) -> Iterator[tuple[int, PairRecord]]:
-        """Yield (line, what the record says); records that say something wrong are added to the complaints."""
-        for number, (line, fields) in enumerate(self.records.read(complaints), start=1):
-            record = self.columns.read(fields)
-            if isinstance(record, str):
-                complaints.add(f"{self.records.counted} {number}: {record}".removeprefix(f" {number}: "), line)
-            else:
-                yield line, record
+READING = 5  # another number where the same files are read otherwise than before, for the cache
 
 
 def read_pairs(
@@ -370,7 +339,8 @@ def read_pairs(
             dictionary, split -> one of these. A column `split` names the split of each query, or else a dictionary
             does; without, queries are split (`foils.data.splitting.split_queries`).
         columns: what a column is -> its name (see `foils.data.pairs.ROLES`).
-        corpus: more documents: a file or a table with a column of texts, and ids and titles where it has them.
+        corpus: more documents, which come before the pairs': a file or a table with a column of texts, and ids and
+            titles where it has them. A document of the pairs without an id is the corpus's with the same text.
         shares: of the queries in train, dev and test, where nothing says their splits.
         name: of the collection. Default: the file's.
 
@@ -378,155 +348,127 @@ def read_pairs(
         InputError: no such file, or no table.
         FormatError: what is wrong in it, by line; columns that are not known, or could be several things.
     """
-    tables = []
-    for split, part in (parts := parts_of(given)).items():
-        names = PairColumns.of(part.columns, columns, part.where, needed=("query", "positive"))
-        alone = len(parts) == 1  # a data set of one split says nothing about what to test on
-        tables.append(PairTable(part, names, "" if alone else _split_name(split)))
-    more = None if corpus is None else records_of(corpus)
-    reader = _PairReader(tables, more, columns or {}, tuple(shares))
-    where = tables[0].records.where
-    sources = Source(where, batches=reader.documents), Source(where, batches=reader.queries), reader.qrels
-    read = [*(table.records for table in tables), *([more] if more else [])]
-    files = list(dict.fromkeys(file for each in read for file in each.files))
-    if all(each.files for each in read):
-        facts = (sorted((columns or {}).items()), tuple(shares), list(parts), *map(file_facts, files))
-        place = cache_place("pairs", READING, *facts)
-        made = build_stored(name or files[0].name.partition(".")[0], place, *sources)
-    else:
-        made = build_held(name or "pairs", *sources)
-    return replace(made, read_as=tables[0].columns.understood(tables[0].records.columns))
+    parts, more = parts_of(given), None if corpus is None else records_of(corpus)
+    reader = _PairReader(parts, more, columns or {}, tuple(shares))
+    every = [*parts.values(), *([more] if more else [])]
+    files = list(dict.fromkeys(file for each in every for file in each.files))
+    stored = all(each.files for each in every)
+    facts = ("pairs", READING, *sorted((columns or {}).items()), tuple(shares), *parts, *files)
+    made = build(
+        name or (files[0].name.partition(".")[0] if stored else "pairs"),
+        cache_place(*facts) if stored else None,
+        reader,
+    )
+    first = next(iter(parts.values()))
+    return replace(made, read_as=reader.columns[0].understood(first.columns))
 
 
 class _PairReader:
     """Reads tables of pairs once: documents go on as they come, queries are held, and pairs are noted as numbers.
 
     Args:
-        tables: of the pairs.
+        parts: tables of the pairs, by split.
         corpus: more documents.
         chosen: what a column is -> its name.
         shares: of the queries in train, dev and test, where nothing says their splits.
     """
 
     def __init__(
-        self, tables: Sequence[PairTable], corpus: Records | None, chosen: Mapping[str, str], shares: tuple[float, ...]
+        self, parts: Mapping[str, Records], corpus: Records | None, chosen: Mapping[str, str], shares: tuple[float, ...]
     ) -> None:
-        self.tables, self.corpus, self.shares = tables, corpus, shares
-        self._chosen = {role: name for role, name in chosen.items() if role in ("positive", "doc_id", "title")}
+        self.tables, self.corpus, self.shares = list(parts.values()), corpus, shares
+        needed = ("query", "positive")
+        self.columns = [PairColumns.of(each.columns, chosen, each.where, needed=needed) for each in self.tables]
+        # a data set of one split says nothing about what to test on
+        self._split_of_table = [split_name(split) for split in parts] if len(parts) > 1 else [""]
+        self._chosen = chosen
         self._queries: dict[str, int] = {}  # id -> row
         self._query_texts: list[str] = []
-        self._documents: dict[str, int] = {}  # id -> number, in the order in which they are first named
-        self._rows = array("q")  # by number: row in the table, -1 while it is not there
+        self._documents: dict[str, int] = {}  # id -> row
         self._text_of_id: dict[str, int] = {}  # id that is given -> hash of its text
+        self._id_of_text: dict[bytes, str] = {}  # of the corpus's documents that are given an id
         self._splits: dict[str, int] = {}
-        self._count = 0  # of the documents that are there
-        self._pairs = array("q")  # query, number of the document, relevance, split, table and line of each pair
+        self._pairs = array("q")  # query, document, relevance, split, table and line of each pair
 
-    def documents(self) -> Iterator[pa.RecordBatch]:
-        """Yield the distinct documents, and note queries and pairs."""
-        return batches_of(self._distinct(), DOCUMENTS)
+    def __call__(self, keep: Keep) -> Tables:
+        """Return the tables of the collection."""
+        documents = keep(
+            "documents",
+            DOCUMENTS,
+            batches_of(chain(self._of_corpus(), *map(self._of_pairs, range(len(self.tables)))), DOCUMENTS),
+        )
+        asked = zip(self._queries, self._query_texts, strict=True)
+        queries = keep("queries", QUERIES, batches_of(asked, QUERIES))
+        judged = self._qrels(documents, queries)
+        return Tables(documents, queries, {name: keep(f"qrels-{name}", QRELS, of) for name, of in judged.items()})
 
-    def _distinct(self) -> Iterator[tuple[str, str, str]]:
-        for at, table in enumerate(self.tables):
-            complaints, begin = Complaints(table.records.where), len(self._pairs)
-            with progress.task("reading pairs", unit="pairs") as advance:
-                for line, record in table.read(complaints):
-                    split = self._splits.setdefault(table.split or _split_name(record.split), len(self._splits))
-                    query = self._query(record, complaints, line)
-                    positives = len(record.positives)
-                    for place, each in enumerate((*record.positives, *record.negatives)):
-                        identifier = self._id_of(each)
-                        number = self._number(identifier)
-                        if place < positives:
-                            self._pairs.extend((query, number, record.grade, split, at, line))
-                        of_corpus = self.corpus is not None and identifier == self._ids_of_corpus.get(_key(each))
-                        if not of_corpus and self._is_new(number, identifier, each, complaints, line):
-                            yield identifier, each.title, each.text
-                    advance(1)
-            complaints.settle()
-            if len(self._pairs) == begin:
-                what = "in this split; leave it out" if len(self.tables) > 1 else "in it; expected at least one record"
-                raise FormatError(f"no pairs {what}", table.records.where)
-        complaints = Complaints(self.corpus.where if self.corpus else "")
-        for line, document in self._of_corpus(complaints):
-            identifier = document_id(document)
-            if self._is_new(self._number(identifier), identifier, document, complaints, line):
-                yield identifier, document.title, document.text
+    def _of_corpus(self) -> Iterator[tuple[str, str, str]]:
+        if self.corpus is None:
+            return
+        names, where = self.corpus.columns, self.corpus.where
+        chosen = {role: name for role, name in self._chosen.items() if role in OF_CORPUS and name in names}
+        columns = PairColumns.of(names, chosen, where, needed=("positive",), known=OF_CORPUS)
+        complaints = Complaints(where)
+        for line, record in columns.records(self.corpus, complaints):
+            for document in record.positives:
+                if document.doc_id is not None:
+                    for key in (_key(document), _key(document._replace(title=""))):
+                        self._id_of_text.setdefault(key, document.doc_id)
+                count, identifier = len(self._documents), document_id(document)
+                if self._row(identifier, document, complaints, line) == count:
+                    yield identifier, document.title, document.text
         complaints.settle()
 
-    def _query(self, record: PairRecord, complaints: Complaints, line: int) -> int:
-        identifier = _query_id(record)
-        row = self._queries.setdefault(identifier, len(self._queries))
-        if row == len(self._query_texts):
-            self._query_texts.append(record.query)
-        elif self._query_texts[row] != record.query:
-            complaints.add(f"the query {identifier!r} has another text before; an id has one text", line)
-        return row
+    def _of_pairs(self, at: int) -> Iterator[tuple[str, str, str]]:
+        """Yield the documents of a table that are new, and note queries and pairs."""
+        records, split_of_table, begin = self.tables[at], self._split_of_table[at], len(self._pairs)
+        complaints = Complaints(records.where)
+        with progress.task("reading pairs", unit="pairs") as advance:
+            for line, record in self.columns[at].records(records, complaints):
+                name = split_of_table or (record.split and split_name(record.split))
+                split = self._splits.setdefault(name, len(self._splits))
+                query_id = record.query_id or text_id(record.query)
+                query = self._queries.setdefault(query_id, len(self._queries))
+                if query == len(self._query_texts):
+                    self._query_texts.append(record.query)
+                elif self._query_texts[query] != record.query:
+                    complaints.add(f"the query {query_id!r} has another text before; an id has one text", line)
+                positives = len(record.positives)
+                for place, each in enumerate((*record.positives, *record.negatives)):
+                    known = self._id_of_text.get(_key(each)) if self._id_of_text and each.doc_id is None else None
+                    count, identifier = len(self._documents), known or document_id(each)
+                    row = self._row(identifier, each, complaints, line)
+                    if row == count:
+                        yield identifier, each.title, each.text
+                    if place < positives:
+                        self._pairs.extend((query, row, record.grade, split, at, line))
+                advance(1)
+        complaints.settle()
+        if len(self._pairs) == begin:
+            what = "in this split; leave it out" if len(self.tables) > 1 else "in it; expected at least one record"
+            raise FormatError(f"no pairs {what}", records.where)
 
-    def _number(self, identifier: str) -> int:
-        number = self._documents.setdefault(identifier, len(self._documents))
-        if number == len(self._rows):
-            self._rows.append(-1)
-        return number
-
-    def _is_new(self, number: int, identifier: str, document: Document, complaints: Complaints, line: int) -> bool:
-        """Tell whether a document is not there yet; an id with another text than before is a complaint."""
+    def _row(self, identifier: str, document: Document, complaints: Complaints, line: int) -> int:
+        """Return a document's row, the next one where it is new; an id with another text than before is a complaint."""
         if document.doc_id is not None:
             own = hash_of(f"{document.title}\x1f{document.text}")
             if self._text_of_id.setdefault(identifier, own) != own:
                 complaints.add(f"the document {identifier!r} has another text before; an id has one text", line)
-        if self._rows[number] >= 0:
-            return False
-        self._rows[number] = self._count
-        self._count += 1
-        return True
+        return self._documents.setdefault(identifier, len(self._documents))
 
-    def _of_corpus(self, complaints: Complaints) -> Iterator[tuple[int, Document]]:
-        if self.corpus is None:
-            return
-        chosen = {role: name for role, name in self._chosen.items() if name in self.corpus.columns}
-        columns = PairColumns.of(self.corpus.columns, chosen, self.corpus.where, needed=("positive",), known=OF_CORPUS)
-        for line, fields in self.corpus.read(complaints):
-            document = columns.document(fields)
-            if document is None:
-                complaints.add(f"the document ({columns.names['positive'][0]}) is empty or no text", line)
-            else:
-                yield line, document
-
-    @cached_property
-    def _ids_of_corpus(self) -> dict[bytes, str]:
-        """The id of each document that the corpus gives one, by its text alone and with its title; the first wins."""
-        ids: dict[bytes, str] = {}
-        unread = Complaints(self.corpus.where if self.corpus else "")  # said again when the documents are read
-        for _, document in self._of_corpus(unread):
-            if document.doc_id is not None:
-                ids.setdefault(_key(document), document.doc_id)
-                ids.setdefault(_key(document._replace(title="")), document.doc_id)
-        return ids
-
-    def _id_of(self, document: Document) -> str:
-        """The document's id; without one, that of the corpus's document of the same text, or a hash."""
-        known = self._ids_of_corpus.get(_key(document)) if self.corpus and document.doc_id is None else None
-        return known or document_id(document)
-
-    def queries(self) -> Iterator[pa.RecordBatch]:
-        """Yield the distinct queries."""
-        return batches_of(zip(self._queries, self._query_texts, strict=True), QUERIES)
-
-    def qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, Source]:
-        """Return the judgements by split, of the pairs that `documents` noted, each once, as they first come.
+    def _qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, list[pa.RecordBatch]]:
+        """Return the judgements by split, of the pairs that were noted, each once, as they first come.
 
         Raises:
             FormatError: a query in two splits, or a pair with two relevances, by line; a split's name that cannot be
                 one, or queries without a split where others have one.
         """
-        query_rows, numbers, grades, splits, _, _ = pairs = np.asarray(self._pairs, np.int64).reshape(-1, 6).T
-        doc_rows = np.asarray(self._rows, np.int64)[numbers]
+        query_rows, doc_rows, grades, splits, _, _ = pairs = np.asarray(self._pairs, np.int64).reshape(-1, 6).T
         first = PairIndex(query_rows, doc_rows).first
         split_of = np.zeros(len(queries), np.int64)
         split_of[query_rows[::-1]] = splits[::-1]  # the first that a query is given
         self._refuse_contradictions(pairs, first, split_of)
-        names, where = list(self._splits), self.tables[0].records.where
+        names, where = list(self._splits), self.tables[0].where
         if odd := [name for name in names if name and not SPLIT_NAME.fullmatch(name)]:
             raise FormatError(
                 f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60", where
@@ -538,22 +480,18 @@ class _PairReader:
             chosen = split_queries(texts, query_rows[relevant], doc_rows[relevant], self.shares)
             split_of, names = np.array([SPLITS.index(split) for split in chosen]), list(SPLITS)
         kept = np.flatnonzero(first == np.arange(len(first)))
-        split_of_pair = split_of[query_rows[kept]]
-
-        def judged(split: int) -> Iterator[pa.RecordBatch]:
-            rows = kept[split_of_pair == split]
-            ids = take(queries["query_id"], query_rows[rows]), take(documents["doc_id"], doc_rows[rows])
-            table = pa.table([*ids, pa.array(grades[rows].astype(np.int32))], schema=QRELS)
-            return iter(table.to_batches(max_chunksize=BATCH))
-
-        codes = {names[code]: code for code in np.unique(split_of_pair).tolist()}
-        return {name: Source(where, batches=partial(judged, codes[name])) for name in sorted(codes, key=_order)}
+        by_split = {name: kept[split_of[query_rows[kept]] == code] for code, name in enumerate(names)}
+        return {
+            name: _judgements(documents, queries, query_rows[rows], doc_rows[rows], grades[rows])
+            for name, rows in sorted(by_split.items(), key=lambda each: _order(each[0]))
+            if len(rows)
+        }
 
     def _refuse_contradictions(self, pairs: Rows, first: Rows, split_of: Rows) -> None:
         """Raise for queries in two splits, and pairs with two relevances, of the first file that has some."""
         query_rows, _, grades, splits, tables, lines = pairs
         other_split, other_grade = splits != split_of[query_rows], grades != grades[first]
-        names, complaints = list(self._splits), [Complaints(table.records.where) for table in self.tables]
+        names, complaints = list(self._splits), [Complaints(table.where) for table in self.tables]
         for at in np.flatnonzero(other_split | other_grade).tolist():
             own, line, query = complaints[tables[at]], int(lines[at]), query_rows[at]
             if other_split[at]:
@@ -563,6 +501,15 @@ class _PairReader:
                 own.add(f"the pair has another relevance on line {lines[first[at]]}", line)
         for each in complaints:
             each.settle()
+
+
+def _judgements(
+    documents: pa.Table, queries: pa.Table, query_rows: Rows, doc_rows: Rows, grades: Rows
+) -> list[pa.RecordBatch]:
+    ids = take(queries["query_id"], query_rows), take(documents["doc_id"], doc_rows)
+    table = pa.table([*ids, pa.array(grades.astype(np.int32))], schema=QRELS)
+    batches: list[pa.RecordBatch] = table.to_batches(max_chunksize=BATCH)
+    return batches
 
 
 def pair_negatives(
@@ -581,19 +528,15 @@ def pair_negatives(
     needed = ("query", "negative")
     names = PairColumns.of(records.columns, columns, records.where, needed=needed, known=SOURCE_NAMES)
     complaints = Complaints(records.where)
-    for line, record in PairTable(records, names).read(complaints):
-        negatives = [Document(document_id(each), each.title, each.text) for each in record.negatives]
-        yield line, _query_id(record), record.query, negatives
+    for line, record in names.records(records, complaints):
+        negatives = [each._replace(doc_id=document_id(each)) for each in record.negatives]
+        yield line, record.query_id or text_id(record.query), record.query, negatives
     complaints.settle()
 
 
 def document_id(document: Document) -> str:
     """Return the document's id, or a hash of what it says, the same wherever it stands."""
     return document.doc_id or text_id(f"{document.title}\x1f{document.text}" if document.title else document.text)
-
-
-def _query_id(record: PairRecord) -> str:
-    return record.query_id or text_id(record.query)
 
 
 def _key(document: Document) -> bytes:
@@ -606,17 +549,8 @@ def text_id(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _split_name(name: str) -> str:
-    """What a split is called here: train, dev or test for its usual names, whatever their case."""
-    usual = name.lower()
-    return SPLIT_OF.get(usual, usual if usual in SPLITS else name)
-
-
 def _order(split: str) -> tuple[int, str]:
     return (SPLITS.index(split) if split in SPLITS else len(SPLITS)), split
-
-
-SLICE = 1_024  # texts that are Python's at once
 
 
 SPLIT = "train"
@@ -641,28 +575,21 @@ def collection_of_texts(
     """
     if not len(queries):
         raise InputError(f"{name} is empty; expected at least one pair of a query and its positive")
-    given = {"query": queries, "positive": positives, **({} if more is None else {"text of the corpus": more})}
-    for what, column in given.items():
-        _check_texts(what, column)
-    query_codes, query_ids, query_texts = _distinct([queries])
-    codes, doc_ids, texts = _distinct([positives] if more is None else [more, positives])
-    of_positives = codes[-len(positives) :]
-    _, first = np.unique(query_codes * len(texts) + of_positives, return_index=True)
-    judged = np.sort(first)
-    qrels = pa.table(
-        [
-            query_ids.take(pa.array(query_codes[judged])),
-            doc_ids.take(pa.array(of_positives[judged])),
-            pa.array(np.ones(len(judged), np.int32)),
-        ],
-        schema=QRELS,
-    )
-    documents = pa.table([doc_ids, pa.repeat(pa.scalar("", pa.large_string()), len(texts)), texts], schema=DOCUMENTS)
-    asked = pa.table([query_ids, query_texts], schema=QUERIES)
-    return Collection(name, documents, asked, {SPLIT: qrels}, _digest(documents, asked, qrels), keep_identical_ids=True)
+    texts = [_texts("query", queries), _texts("positive", positives)]
+    if more is not None:
+        texts[1] = pa.chunked_array([*_texts("text of the corpus", more).chunks, *texts[1].chunks])
+    (query_rows, query_ids, asked), (doc_rows, doc_ids, found) = map(_distinct, texts)
+    doc_rows = doc_rows[-len(positives) :]
+    kept = PairIndex(query_rows, doc_rows).distinct
+    documents = pa.table([doc_ids, pa.repeat(pa.scalar("", pa.large_string()), len(found)), found], schema=DOCUMENTS)
+    asked = pa.table([query_ids, asked], schema=QUERIES)
+    judged = _judgements(documents, asked, query_rows[kept], doc_rows[kept], np.ones(len(kept), np.int64))
+    made = build(name, None, lambda _: Tables(documents, asked, {SPLIT: pa.Table.from_batches(judged)}))
+    return replace(made, keep_identical_ids=True)
 
 
-def _check_texts(what: str, column: pa.ChunkedArray) -> None:
+def _texts(what: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as it is stored; refused where a text is missing or blank."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise InputError(f"the {what} column holds {column.type}; expected texts")
     blank = pc.fill_null(pc.or_(pc.utf8_is_space(column), pc.equal(pc.binary_length(column), 0)), True)
@@ -672,34 +599,17 @@ def _check_texts(what: str, column: pa.ChunkedArray) -> None:
             f"{len(rows):,} rows without a {what} (first: {shown}, counted from 0); give each one a text, or leave "
             "them out"
         )
+    return column.cast(pa.large_string())
 
 
-def _distinct(columns: list[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int64], pa.Array, pa.Array]:
+def _distinct(column: pa.ChunkedArray) -> tuple[Rows, pa.Array, pa.ChunkedArray]:
     """Return each row's place among the distinct texts; these texts' ids, and they themselves, as they first come.
 
     Ids stand for texts: a table of the texts themselves would take several times their memory.
     """
-    chunks = [chunk.cast(pa.large_string()) for column in columns for chunk in column.chunks if len(chunk)]
-    parts = (chunk.slice(start, SLICE) for chunk in chunks for start in range(0, len(chunk), SLICE))
-    ids = pa.array([text_id(text) for part in parts for text in part.to_pylist()], pa.string()).dictionary_encode()
-    codes = np.asarray(ids.indices, np.int64)
-    first = np.zeros(len(codes), bool)
-    first[np.unique(codes, return_index=True)[1]] = True
-    marks = np.split(first, np.cumsum([len(chunk) for chunk in chunks])[:-1])
-    kept = [chunk if mark.all() else chunk.filter(pa.array(mark)) for chunk, mark in zip(chunks, marks, strict=True)]
-    return codes, ids.dictionary, _joined(kept)
-
-
-def _joined(chunks: list[pa.Array]) -> pa.Array:
-    """One array of those that have a text: without a copy where that is one."""
-    some = [chunk for chunk in chunks if len(chunk)]
-    return some[0] if len(some) == 1 else pa.concat_arrays(some)
-
-
-def _digest(*tables: pa.Table) -> str:
-    """Digest of the ids, which are digests of the texts, and of the pairs."""
-    hasher = hashlib.blake2b(digest_size=16)
-    for table in tables:
-        for column in (column for name, column in zip(table.column_names, table.columns, strict=True) if "_id" in name):
-            hasher.update("\x1f".join(column.to_pylist()).encode() + b"\x1e")
-    return hasher.hexdigest()
+    texts = ColumnTexts(column)
+    ids = [text_id(text) for start in range(0, len(texts), MOST) for text in texts[start : start + MOST]]
+    encoded = pa.array(ids, pa.string()).dictionary_encode()
+    rows = np.asarray(encoded.indices, np.int64)
+    first = np.unique(rows, return_index=True)[1]
+    return rows, encoded.dictionary, column if len(first) == len(column) else pa.chunked_array([take(column, first)])

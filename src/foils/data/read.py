@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,142 +14,80 @@ from platform import python_version
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data.collection import (
-    LENIENT,
-    Collection,
-    Record,
-    Source,
-    build_stored,
-    cache_place,
-    file_facts,
-    open_stored,
-)
+from foils.data.collection import CheckedRecords, Collection, Keep, Record, Source, Tables, build, cache_place
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
-from foils.data.records import (
-    ENDINGS,
-    Complaints,
-    Records,
-    json_objects,
-    numbered_lines,
-    text_field,
-)
-from foils.data.splitting import SHARES
+from foils.data.records import ENDINGS, Complaints, Records, json_objects, numbered_lines
+from foils.data.splitting import SHARES, SPLITS, USUAL, split_name
 from foils.runtime.errors import InputError, UnknownNameError, require
-from foils.runtime.files import cache_folder, existing_file
+from foils.runtime.files import existing_file
 from foils.runtime.options import Option, Settings, numbers_of, refuse, several, spelled
 
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
 
 
-def read_beir(folder: str | Path, *, lenient: bool = False) -> Collection:
+def read_beir(name: str, lenient: bool) -> Collection:
     """Read a BEIR folder; the Arrow form is stored in the cache and used again while the files stay as they are.
 
     A folder without `qrels` is a collection without judgements.
 
     Args:
-        folder: as BEIR lays it out.
-        lenient: as `build_stored`.
+        name: the folder, as BEIR lays it out.
+        lenient: as `CheckedRecords`.
 
     Raises:
         InputError: the folder or one of its files is missing.
         FormatError: what is wrong in a file, with lines.
     """
-    folder = Path(folder)
-    if not _is_folder(folder):
-        raise InputError(f"{folder}: no such folder; {LAYOUT}")
-    corpus, queries = _find(folder, "corpus.jsonl"), _find(folder, "queries.jsonl")
-    splits = _splits(folder / "qrels")
-    missing = [name for name, path in (("corpus.jsonl", corpus), ("queries.jsonl", queries)) if path is None]
-    if not splits and (missing or (folder / "qrels").exists()):
+    if kind_of(name) != "folder":
+        raise InputError(f"{name}: no such folder; {LAYOUT}")
+    folder = Path(name)
+    texts = {
+        file: path
+        for file in ("corpus.jsonl", "queries.jsonl")
+        for path in (folder / f"{file}.gz", folder / file)
+        if path.is_file()
+    }
+    packed, plain = (sorted((folder / "qrels").glob(f"[!.]*.tsv{gz}")) for gz in (".gz", ""))
+    judged = {path.name.partition(".tsv")[0]: path for path in (*packed, *plain) if path.is_file()}
+    missing = [file for file in ("corpus.jsonl", "queries.jsonl") if file not in texts]
+    if not judged and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
-    if corpus is None or queries is None or missing:
+    if missing:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
-    stored = cache_place(*map(file_facts, (corpus, queries, *splits.values())), *LENIENT[lenient])
-    return build_stored(
+    corpus, queries = texts["corpus.jsonl"], texts["queries.jsonl"]
+    qrels = {split: Source(str(path), partial(_judgements, path)) for split, path in sorted(judged.items())}
+    return build(
         folder.resolve().name,
-        stored,
-        Source(str(corpus), lambda complaints: _documents(corpus, complaints)),
-        Source(str(queries), lambda complaints: _queries(queries, complaints)),
-        {split: _qrels_source(path) for split, path in splits.items()},
-        lenient=lenient,
+        cache_place("beir", lenient, corpus, queries, *(judged[split] for split in qrels)),
+        CheckedRecords(_objects(corpus, _document), _objects(queries, _query), qrels, lenient),
     )
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name that is too long, a folder that may not be entered
-        return False
+def _objects(path: Path, values: Callable[[Mapping[str, Any]], tuple[Any, ...]]) -> Source:
+    return Source(
+        str(path), lambda complaints: ((line, values(record)) for line, record in json_objects(path, complaints))
+    )
 
 
-def _find(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+def _document(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    title = row.get("title")
+    return row.get("_id", row.get("id")), "" if title is None else title, row.get("text")
 
 
-def _splits(folder: Path) -> dict[str, Path]:
-    """Files of judgements by split; a plain file goes before its .gz."""
-    found = [*sorted(folder.glob("[!.]*.tsv.gz")), *sorted(folder.glob("[!.]*.tsv"))]
-    by_split = {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in found if path.is_file()}
-    return dict(sorted(by_split.items()))
+def _query(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row.get("_id", row.get("id")), row.get("text")
 
 
-def _documents(path: Path, complaints: Complaints) -> Iterator[Record]:
-    for line, record in json_objects(path, complaints):
-        identifier, text = text_field(record.get("_id")), text_field(record.get("text"))
-        title = "" if record.get("title") is None else text_field(record["title"])
-        if identifier is None or text is None or title is None:
-            complaints.add('expected {"_id": string, "title": string, "text": string} in valid Unicode', line)
-        else:
-            yield line, (identifier, title, text)
+def _judgements(path: Path, complaints: Complaints) -> Iterator[Record]:
+    for line, text in numbered_lines(path, complaints):
+        *ids, score = text.split("\t")
+        score = score.strip()
+        if line > 1 or len(ids) != 2 or score != "score":
+            yield line, (*ids, int(score) if re.fullmatch(r"[+-]?[0-9]{1,10}", score) else None)
 
 
-def _queries(path: Path, complaints: Complaints) -> Iterator[Record]:
-    for line, record in json_objects(path, complaints):
-        identifier, text = text_field(record.get("_id")), text_field(record.get("text"))
-        if identifier is None or text is None:
-            complaints.add('expected {"_id": string, "text": string} in valid Unicode', line)
-        else:
-            yield line, (identifier, text)
-
-
-def _qrels_source(path: Path) -> Source:
-    def records(complaints: Complaints) -> Iterator[Record]:
-        for line, text in numbered_lines(path, complaints):
-            fields = text.split("\t")
-            if line == 1 and len(fields) == 3 and fields[-1].strip() == "score":
-                continue
-            grade = _integer(fields[-1])
-            if len(fields) != 3 or grade is None:
-                complaints.add("expected query-id<TAB>corpus-id<TAB>score, the score a whole number", line)
-            else:
-                yield line, (fields[0], fields[1], grade)
-
-    return Source(str(path), records)
-
-
-def _integer(text: str) -> int | None:
-    written = text.strip()
-    return int(written) if re.fullmatch(r"[+-]?[0-9]{1,10}", written) else None
-
-
-SPLITS = {
-    "train": ("train", "training"),
-    "dev": ("dev", "validation", "valid", "val"),
-    "test": ("test",),
-}
-
-
-HF_LAYOUT = (
-    "expected configurations 'corpus' (_id, title, text) and 'queries' (_id, text), and the judgements (query-id, "
-    "corpus-id, score) by split in 'qrels', in 'default', or in the repository {name}-qrels"
-)
-
-
-_SPLIT_OF = {name: split for split, names in SPLITS.items() for name in names}
-
-
-def read_ir_datasets(name: str, *, lenient: bool = False) -> Collection:
+def read_ir_datasets(name: str, lenient: bool) -> Collection:
     """Read a data set that `ir_datasets` knows; its Arrow form is stored in the cache.
 
     Where the data set has queries and judgements of its own, they are the one split, called by the last part of its
@@ -160,112 +97,96 @@ def read_ir_datasets(name: str, *, lenient: bool = False) -> Collection:
     Args:
         name: ID, such as `beir/scifact`. An ID stands for fixed contents: if you change a data set that you have
             registered yourself, register it under another ID.
-        lenient: as `build_stored`.
+        lenient: as `CheckedRecords`.
 
     Raises:
         MissingExtraError: without the package.
         InputError: an unknown ID, no judgements in train, dev or test, or data that cannot be fetched.
         FormatError: what is wrong in the data.
     """
-    ir_datasets = require("ir_datasets", "hub")
-    whole = _registered(ir_datasets, name)
+    splits = _ir_splits(require("ir_datasets", "hub"), name)
+    documents = next((part for part in splits.values() if part.has_docs()), None)
+    if documents is None:
+        raise InputError(f"ir_datasets:{name} has no documents; give the ID of a data set that has")
+    judged = {split: part for split, part in splits.items() if split}
+    where = f"ir_datasets:{name}"
+    return build(
+        name,
+        cache_place("ir_datasets", version("ir_datasets"), name, lenient),
+        CheckedRecords(
+            _fetched_rows(f"{where} (docs)", lambda: map(_ir_document, documents.docs_iter())),
+            _fetched_rows(f"{where} (queries)", lambda: _ir_queries(judged.values())),
+            {
+                split: _fetched_rows(f"{where} (qrels {split})", partial(_ir_judgements, of))
+                for split, of in judged.items()
+            },
+            lenient,
+        ),
+    )
+
+
+def _ir_splits(ir_datasets: ModuleType, name: str) -> dict[str, Any]:
+    """The data sets with queries and judgements, by split, after the one of this name, by ""."""
+
+    def registered(identifier: str) -> Any:
+        try:
+            return ir_datasets.registry[identifier]
+        except KeyError:
+            return None
+
+    def is_judged(part: Any) -> bool:
+        return part is not None and part.has_queries() and part.has_qrels()
+
+    whole = registered(name)
     if whole is None:
         raise InputError(f"ir_datasets knows no data set {name!r}; see https://ir-datasets.com for the IDs")
-    splits = _ir_splits(ir_datasets, name, whole)
-    stored = cache_place("ir_datasets", version("ir_datasets"), name, *LENIENT[lenient])
-    documents = whole if whole.has_docs() else next(iter(splits.values()))
-    if not documents.has_docs():
-        raise InputError(f"ir_datasets:{name} has no documents; give the ID of a data set that has")
-    return build_stored(
-        name,
-        stored,
-        _source(f"ir_datasets:{name} (docs)", lambda: map(_ir_document, documents.docs_iter())),
-        _source(f"ir_datasets:{name} (queries)", lambda: _ir_queries(splits.values())),
-        {split: _source(f"ir_datasets:{name} (qrels {split})", _ir_judgements(of)) for split, of in splits.items()},
-        lenient=lenient,
-    )
+    if is_judged(whole):
+        split = split_name(name.rpartition("/")[2])
+        return {"": whole, split if split in SPLITS else "test": whole}
+    below = {split: map(registered, (f"{name}/{last}" for last in usual)) for split, usual in USUAL.items()}
+    found = {split: next(filter(is_judged, parts), None) for split, parts in below.items()}
+    if not any(found.values()):
+        judged = [
+            known for known in ir_datasets.registry if known.startswith(f"{name}/") and registered(known).has_qrels()
+        ]
+        listed = f"; those below it that have: {', '.join(judged)}" if judged else ""
+        raise InputError(f"ir_datasets:{name} has no queries with judgements, nor has its train, dev or test{listed}")
+    return {"": whole, **{split: part for split, part in found.items() if part}}
 
 
-def read_hf(name: str, *, lenient: bool = False) -> Collection:
-    """Read a data set in BEIR's layout from the Hugging Face hub or a local folder; its Arrow form is in the cache.
-
-    The configurations are `corpus` (`_id` or `id`, `title` if there is one, `text`), `queries` (`_id` or `id`,
-    `text`) and `qrels` or `default` (`query-id`, `corpus-id`, `score`), the last in splits; the judgements may also
-    be in the repository, or folder, NAME-qrels. The splits `validation`, `valid` and `val` are dev, `training` is
-    train; others keep their names.
-
-    Args:
-        name: of the repository, such as `BeIR/scifact`, or the path of a folder.
-        lenient: as `build_stored`.
-
-    Raises:
-        MissingExtraError: without the package `datasets`.
-        InputError: no such data set, none that can be reached and none in the cache of `datasets`, or another layout.
-        FormatError: what is wrong in the data, by row.
-    """
-    datasets = require("datasets", "hub")
-    with fetching(f"hf:{name}"):
-        corpus, queries, judged = _hf_parts(datasets, name)
-    files = dict.fromkeys(file for part in (corpus, queries, judged) for file in part.files)
-    stored = cache_place("hf", name, *map(file_facts, files), *LENIENT[lenient])
-    return build_stored(
-        Path(name).name,
-        stored,
-        _source(f"hf:{name} (corpus)", lambda: map(_hf_document, corpus.rows())),
-        _source(f"hf:{name} (queries)", lambda: map(_hf_query, queries.rows())),
-        {
-            split: _source(f"hf:{name} (qrels {split})", partial(map, _hf_judgement, rows))
-            for split, rows in judged.splits.items()
-        },
-        lenient=lenient,
-    )
+def _ir_document(document: Any) -> tuple[Any, ...]:
+    """Id, title and text; the title apart where the type has one and its default text begins with it."""
+    text, title = _default_text(document), getattr(document, "title", None)
+    if isinstance(title, str) and isinstance(text, str) and text.startswith(title):
+        return document.doc_id, title, text[len(title) :].strip()
+    return document.doc_id, "", text
 
 
-def hf_pairs(name: str) -> dict[str, Records] | None:
-    """Return the records of a data set that is no collection in BEIR's layout, by split; None: it is one.
-
-    Args:
-        name: NAME, NAME:CONFIGURATION or NAME:CONFIGURATION:SPLIT, or NAME::SPLIT; NAME is a repository or a folder.
-
-    Raises:
-        MissingExtraError: without the package `datasets`.
-        InputError: no such data set, configuration or split, or none that can be reached.
-    """
-    datasets = require("datasets", "hub")
-    name, _, rest = name.partition(":")
-    configuration, _, split = rest.partition(":")
-    with fetching(f"hf:{name}"):
-        configurations = datasets.get_dataset_config_names(name)
-        if not rest and {"corpus", "queries"} <= set(configurations):
-            return None
-        if configuration and configuration not in configurations:
-            raise UnknownNameError(f"configuration of hf:{name}", configuration, configurations)
-        if not configuration and len(configurations) > 1:
-            raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{configurations[0]}, …")
-        part = _hf_configuration(datasets, name, configuration or configurations[0])
-        if split and split not in part.splits:
-            raise UnknownNameError(f"split of hf:{name}", split, part.splits)
-        chosen = {split: part.splits[split]} if split else dict(part.splits)
-        return {
-            split: Records(f"hf:{name} ({split})", _columns(rows), partial(_hf_records, rows), tuple(part.files))
-            for split, rows in chosen.items()
-        }
+def _default_text(record: Any) -> Any:
+    """What the type calls its text; a type registered by a user may have the attribute `text` alone."""
+    return record.default_text() if hasattr(record, "default_text") else getattr(record, "text", None)
 
 
-def _columns(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    return tuple(next(iter(rows), {}))
+def _ir_queries(parts: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """The queries of all splits; one that is in two of them, with one text, once."""
+    texts: dict[str, Any] = {}
+    for query in chain.from_iterable(part.queries_iter() for part in parts):
+        text = _default_text(query)
+        if texts.get(query.query_id) != text:
+            texts[query.query_id] = text
+            yield query.query_id, text
 
 
-def _hf_records(rows: Iterable[Mapping[str, Any]], _: Complaints) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    return enumerate(rows, start=1)
+def _ir_judgements(part: Any) -> Iterator[tuple[Any, ...]]:
+    return ((of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
 
 
-def _source(where: str, fields: Callable[[], Iterable[tuple[Any, ...]]]) -> Source:
+def _fetched_rows(where: str, rows: Callable[[], Iterable[tuple[Any, ...]]]) -> Source:
     """A source whose records count from 1 and whose failures to fetch are the user's to know."""
 
     def records(_: Complaints) -> Iterator[Record]:
         with fetching(where):
-            yield from enumerate(fields(), start=1)
+            yield from enumerate(rows(), start=1)
 
     return Source(where, records)
 
@@ -285,117 +206,116 @@ def fetching(where: str, but: type[Exception] = InputError) -> Iterator[None]:
         ) from error
 
 
-def _registered(ir_datasets: ModuleType, name: str) -> Any:
-    try:
-        return ir_datasets.registry[name]
-    except KeyError:
-        return None
+HF_LAYOUT = (
+    "expected configurations 'corpus' (_id, title, text) and 'queries' (_id, text), and the judgements (query-id, "
+    "corpus-id, score) by split in 'qrels', in 'default', or in the repository {name}-qrels"
+)
 
 
-def _ir_splits(ir_datasets: ModuleType, name: str, whole: Any) -> dict[str, Any]:
-    if whole.has_queries() and whole.has_qrels():
-        return {_SPLIT_OF.get(name.rpartition("/")[2], "test"): whole}
-    splits = {}
-    for split, names in SPLITS.items():
-        below = (_registered(ir_datasets, f"{name}/{last}") for last in names)
-        found = next((part for part in below if part and part.has_queries() and part.has_qrels()), None)
-        if found:
-            splits[split] = found
-    if not splits:
-        judged = [
-            known
-            for known in ir_datasets.registry
-            if known.startswith(f"{name}/") and _registered(ir_datasets, known).has_qrels()
-        ]
-        listed = f"; those below it that have: {', '.join(judged)}" if judged else ""
-        raise InputError(f"ir_datasets:{name} has no queries with judgements, nor has its train, dev or test{listed}")
-    return splits
+def read_hf(name: str, lenient: bool) -> Collection:
+    """Read a data set in BEIR's layout from the Hugging Face hub or a local folder; its Arrow form is in the cache.
+
+    The configurations are `corpus` (`_id` or `id`, `title` if there is one, `text`), `queries` (`_id` or `id`,
+    `text`) and `qrels` or `default` (`query-id`, `corpus-id`, `score`), the last in splits; the judgements may also
+    be in the repository, or folder, NAME-qrels. The splits `validation`, `valid` and `val` are dev, `training` is
+    train; others keep their names.
+
+    Args:
+        name: of the repository, such as `BeIR/scifact`, or the path of a folder.
+        lenient: as `CheckedRecords`.
+
+    Raises:
+        MissingExtraError: without the package `datasets`.
+        InputError: no such data set, none that can be reached and none in the cache of `datasets`, or another layout.
+        FormatError: what is wrong in the data, by row.
+    """
+    datasets = require("datasets", "hub")
+    with fetching(f"hf:{name}"):
+        there = datasets.get_dataset_config_names(name)
+        if missing := [each for each in ("corpus", "queries") if each not in there]:
+            raise InputError(
+                f"hf:{name} has no configuration {' nor '.join(missing)}, only {', '.join(there)}; "
+                f"{HF_LAYOUT.format(name=name)}. Pairs are read without lenient: before the name"
+            )
+        (corpus, of_corpus), (queries, of_queries) = (
+            _hf_splits(datasets, name, each) for each in ("corpus", "queries")
+        )
+        place = next(((name, each) for each in ("qrels", "default") if each in there), (f"{name}-qrels", None))
+        try:
+            judged, of_judged = _hf_splits(datasets, *place)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"hf:{name} has no judgements that can be reached ({error}); {HF_LAYOUT.format(name=name)}"
+            ) from error
+    names = list(map(split_name, judged))
+    names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
+    return build(
+        Path(name).name,
+        cache_place("hf", name, lenient, *dict.fromkeys([*of_corpus, *of_queries, *of_judged])),
+        CheckedRecords(
+            _fetched_rows(f"hf:{name} (corpus)", lambda: map(_document, chain.from_iterable(corpus.values()))),
+            _fetched_rows(f"hf:{name} (queries)", lambda: map(_query, chain.from_iterable(queries.values()))),
+            {
+                split: _fetched_rows(f"hf:{name} (qrels {split})", partial(map, _hf_judgement, rows))
+                for split, rows in zip(names, judged.values(), strict=True)
+            },
+            lenient,
+        ),
+    )
 
 
-def _ir_document(document: Any) -> tuple[Any, ...]:
-    """Id, title and text; the title apart where the type has one and its default text begins with it."""
-    text, title = _default_text(document), getattr(document, "title", None)
-    if isinstance(title, str) and isinstance(text, str) and text.startswith(title):
-        return document.doc_id, title, text[len(title) :].strip()
-    return document.doc_id, "", text
+def _hf_judgement(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row.get("query-id"), row.get("corpus-id"), row.get("score")
 
 
-def _default_text(record: Any) -> Any:
-    """What the type calls its text; a type registered by a user may have the attribute `text` alone."""
-    return record.default_text() if hasattr(record, "default_text") else getattr(record, "text", None)
-
-
-def _ir_queries(parts: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """The queries of all splits; one that is in two of them, with one text, once."""
-    texts: dict[str, Any] = {}
-    for part in parts:
-        for query in part.queries_iter():
-            text = _default_text(query)
-            if texts.get(query.query_id) != text:
-                texts[query.query_id] = text
-                yield query.query_id, text
-
-
-def _ir_judgements(part: Any) -> Callable[[], Iterator[tuple[Any, ...]]]:
-    return lambda: ((of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
-
-
-@dataclass(frozen=True)
-class _Configuration:
-    """Rows by split, and the files that they lie in."""
-
-    splits: Mapping[str, Iterable[Mapping[str, Any]]]
-    files: list[Path]
-
-    def rows(self) -> Iterator[Mapping[str, Any]]:
-        return chain.from_iterable(self.splits.values())
-
-
-def _hf_configuration(datasets: ModuleType, name: str, configuration: str | None) -> _Configuration:
-    """Load one configuration; None: the only one.
+def _hf_splits(
+    datasets: ModuleType, name: str, configuration: str | None
+) -> tuple[Mapping[str, Iterable[Mapping[str, Any]]], list[Path]]:
+    """Load one configuration; None: the only one. Return its rows by split, and the files that they lie in.
 
     A folder is streamed: what `datasets` would keep of it is found again by the folder's last name and README alone,
     so that it would give old contents, or another folder's.
     """
     if Path(name).is_dir():
         splits = datasets.load_dataset(name, configuration, streaming=True)
-        return _Configuration(splits, sorted(path for path in Path(name).rglob("*") if path.is_file()))
+        return splits, sorted(path for path in Path(name).rglob("*") if path.is_file())
     splits = datasets.load_dataset(name, configuration)
-    return _Configuration(splits, [Path(file["filename"]) for rows in splits.values() for file in rows.cache_files])
+    return splits, [Path(file["filename"]) for rows in splits.values() for file in rows.cache_files]
 
 
-def _hf_parts(datasets: ModuleType, name: str) -> tuple[_Configuration, _Configuration, _Configuration]:
-    """The corpus, the queries, and the judgements, whose splits have our names."""
-    configurations = datasets.get_dataset_config_names(name)
-    if missing := [each for each in ("corpus", "queries") if each not in configurations]:
-        raise InputError(
-            f"hf:{name} has no configuration {' nor '.join(missing)}, only {', '.join(configurations)}; "
-            f"{HF_LAYOUT.format(name=name)}. Pairs are read without lenient: before the name"
-        )
-    corpus, queries = (_hf_configuration(datasets, name, each) for each in ("corpus", "queries"))
-    place = next(((name, each) for each in ("qrels", "default") if each in configurations), (f"{name}-qrels", None))
-    try:
-        judged = _hf_configuration(datasets, *place)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"hf:{name} has no judgements that can be reached ({error}); {HF_LAYOUT.format(name=name)}"
-        ) from error
-    names = {split: _SPLIT_OF.get(split, split) for split in judged.splits}
-    if len(set(names.values())) < len(names):  # dev and validation, say: each keeps its own name
-        names = {split: split for split in judged.splits}
-    return corpus, queries, replace(judged, splits={names[split]: rows for split, rows in judged.splits.items()})
+def hf_pairs(name: str) -> dict[str, Records] | None:
+    """Return the records of a data set that is no collection in BEIR's layout, by split; None: it is one.
 
+    Args:
+        name: NAME, NAME:CONFIGURATION or NAME:CONFIGURATION:SPLIT, or NAME::SPLIT; NAME is a repository or a folder.
 
-def _hf_document(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row.get("_id", row.get("id")), row.get("title") or "", row.get("text")
+    Raises:
+        MissingExtraError: without the package `datasets`.
+        InputError: no such data set, configuration or split, or none that can be reached.
+    """
+    datasets = require("datasets", "hub")
+    name, _, rest = name.partition(":")
+    configuration, _, split = rest.partition(":")
 
+    def read(rows: Iterable[Mapping[str, Any]], _: Complaints) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        return enumerate(rows, start=1)
 
-def _hf_query(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row.get("_id", row.get("id")), row.get("text")
-
-
-def _hf_judgement(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row.get("query-id"), row.get("corpus-id"), row.get("score")
+    with fetching(f"hf:{name}"):
+        there = datasets.get_dataset_config_names(name)
+        if not rest and {"corpus", "queries"} <= set(there):
+            return None
+        if configuration and configuration not in there:
+            raise UnknownNameError(f"configuration of hf:{name}", configuration, there)
+        if not configuration and len(there) > 1:
+            raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{there[0]}, …")
+        splits, files = _hf_splits(datasets, name, configuration or there[0])
+        if split and split not in splits:
+            raise UnknownNameError(f"split of hf:{name}", split, splits)
+        return {
+            each: Records(f"hf:{name} ({each})", tuple(next(iter(rows), {})), partial(read, rows), tuple(files))
+            for each, rows in splits.items()
+            if each == (split or each)
+        }
 
 
 TABLE = "negatives.parquet"  # of a repository that holds a table of negatives
@@ -451,10 +371,6 @@ def _fetched(name: str) -> Path:
     return path
 
 
-WHOLE = "default"
-"""mteb's name for the data of a task that is not in several languages."""
-
-
 def read_mteb(name: str) -> Collection:
     """Read a retrieval task by its name, as mteb fetches and keeps it.
 
@@ -463,26 +379,20 @@ def read_mteb(name: str) -> Collection:
         InputError: no such task, none of retrieval, or data that cannot be fetched.
     """
     mteb = require("mteb", "mteb")
-    try:
+    with fetching(f"mteb:{name}"):
         return collection_from_mteb(mteb.get_task(name))
-    except InputError:
-        raise
-    except (KeyError, OSError, RuntimeError, ValueError) as error:
-        said = str(error).strip().partition("\n")[0][:300]
-        raise InputError(f"cannot read mteb:{name} ({said}); check the name, and the network") from error
 
 
-def collection_from_mteb(task: Any, *, splits: Sequence[str] | None = None, subset: str = WHOLE) -> Collection:
+def collection_from_mteb(task: Any) -> Collection:
     """Return a retrieval task of mteb as a collection; the task loads its data if it has not.
 
     Args:
-        task: of `mteb.get_task`, of text, without instructions.
-        splits: of the task; None: all that it loads, which are those that it evaluates.
-        subset: language, of a task in several.
+        task: of `mteb.get_task`, of text, in one language, without instructions. Its splits are those that it
+            evaluates.
 
     Raises:
         MissingExtraError: without the package mteb.
-        InputError: no retrieval task, no such split or subset, no texts, or an id with two texts.
+        InputError: no retrieval task, several languages, no texts, or an id with two texts.
     """
     retrieval = require("mteb", "mteb").abstasks.AbsTaskRetrieval
     if not isinstance(task, retrieval):
@@ -490,33 +400,44 @@ def collection_from_mteb(task: Any, *, splits: Sequence[str] | None = None, subs
     name = task.metadata.name
     task.load_data()
     task.convert_v1_dataset_format_to_v2(num_proc=None)
-    if subset not in task.dataset:
-        raise InputError(f"{name} has no subset {subset!r}, only {', '.join(task.dataset)}")
-    parts = task.dataset[subset]
-    if missing := [split for split in splits or () if split not in parts]:
-        raise InputError(f"{name} has loaded no split {', '.join(missing)}, only {', '.join(parts)}")
-    documents: dict[str, tuple[str, str]] = {}
-    queries: dict[str, str] = {}
-    for split in splits or parts:
-        part = parts[split]
+    if "default" not in task.dataset:  # mteb's name for the data of a task that is not in several languages
+        raise InputError(f"{name} is in several languages, {', '.join(task.dataset)}; a collection is of one")
+    texts: dict[str, dict[str, Any]] = {"corpus": {}, "queries": {}}
+    for part in task.dataset["default"].values():
         if "instruction" in part["queries"].column_names:
             raise InputError(f"the queries of {name} have instructions, which a collection has no place for")
-        _mteb_add(documents, _mteb_rows(part["corpus"], name), f"documents of {name}")
-        _mteb_add(queries, ((key, text) for key, (_, text) in _mteb_rows(part["queries"], name)), f"queries of {name}")
-    return Collection.from_dicts(name, documents, queries, {s: parts[s]["relevant_docs"] for s in splits or parts})
+        for kind, known in texts.items():
+            for row in part[kind]:
+                if not isinstance(row.get("text"), str):
+                    raise InputError(f"{name} has {', '.join(row)}; a collection is of texts")
+                value = (row.get("title") or "", row["text"]) if kind == "corpus" else row["text"]
+                if known.setdefault(row["id"], value) != value:
+                    raise InputError(f"{row['id']!r} of the {kind} of {name} has two texts in its splits")
+    judged = {split: part["relevant_docs"] for split, part in task.dataset["default"].items()}
+    return Collection.from_dicts(name, texts["corpus"], texts["queries"], judged)
 
 
-def _mteb_rows(dataset: Any, name: str) -> Iterable[tuple[str, tuple[str, str]]]:
-    for row in dataset:
-        if not isinstance(row.get("text"), str):
-            raise InputError(f"{name} has {', '.join(row)}; a collection is of texts")
-        yield row["id"], (row.get("title") or "", row["text"])
+def _pydocs(packages: Sequence[str] | None) -> Collection:
+    """The documentation of installed packages, kept in the cache for as long as their versions stay."""
+    from foils.data.pydocs import pydocs_versions, read_pydocs
 
+    def make(keep: Keep) -> Tables:
+        found = read_pydocs(packages)
 
-def _mteb_add(to: dict[str, Any], rows: Iterable[tuple[str, Any]], what: str) -> None:
-    changed = [key for key, value in rows if to.setdefault(key, value) != value]
-    if changed:
-        raise InputError(f"{len(changed)} {what} have two texts in its splits, {changed[0]!r} first; take one split")
+        def source(kind: str, rows: Iterable[tuple[Any, ...]]) -> Source:
+            return Source(f"pydocs {kind}", lambda _: ((0, row) for row in rows))
+
+        return CheckedRecords(
+            source("documents", ((each.name, "", each.text) for each in found)),
+            source("queries", ((f"q:{each.name}", each.summary) for each in found)),
+            {
+                split: source(split, [(f"q:{each.name}", each.name, 1) for each in found if each.split == split])
+                for split in SPLITS
+            },
+        )(keep)
+
+    versions = sorted(pydocs_versions(packages).items())
+    return build("pydocs", cache_place("pydocs", version("foils"), python_version(), *versions), make)
 
 
 PREFIX = "lenient:"
@@ -553,7 +474,7 @@ def load_collection(
         name = str(given).removeprefix("hf:") if isinstance(given, str) and given.startswith("hf:") else ""
         made = read_pairs(pairs, columns=columns, corpus=corpus, shares=shares or SHARES, name=name)
         return replace(made, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
-    collection = given if isinstance(given, Collection) else _load(given)
+    collection = given if isinstance(given, Collection) else _named(str(given))
     refuse(
         {"columns": columns, "corpus": corpus, "split_shares": shares},
         f"with {collection.name}, which is not made of pairs",
@@ -566,91 +487,47 @@ def is_pairs(given: Any) -> bool:
     return not isinstance(given, Collection) and _pairs(given) is not None
 
 
+def _is_table(name: str) -> bool:
+    return kind_of(name) == "file" or name.lower().removesuffix(".gz").endswith(ENDINGS)
+
+
+def kind_of(name: str | Path) -> str:
+    """Tell what there is of this name: a "file", a "folder", or nothing, ""."""
+    try:
+        return "folder" if Path(name).is_dir() else "file" if Path(name).exists() else ""
+    except (OSError, ValueError):  # a name that is too long, or no name
+        return ""
+
+
 def _pairs(given: Any) -> Any:
     """What `read_pairs` takes, where this names, or is, a table of pairs; otherwise None."""
     if given is None:
         raise InputError("None is no collection; expected a file, a folder, a table or a name")
     if not isinstance(given, (str, Path)):
         return given
-    if str(given).startswith(PREFIX):
-        return None
-    if str(given).startswith("hf:"):
-        return hf_pairs(str(given).removeprefix("hf:"))
-    if str(given) == "-":
+    name = str(given)
+    if name == "-":
         raise InputError("-: pairs are read more than once, standard input only once; write them to a file first")
-    if is_file(given):
-        return given
-    if _is_table(given) or _is_no_folder(given):
-        existing_file(given)
-    return None
+    if name.startswith("hf:"):
+        return hf_pairs(name.removeprefix("hf:"))
+    return existing_file(name) if not name.startswith(PREFIX) and _is_table(name) else None
 
 
-def _is_no_folder(name: str | Path) -> bool:
-    try:
-        return Path(name).exists() and not Path(name).is_dir()
-    except (OSError, ValueError):  # a name that is too long, or no name
-        return False
-
-
-def _is_table(name: str | Path) -> bool:
-    return str(name).lower().removesuffix(".gz").endswith(ENDINGS)
-
-
-def is_file(name: str | Path) -> bool:
-    """Tell whether a name is that of a file."""
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):  # a name that is too long, or no name
-        return False
-
-
-def _load(name: str | Path) -> Collection:
-    lenient = str(name).startswith(PREFIX)
-    name = str(name).removeprefix(PREFIX) if lenient else name
-    kind, colon, rest = str(name).partition(":")
-    if lenient and (kind in ("mteb", "pydocs") or is_file(name) or _is_table(name)):
+def _named(name: str) -> Collection:
+    lenient, name = name.startswith(PREFIX), name.removeprefix(PREFIX)
+    kind, colon, rest = name.partition(":")
+    if lenient and (kind in ("mteb", "pydocs") or _is_table(name)):
         raise InputError(
             f"{PREFIX}{name}: lenient: leaves out records without a text, and judgements of what is not there, of a "
             f"BEIR folder, ir_datasets:ID, or hf:NAME in BEIR's layout; write {name}"
         )
-    if colon and kind == "ir_datasets":
-        return read_ir_datasets(rest, lenient=lenient)
-    if colon and kind == "hf":
-        return read_hf(rest, lenient=lenient)
+    if kind == "pydocs":
+        return _pydocs([package.strip() for package in rest.split(",")] if colon else None)
     if colon and kind == "mteb":
         return read_mteb(rest)
-    if str(name) == "pydocs":
-        return _pydocs()
-    if colon and kind == "pydocs":
-        return _pydocs([package.strip() for package in rest.split(",")])
-    return read_beir(name, lenient=lenient)
-
-
-def _pydocs(packages: Sequence[str] | None = None) -> Collection:
-    """The documentation of installed packages, kept in the cache for as long as their versions stay."""
-    from foils.data.pydocs import pydocs_versions, read_pydocs
-
-    facts = (version("foils"), python_version(), sorted(pydocs_versions(packages).items()))
-    key = hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
-    stored = cache_folder() / "collections" / f"pydocs-{key}"
-    if (stored / "meta.json").is_file():
-        return open_stored(stored)
-    found = read_pydocs(packages)
-
-    def source(kind: str, rows: list[tuple[Any, ...]]) -> Source:
-        return Source(f"pydocs {kind}", lambda _: ((0, row) for row in rows))
-
-    def judged(split: str) -> Source:
-        rows = [(f"q:{each.name}", each.name, 1) for each in found if each.split == split]
-        return source(f"qrels {split}", rows)
-
-    return build_stored(
-        "pydocs",
-        stored,
-        source("documents", [(each.name, "", each.text) for each in found]),
-        source("queries", [(f"q:{each.name}", each.summary) for each in found]),
-        {split: judged(split) for split in ("train", "dev", "test")},
-    )
+    if colon and kind in (of_hubs := {"ir_datasets": read_ir_datasets, "hf": read_hf}):
+        return of_hubs[kind](rest, lenient)
+    return read_beir(name, lenient)
 
 
 A_COLLECTION = (

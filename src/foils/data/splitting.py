@@ -22,11 +22,24 @@ from foils.runtime.errors import InputError
 SPLITS = ("train", "dev", "test")
 
 
+USUAL = {
+    "train": ("train", "training"),
+    "dev": ("dev", "validation", "valid", "val", "eval"),
+    "test": ("test",),
+}
+"""Names by which splits are known."""
+
+
 SHARES = (0.8, 0.1, 0.1)
 
 
 TWINS = 0.7
 """Jaccard similarity of the tokens of two queries of one document from which on they are near-twins."""
+
+
+def split_name(name: str) -> str:
+    """Return what a split is called here: train, dev or test for its usual names, whatever their case."""
+    return next((split for split, usual in USUAL.items() if name.lower() in usual), name)
 
 
 def split_queries(

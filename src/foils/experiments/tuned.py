@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foils.data import Collection
-from foils.data.read import is_file
+from foils.data.read import kind_of
 from foils.data.splitting import SHARES
 from foils.evaluation.systems import Evaluation
 from foils.experiments.plan import Plan
@@ -32,7 +32,7 @@ def read_again(given: Mapping[str, Any]) -> str:
         words += ["--columns", ",".join(f"{role}={name}" for role, name in columns.items())]
     if corpus := given.get("corpus"):
         words += ["--corpus", str(corpus)]
-    if is_file(collection) and tuple(shares := given["split_shares"]) != SHARES:
+    if kind_of(collection) == "file" and tuple(shares := given["split_shares"]) != SHARES:
         words += ["--collection-args", "split_shares=" + ",".join(f"{share:.7g}" for share in shares)]
     return shlex.join(words)
 
