@@ -22,6 +22,7 @@ from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
+from foils.runtime.parallel import map_blocks, workers
 
 QUERIES = 256  # that BM25 scores at once, at most
 ENTRY = 16  # bytes of a BM25 score and its document, while the product is made
@@ -73,11 +74,16 @@ class BM25Retriever:
         """Return (n, depth) document rows and BM25 scores; −1 and NaN after the last document that shares a term."""
         rows = np.full((len(query_rows), depth), -1, np.int64)
         scores = np.full((len(query_rows), depth), np.nan)
-        for start, ranked in self._products(query_rows):
+
+        def rank(block: tuple[int, sparse.csr_array]) -> None:
+            start, ranked = block[0], block[1] @ self._scores
             for at in range(ranked.shape[0]):
                 part = slice(ranked.indptr[at], ranked.indptr[at + 1])
                 best, values = _best(ranked.indices[part], ranked.data[part], depth)
                 rows[start + at, : len(best)], scores[start + at, : len(best)] = best, values
+
+        for _ in map_blocks(rank, self._counted(query_rows)):
+            pass
         return rows, scores
 
     def score(self, pairs: TextPairs) -> Scores:
@@ -90,22 +96,23 @@ class BM25Retriever:
             raise InputError("documents with a text of their own are not in the BM25 index; use another scorer")
         rows, index = np.unique(pairs.query_rows, return_inverse=True)
         scores = np.zeros(len(pairs))
-        for start, ranked in self._products(rows):
+        for start, counts in self._counted(rows):
+            ranked = counts @ self._scores
             here = np.flatnonzero((index >= start) & (index < start + ranked.shape[0]))
             scores[here] = ranked[index[here] - start, pairs.doc_rows[here]]
         return scores
 
-    def _products(self, query_rows: Rows) -> Iterator[tuple[int, sparse.csr_array]]:
-        """Yield where a block of queries begins, and its scores of all documents that share a term, sparse."""
-        size = memory.rows_at_once(ENTRY * self._scores.shape[1], most=QUERIES)  # a common term may rank every document
-        terms = self._scores.shape[0]
+    def _counted(self, query_rows: Rows) -> Iterator[tuple[int, sparse.csr_array]]:
+        """Yield where a block of queries begins, and how often each has each term; times the index they are scores."""
+        terms, documents = self._scores.shape
+        size = memory.rows_at_once(ENTRY * documents * workers(), most=QUERIES)  # a common term may rank every document
         for start in range(0, len(query_rows), size):
             lists = self._ids(self._collection.query_texts(query_rows[start : start + size]), grow=False)
             known = [[term for term in listed if 0 <= term < terms] for listed in lists]
             offsets = np.cumsum([0, *map(len, known)])
             flat = np.fromiter((term for listed in known for term in listed), np.int64, int(offsets[-1]))
             counts = sparse.csr_array((np.ones(len(flat), np.float32), flat, offsets), shape=(len(lists), terms))
-            yield start, counts @ self._scores
+            yield start, counts
 
     def _document_ids(self, documents: int, advance: progress.Advance) -> Iterator[list[list[int]]]:
         for start in range(0, documents, 10_000):
