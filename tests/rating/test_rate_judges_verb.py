@@ -184,17 +184,13 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
     own = gaps(folder)
     assert np.isfinite(own).all()
     assert np.abs(own - taught).max() > 1
-    assert rate(folder, "--judge", f"pairwise:{made}", "--device", "cpu", "--temperature", "3") == 0
-    assert np.abs(gaps(folder) - own).max() > 0.1
-    larger = [
-        options[0],
-        options[1].replace("epochs=2", "epochs=3"),
-        *options[2:],
-        "--json",
-        str(folder / "other.json"),
-    ]
-    assert rate(folder, *recorded, "--distil", str(tmp_path / "other"), *larger) == 0
-    assert json.loads((folder / "other.json").read_text())["distilled"]["loss"] != facts["loss"]
+    other = tmp_path / "other"
+    both = ["--distil-args", f"from={base},epochs=1,length=32,form=pairwise", "--device", "cpu"]
+    assert rate(folder, *recorded, "--distil", str(other), *both) == 0
+    assert rate(folder, "--judge", f"pairwise:{other}", "--device", "cpu") == 0
+    reads = gaps(folder)
+    assert rate(folder, "--judge", f"pairwise:{other}", "--device", "cpu", "--temperature", "3") == 0
+    assert np.abs(gaps(folder) - reads).max() > 0.1
     assert rate(folder, *recorded, "--distil", str(made), *options) == 2
     assert "is there already" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ from foils.data.sources import NamedSource
 from foils.encode.models import DEFAULT_MODEL
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings
-from foils.rating.distil import KINDS, SCORES, load_pairwise_judge
+from foils.rating.distil import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
 from foils.rating.judges import BiEncoderJudge, Judge, load_cross_encoder_judge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
@@ -126,7 +126,7 @@ class DistilSettings(Settings):
 
     distil: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
     distil_from: Annotated[str | Path, Option(flag="from", within=DISTIL_ARGS)] = DEFAULT_MODEL
-    distil_form: Annotated[str, Option(flag="form", names=tuple(KINDS), within=DISTIL_ARGS)] = SCORES
+    distil_form: Annotated[str, Option(flag="form", names=tuple(FORMS), within=DISTIL_ARGS)] = SCORES
     distil_epochs: Annotated[int, Option(flag="epochs", least=1, within=DISTIL_ARGS)] = 1
     distil_length: Annotated[int, Option(flag="length", least=16, within=DISTIL_ARGS)] = 256
 

@@ -267,7 +267,7 @@ def arguments(
     if settings.patience is not None and not evaluated:
         raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
     every = settings.trainer.get("save_steps")
-    strategy = "epoch" if every is None else "steps"
+    strategy = more.pop("save_strategy", "epoch" if every is None else "steps")
     check_names("argument of the trainer", settings.trainer, trainer_arguments(kind))
     own: dict[str, Any] = dict(
         output_dir=str(output),
