@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -126,31 +127,6 @@ def triplet(u: Vector, positive: Vector, negative: Vector, covered: float, tempe
     )
 
 
-@dataclass
-class Scored:
-    """What one source scores; the names are those of the result."""
-
-    records: int
-    negatives: int
-    eci_sem: float
-    eci_sem_per_dim: float
-    trace: float
-    information: np.ndarray
-    rho: float
-    eta: float
-    coverage: float
-    psi: float
-    pair_loss: float
-    inversion_rate: float
-    buckets: dict[str, float]
-    gradient_energy: float
-    mnrl_proxy: float
-    ambiguity: float
-    residual_only: float
-    gradient_weighted: float
-    margin_hardness: float
-
-
 def score(
     records: Sequence[Record],
     queries: Mapping[str, Vector],
@@ -160,8 +136,8 @@ def score(
     temperature: float = 0.05,
     regularization: float = 1.0,
     tokens: Tokens = tokens,
-) -> Scored:
-    """Score one source, one triplet at a time."""
+) -> SimpleNamespace:
+    """Score one source, one triplet at a time; the names are those of the result."""
     kept = usable(records)
     per_record = [
         [
@@ -205,7 +181,7 @@ def score(
         )
         for record in kept
     ]
-    return Scored(
+    return SimpleNamespace(
         records=len(kept),
         negatives=n,
         eci_sem=eci_sem,
@@ -253,25 +229,14 @@ def eci(signal: float, margin: float, negatives: float, *, arithmetic: bool = Fa
     return math.log(1 + negatives) * mean
 
 
-@dataclass
-class SimilarityRecord:
-    """Of one record: mean similarity of its negatives, best positive, hardest negative, how many negatives."""
-
-    signal: float
-    best_positive: float
-    hardest: float
-    negatives: int
-
-
 def similarities(
     records: Sequence[Record], queries: Mapping[str, Vector], documents: Mapping[str, Vector]
-) -> list[SimilarityRecord]:
-    out = []
-    for record in usable(records):
-        u = queries[record.query]
-        negatives = [float(u @ documents[text]) for text in record.negatives]
-        positives = [float(u @ documents[text]) for text in record.positives]
-        out.append(
-            SimilarityRecord(math.fsum(negatives) / len(negatives), max(positives), max(negatives), len(negatives))
+) -> list[tuple[list[float], float]]:
+    """Of each record the similarities of its negatives, and its best positive's."""
+    return [
+        (
+            [float(queries[record.query] @ documents[text]) for text in record.negatives],
+            max(float(queries[record.query] @ documents[text]) for text in record.positives),
         )
-    return out
+        for record in usable(records)
+    ]

@@ -17,21 +17,8 @@ from foils.encode import Kind, Vectors
 from foils.scoring import Scores, ScoreSettings, score_sources
 
 WORDS = [
-    "wind",
-    "boat",
-    "keel",
-    "sail",
-    "tack",
-    "bread",
-    "yeast",
-    "flour",
-    "loaf",
-    "dough",
-    "bee",
-    "honey",
-    "nest",
-    "wax",
-]
+    "wind", "boat", "keel", "sail", "tack", "bread", "yeast", "flour", "loaf", "dough", "bee", "honey", "nest", "wax",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,6 +91,13 @@ def vector(text: str, dimension: int = 12) -> np.ndarray:
         digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
         summed += np.random.default_rng(int.from_bytes(digest)).standard_normal(dimension)
     return summed / np.linalg.norm(summed)
+
+
+class Texts(dict):
+    """Vectors of texts, made when asked for."""
+
+    def __missing__(self, text):
+        return vector(text)
 
 
 class ExactStore:

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import plain
 import pytest
-from score_world import ExactStore, NoEncoder, World, random_world, score, vector
+from score_world import ExactStore, NoEncoder, Texts, World, random_world, score
 
 from foils.data.tokens import TOKENIZERS
 from foils.encode import Vectors
@@ -31,16 +31,9 @@ TOKENS = {
 }
 
 
-class Texts(dict):
-    """Vectors of texts, made when asked for."""
-
-    def __missing__(self, text: str) -> np.ndarray:
-        return vector(text)
-
-
-def plainly(world: World, name: str, idf: plain.Idf, **chosen: object) -> plain.Scored:
+def plainly(world, name, idf, **chosen):
     records = plain.united(*(world.plainly[part] for part in name.split("+")))
-    return plain.score(records, Texts(), Texts(), idf, **chosen)  # type: ignore[arg-type]
+    return plain.score(records, Texts(), Texts(), idf, **chosen)
 
 
 @pytest.fixture(scope="module")
@@ -131,26 +124,28 @@ def test_volume_is_one_where_every_direction_weighs_the_same():
     assert log_det(identity, 0.1) == pytest.approx(5 * math.log1p(3))
 
 
+def averages(each):
+    """S and Δ over the triplets, and the negatives of a record."""
+    margins = [best - s for of, best in each for s in of]
+    return np.mean([s for of, _ in each for s in of]), np.mean(margins), len(margins) / len(each)
+
+
 def test_old_scores_are_the_plain_ones(world, scores):
     targets = {target.name: target for target in scores.measured.records.targets(2)}
     for name in NAMES:
         old = eci_variants(scores, targets[name])
-        records = plain.usable(plain.united(*(world.plainly[part] for part in name.split("+"))))
-        sims = [[float(vector(r.query) @ vector(text)) for text in r.negatives] for r in records]
-        best = [max(float(vector(r.query) @ vector(text)) for text in r.positives) for r in records]
-        signal = float(np.mean([s for of in sims for s in of]))
-        margin = float(np.mean([b - s for b, of in zip(best, sims, strict=True) for s in of]))
-        by_list = float(np.mean([b - max(of) for b, of in zip(best, sims, strict=True)]))
-        size = float(np.mean([len(of) for of in sims]))
+        records = plain.united(*(world.plainly[part] for part in name.split("+")))
+        each = plain.similarities(records, Texts(), Texts())
+        signal, margin, size = averages(each)
+        signal3, margin3, size3 = averages([(sorted(of, reverse=True)[:3], best) for of, best in each])
+        _, by_list, _ = averages([([max(of)], best) for of, best in each])
+        highest = np.mean([max(of) for of, _ in each])
         assert old["arithmetic"] == pytest.approx(plain.eci(signal, margin, size, arithmetic=True))
         assert old["eci"] == pytest.approx(plain.eci(signal, margin, size))
         assert old["list_arithmetic"] == pytest.approx(plain.eci(signal, by_list, size, arithmetic=True))
         assert old["list_eci"] == pytest.approx(plain.eci(signal, by_list, size))
         assert old["gradient_norm"] == pytest.approx(size * math.exp(signal / 0.05))
-        assert old["variance"] == pytest.approx(0.5 * (np.mean([max(of) for of in sims]) - signal) ** 2)
-        three = [sorted(of, reverse=True)[:3] for of in sims]
-        signal3, size3 = float(np.mean([s for of in three for s in of])), float(np.mean([len(of) for of in three]))
-        margin3 = float(np.mean([b - s for b, of in zip(best, three, strict=True) for s in of]))
+        assert old["variance"] == pytest.approx(0.5 * (highest - signal) ** 2)
         assert old["hardest_3"] == pytest.approx(plain.eci(signal3, margin3, size3))
         assert old["list_hardest_3"] == pytest.approx(plain.eci(signal3, by_list, size3))
 
@@ -226,7 +221,7 @@ def test_what_has_no_weight_is_never_chosen_and_bad_settings_are_refused():
 def test_a_composed_table_keeps_what_was_chosen(world):
     united = fuse_sources(world.sources)
     records = make_records(world.collection, {"union": united}, split="train", control=False)
-    measured = measure(records, NoEncoder(), ExactStore(), 0.05)  # type: ignore[arg-type]
+    measured = measure(records, NoEncoder(), ExactStore(), 0.05)
     weights = gated(measured.similarities, 0.05)
     chosen = compose(measured.geometry, weights, count=2)
     table = composed(united, measured.records, chosen, weights)

@@ -127,30 +127,22 @@ def test_published_correlations_have_the_signs_that_the_figures_give():
 RECORDS = np.array([0, 0, 2]), np.array([0.2, 0.4, 0.9]), np.array([0.8, 0.1, 1.0])
 
 
-def test_a_source_by_hand_with_the_margin_of_triplets():
+@pytest.mark.parametrize(
+    ("margin", "delta", "value", "per_query"),
+    [("triplet", 1.1 / 3, 0.387661, 0.268373), ("list", 0.25, 0.305430, 0.250717)],
+)
+def test_a_source_by_hand(margin, delta, value, per_query):
     """Record 0: negatives 0.2, 0.4; record 2: negative 0.9. Best positives 0.8 (and 0.1, of no record) and 1.0.
 
-    S = 0.5, Δ = ((0.8 − 0.2) + (0.8 − 0.4) + (1 − 0.9))/3 = 1.1/3, |N| = 1.5.
+    S = 0.5, |N| = 1.5. By triplets Δ = ((0.8 − 0.2) + (0.8 − 0.4) + (1 − 0.9))/3 = 1.1/3.
     ECI = ln 2.5 · 2·0.5·Δ/(0.5 + Δ) = 0.387661.
     Per query: record 0: ln 3 · 2·0.3·0.5/0.8 = 0.411980; record 2: ln 2 · 2·0.9·0.1/1 = 0.124766. Mean 0.268373.
+    By lists Δ = ((0.8 − 0.4) + (1 − 0.9))/2 = 0.25: ECI = ln 2.5 · 2·0.5·0.25/0.75 = 0.305430.
+    Per query: record 0: ln 3 · 2·0.3·0.4/0.7 = 0.376667; record 2 as before. Mean 0.250717.
     """
-    found = source_eci(*RECORDS)
-    assert (found.signal, found.negatives) == (pytest.approx(0.5), 1.5)
-    assert found.margin == pytest.approx(1.1 / 3)
-    assert found.value == pytest.approx(0.387661, abs=1e-6)
-    assert found.per_query == pytest.approx(0.268373, abs=1e-6)
-
-
-def test_a_source_by_hand_with_the_margin_of_lists():
-    """The same source: Δ = ((0.8 − 0.4) + (1 − 0.9))/2 = 0.25: ECI = ln 2.5 · 2·0.5·0.25/0.75 = 0.305430.
-
-    Per query: record 0: ln 3 · 2·0.3·0.4/0.7 = 0.376667; record 2 as before, 0.124766. Mean 0.250717.
-    """
-    found = source_eci(*RECORDS, margin="list")
-    assert (found.signal, found.negatives) == (pytest.approx(0.5), 1.5)
-    assert found.margin == pytest.approx(0.25)
-    assert found.value == pytest.approx(0.305430, abs=1e-6)
-    assert found.per_query == pytest.approx(0.250717, abs=1e-6)
+    found = source_eci(*RECORDS, margin=margin)
+    assert (found.signal, found.negatives, found.margin) == (pytest.approx(0.5), 1.5, pytest.approx(delta))
+    assert (found.value, found.per_query) == pytest.approx((value, per_query), abs=1e-6)
 
 
 @pytest.mark.parametrize("margin", MARGINS)
@@ -199,11 +191,8 @@ def test_the_arithmetic_mean_on_each_path():
 
 
 def test_unsafe_sources_score_nothing():
-    assert eci(0.5, -0.1, 10) == 0
-    assert eci(0.5, 0.0, 10) == 0
-    assert eci(0.0, 0.0, 10) == 0
-    assert eci(-0.2, 0.3, 10) == 0
-    assert eci(0.5, 0.1, 0) == 0
+    for signal, margin, negatives in ((0.5, -0.1, 10), (0.5, 0.0, 10), (0.0, 0.0, 10), (-0.2, 0.3, 10), (0.5, 0.1, 0)):
+        assert eci(signal, margin, negatives) == 0
 
 
 def test_more_negatives_a_larger_signal_and_a_larger_margin_score_more():
@@ -218,17 +207,9 @@ def test_heuristics():
     assert score_variance(0.8, 0.6) == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize("bad", ["geometric", ""])
-def test_an_unknown_mean_or_margin_is_an_error(bad):
-    with pytest.raises(InputError, match="arithmetic, harmonic"):
-        eci(0.5, 0.2, 10, mean=bad)
-    with pytest.raises(InputError, match="arithmetic, harmonic"):
-        source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), mean=bad)
-    with pytest.raises(InputError, match="list, triplet"):
-        source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), margin=bad)
-
-
-@pytest.mark.parametrize("bad", [0, -1])
-def test_fewer_than_one_hardest_negative_is_an_error(bad):
-    with pytest.raises(InputError, match="hardest"):
-        source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), hardest=bad)
+@pytest.mark.parametrize(("bad", "said"), [
+    ({"mean": "geometric"}, "arithmetic, harmonic"), ({"margin": ""}, "list, triplet"), ({"hardest": 0}, "hardest"),
+])  # fmt: skip
+def test_an_unknown_setting_is_an_error(bad, said):
+    with pytest.raises(InputError, match=said):
+        source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), **bad)

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
-from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.linalg import block_diag
 
 from foils.encode import Vectors
-from foils.runtime import memory
-from foils.runtime.errors import InputError
-from foils.runtime.parallel import workers
-from foils.scoring.information import log_det, target_moments, unpacked
+from foils.scoring.information import log_det, target_moments
 from foils.scoring.intervals import Bootstrap, assign_blocks, bootstrap, leave_out, resampled
 from foils.scoring.measure import Geometry, information_matrix
 from foils.scoring.triplets import Target
@@ -180,54 +174,8 @@ def test_fewer_than_two_blocks_give_no_interval_and_no_claim():
     assert not Bootstrap().covers("s")
 
 
-def peak_bytes(sources: int, d: int) -> int:
-    """What sums and intervals of overlapping sources, their pairs and a control allocate at most, the vectors aside."""
-    rng = np.random.default_rng(0)
-    geometry, weights = world(rng, 256, d=d, each=4)
-    members = rng.integers(1, 2**sources, len(weights))
-    members[: min(len(weights), 2**sources - 1)] = np.arange(1, 2**sources)[: len(weights)]
-    singles = [Target(f"{bit}", 1 << bit) for bit in range(sources)]
-    pairs = [Target(f"{a.name}+{b.name}", a.bits | b.bits, 2) for a, b in combinations(singles, 2)]
-    targets, blocks = [*singles, *pairs], assign_blocks(256, rng)
-    tracemalloc.start()
-    try:
-        moments = target_moments(geometry, weights, members, targets)
-        leave_out(geometry, weights, members, moments, targets, blocks)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def test_memory_grows_with_the_targets_and_not_with_the_sets_of_sources():
-    """7 sources have 127 sets of common members and 28 targets, 2 have 3 and 3: a lower triangle of each target and of
-    each block in work, not 64 of each set; and a smaller budget holds fewer at once."""
-    lower = 8 * 96 * 97 // 2
-    work = 3 * workers() + 2
-    few, many = peak_bytes(2, 96), peak_bytes(7, 96)
-    assert many < (1 + work) * 28 * lower + few
-    assert many < 64 * 127 * lower / 4, "a quarter of a block of every set"
-    with memory.limited(memory.LEAST):
-        assert peak_bytes(7, 96) < 28 * lower + memory.LEAST + few
-
-
-@pytest.mark.parametrize(("records", "blocks"), [(1, 1), (5, 5), (64, 64), (1000, 64)])
-def test_records_are_dealt_evenly(records, blocks):
-    dealt = assign_blocks(records, np.random.default_rng(0))
-    sizes = np.bincount(dealt)
-    assert len(dealt) == records
-    assert len(sizes) == blocks
-    assert sizes.max() - sizes.min() <= 1
-    if records > 64:
-        assert not np.array_equal(dealt, np.arange(records) % 64)
-
-
-def test_unpacked_is_the_inverse_of_taking_the_lower_triangle():
-    matrix = block_diag([[2.0, 1], [1, 3]], [[5.0]]) + 1
-    np.testing.assert_array_equal(unpacked(matrix[np.tril_indices(3)], 3), matrix)
-
-
-def test_a_target_without_triplets_is_an_error():
-    geometry, weights = world(np.random.default_rng(0), 3)
-    other = Target("other", 4)
-    with pytest.raises(InputError, match="other has no triplets"):
-        target_moments(geometry, weights, np.ones(len(weights), np.int64), [WHOLE, other]).of(other)
+def test_records_are_dealt_evenly():
+    for records, blocks in ((1, 1), (5, 5), (1000, 64)):
+        sizes = np.bincount(assign_blocks(records, np.random.default_rng(0)))
+        assert (len(sizes), sizes.sum()) == (blocks, records)
+        assert sizes.max() - sizes.min() <= 1

@@ -7,9 +7,8 @@ from itertools import combinations
 import numpy as np
 import plain
 import pytest
-from score_world import ExactStore, NoEncoder, World, random_world, score, vector
+from score_world import ExactStore, NoEncoder, Texts, random_world, score
 
-from foils.scoring import Scores, SourceScore
 from foils.scoring.triplets import CONTROL
 
 MEANS = ("rho", "eta", "coverage", "psi", "pair_loss", "inversion_rate")
@@ -17,22 +16,15 @@ PER_RECORD = ("gradient_energy", "mnrl_proxy", "ambiguity")
 SCORES = ("eci_sem", "eci_sem_per_dim", "trace")
 
 
-def scored(world: World, **settings: object) -> Scores:
+def scored(world, **settings):
     return score(world.collection, world.sources, NoEncoder(), ExactStore(), **settings)
 
 
-def plainly(world: World, records: list[plain.Record], idf: plain.Idf, **settings: object) -> plain.Scored:
-    texts = {text for record in records for text in (*record.positives, *record.negatives)}
-    return plain.score(
-        records,
-        {record.query: vector(record.query) for record in records},
-        {text: vector(text) for text in texts},
-        idf,
-        **settings,  # type: ignore[arg-type]
-    )
+def plainly(records, idf, **settings):
+    return plain.score(records, Texts(), Texts(), idf, **settings)
 
 
-def check(found: SourceScore, expected: plain.Scored, tolerance: float = 1e-9) -> None:
+def check(found, expected, tolerance=1e-9):
     assert (found.records, found.negatives) == (expected.records, expected.negatives)
     for name in (*SCORES, *MEANS, *PER_RECORD):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=tolerance, rel=tolerance), name
@@ -47,7 +39,7 @@ def test_every_figure_of_sources_and_hybrids_equals_the_plain_loop(seed):
     parts = [names for size in (1, 2, 3) for names in combinations(world.sources, size)]
     assert [found.name for found in scores.sources] == ["+".join(names) for names in parts]
     for found, names in zip(scores.sources, parts, strict=True):
-        check(found, plainly(world, plain.united(*(world.plainly[name] for name in names)), idf))
+        check(found, plainly(plain.united(*(world.plainly[name] for name in names)), idf))
     assert scores.ranking == sorted(
         (found.name for found in scores.sources),
         key=lambda name: -next(found.eci_sem for found in scores.sources if found.name == name),
@@ -63,7 +55,7 @@ def test_queries_that_no_source_covers_change_nothing(seed):
     covered = {kept.query for of in world.plainly.values() for kept in plain.usable(of)}
     assert len(scores.measured.records) == len(covered) < 9
     for found in scores.sources:
-        check(found, plainly(world, world.plainly[found.name], plain.idf_of(corpus)))
+        check(found, plainly(world.plainly[found.name], plain.idf_of(corpus)))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -72,7 +64,7 @@ def test_the_information_matrix_equals_the_plain_sum(seed):
     scores = scored(world, hybrids=2)
     idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
     target = next(target for target in scores.measured.records.targets(2) if target.name == "a+c")
-    expected = plainly(world, plain.united(world.plainly["a"], world.plainly["c"]), idf).information
+    expected = plainly(plain.united(world.plainly["a"], world.plainly["c"]), idf).information
     np.testing.assert_allclose(scores.moments.of(target).information(), expected, atol=1e-12)
 
 
@@ -82,7 +74,7 @@ def test_temperature_and_lambda_as_in_the_plain_loop(temperature, regularization
     world = random_world(11)
     found = scored(world, temperature=temperature, regularization=regularization, hybrids=1).sources[0]
     idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
-    check(found, plainly(world, world.plainly["a"], idf, temperature=temperature, regularization=regularization))
+    check(found, plainly(world.plainly["a"], idf, temperature=temperature, regularization=regularization))
 
 
 def test_idf_corpora():
@@ -96,37 +88,28 @@ def test_idf_corpora():
     for kind, texts in corpora.items():
         scores = scored(world, idf_corpus=kind)
         assert scores.idf_corpus["texts"] == len(texts)
-        check(scores.sources[1], plainly(world, world.plainly["b"], plain.idf_of(texts)))
-    check(scored(world, idf_corpus="uniform").sources[1], plainly(world, world.plainly["b"], lambda _: 1.0))
+        check(scores.sources[1], plainly(world.plainly["b"], plain.idf_of(texts)))
+    check(scored(world, idf_corpus="uniform").sources[1], plainly(world.plainly["b"], lambda _: 1.0))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_eci_and_its_per_query_form(seed):
     world = random_world(seed, queries=20)
     for found in scored(world, hybrids=1).sources:
-        records = world.plainly[found.name]
-        texts = {text for record in records for text in (*record.positives, *record.negatives)}
-        each = plain.similarities(
-            records, {record.query: vector(record.query) for record in records}, {text: vector(text) for text in texts}
-        )
-        count = sum(record.negatives for record in each)
-        signal = sum(record.signal * record.negatives for record in each) / count
+        each = plain.similarities(world.plainly[found.name], Texts(), Texts())
+        sizes = [len(of) for of, _ in each]
+        signal = sum(sum(of) for of, _ in each) / sum(sizes)
         assert found.signal == pytest.approx(signal, rel=1e-9)
-        by_triplet = sum((record.best_positive - record.signal) * record.negatives for record in each) / count
-        by_list = sum(record.best_positive - record.hardest for record in each) / len(each)
-        per_triplet = [record.best_positive - record.signal for record in each]
-        per_list = [record.best_positive - record.hardest for record in each]
+        by_triplet = [best - sum(of) / len(of) for of, best in each]
+        by_list = [best - max(of) for of, best in each]
         for value, own, margin, expected, of_each in (
-            (found.eci, found.eci_per_query, found.margin, by_triplet, per_triplet),
-            (found.eci_list, found.eci_list_per_query, found.margin_list, by_list, per_list),
+            (found.eci, found.eci_per_query, found.margin, np.average(by_triplet, weights=sizes), by_triplet),
+            (found.eci_list, found.eci_list_per_query, found.margin_list, np.mean(by_list), by_list),
         ):
             assert margin == pytest.approx(max(0.0, expected), rel=1e-9)
-            assert value == pytest.approx(plain.eci(max(0.0, signal), expected, count / len(each)), rel=1e-9)
-            per_query = [
-                plain.eci(max(0.0, record.signal), delta, record.negatives)
-                for record, delta in zip(each, of_each, strict=True)
-            ]
-            assert own == pytest.approx(sum(per_query) / len(each), rel=1e-9)
+            assert value == pytest.approx(plain.eci(max(0.0, signal), expected, np.mean(sizes)), rel=1e-9)
+            signals = [max(0.0, sum(of) / len(of)) for of, _ in each]
+            assert own == pytest.approx(np.mean(list(map(plain.eci, signals, of_each, sizes))), rel=1e-9)
 
 
 def test_the_control_is_scored_like_a_source_of_its_triplets():
@@ -145,4 +128,4 @@ def test_the_control_is_scored_like_a_source_of_its_triplets():
         for t in range(len(records))
     ]
     assert scores.control is not None
-    check(scores.control, plainly(world, drawn, plain.idf_of(plain.pooled_documents(world.plainly.values()))))
+    check(scores.control, plainly(drawn, plain.idf_of(plain.pooled_documents(world.plainly.values()))))

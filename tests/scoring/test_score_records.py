@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from score_world import negatives, random_world
@@ -58,35 +60,11 @@ def test_everything_left_out_is_counted_with_its_reason(tiny):
     assert sorted(records.texts[0:9]) == ["also right", "new", "right", "wrong"]
 
 
-def test_a_rejected_row_of_an_own_text_leaves_the_others_in_place(tiny):
-    table = negatives(
-        [("q", "1", "one"), ("a b", "2", "two"), ("z", "3", "three"), ("a b", "n", None), ("q", "4", "four")]
-    )
-    table = table.reject(np.array([True, False, False, False, False]), "bad")
-    assert texts_of(make_records(tiny, {"s": table}, split="train"), "s") == {
-        "q": ["four"],
-        "a b": ["wrong", "two"],
-    }
-
-
 def test_own_texts_that_are_in_the_collection_are_that_text(tiny):
     sources = {"s": negatives([("q", "n", None)]), "t": negatives([("q", "own", "wrong")])}
     records = make_records(tiny, sources, split="train", control=False)
     assert len(records.texts) == 3
     assert records.members.tolist() == [0b11]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_order_of_rows_and_of_judged_queries_does_not_matter(seed):
-    world = random_world(seed)
-    shuffled = {
-        name: Negatives(table.table.take(np.random.default_rng(seed).permutation(len(table))))
-        for name, table in world.sources.items()
-    }
-    first, second = (make_records(world.collection, sources, split="train") for sources in (world.sources, shuffled))
-    for name in (*world.sources, CONTROL):
-        a, b = texts_of(first, name), texts_of(second, name)
-        assert {query: sorted(of) for query, of in a.items()} == {query: sorted(of) for query, of in b.items()}
 
 
 def test_a_sample_holds_that_many_records_with_negatives():
@@ -177,53 +155,18 @@ def test_the_control_is_uniform_over_the_other_texts():
     assert ((counts - 100) ** 2 / 100).sum() < 31.3  # chi-square, 11 degrees of freedom, p = 0.001
 
 
-def test_hybrids_and_the_control_keep_their_bits_and_names():
-    records = make_records(*_three(), split="train")
-    names = [(target.name, target.bits, target.parts) for target in records.targets(3)]
-    assert names == [
-        ("a", 1, 1), ("b", 2, 1), ("c", 4, 1), ("a+b", 3, 2), ("a+c", 5, 2), ("b+c", 6, 2), ("a+b+c", 7, 3),
-        (CONTROL, 8, 1),
-    ]  # fmt: skip
-
-
-def _three() -> tuple[Collection, dict[str, Negatives]]:
-    world = random_world(3)
-    return world.collection, world.sources
-
-
 def test_errors(tiny):
     good = negatives([("q", "n", None)])
     with pytest.raises(InputError, match="no source"):
         make_records(tiny, {}, split="train")
-    with pytest.raises(InputError, match=r"'random control'"):
-        make_records(tiny, {CONTROL: good}, split="train")
-    with pytest.raises(InputError, match=r"'a\+b'"):
-        make_records(tiny, {"a+b": good}, split="train")
-    with pytest.raises(InputError, match="sample 0"):
-        make_records(tiny, {"s": good}, split="train", sample=0)
+    for name in (CONTROL, "a+b"):
+        with pytest.raises(InputError, match=re.escape(repr(name))):
+            make_records(tiny, {name: good}, split="train")
     with pytest.raises(UnknownNameError, match=r"'tain'.*dev, train.*Did you mean 'train'"):
         make_records(tiny, {"s": good}, split="tain")
-    with pytest.raises(InputError, match=r"1 doc_ids are not in the collection tiny \(first: 'x'\)"):
-        make_records(tiny, {"s": negatives([("q", "x", None)])}, split="train")
     with pytest.raises(InputError, match=r"1 query_ids are not in the collection tiny \(first: 'x y'\)"):
         make_records(tiny, {"s": negatives([("x y", "n", None)])}, split="train")
     with pytest.raises(InputError, match="63 sources; at most 62"):
         make_records(tiny, {f"s{i}": good for i in range(63)}, split="train")
-
-
-def test_sources_without_a_negative_are_named_together_with_the_reasons(tiny):
-    sources = {
-        "good": negatives([("q", "n", None)]),
-        "equal": negatives([("q", "e", None)]),
-        "elsewhere": negatives([("z", "n", None)]),
-        "empty": negatives([]),
-    }
-    with pytest.raises(InputError) as caught:
-        make_records(tiny, sources, split="train")
-    message = str(caught.value)
-    assert "equal (1 negative (equal to a positive)" in message
-    assert "elsewhere (1 negative (query without a positive in the split)" in message
-    assert "empty (" in message
-    assert "good (" not in message
-    with pytest.raises(InputError, match=r"in empty \("):
-        make_records(tiny, {"empty": negatives([])}, split="train")
+    with pytest.raises(InputError, match=r"equal \(1 negative \(equal to a positive\).* empty \("):
+        make_records(tiny, {"equal": negatives([("q", "e", None)]), "empty": negatives([])}, split="train")
