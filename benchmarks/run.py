@@ -78,7 +78,7 @@ def main() -> None:
     places = [
         str(HERE),
         *(str(HERE / folder) for folder in FOLDERS),
-        *(str(HERE.parent / "tests" / part) for part in ("", "faults", "fuzz")),
+        *(str(HERE.parent / "tests" / part) for part in ("", "faults")),
     ]
     sys.path[:0] = places
     os.environ["PYTHONPATH"] = os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])  # of child processes

@@ -2,9 +2,9 @@
 
 python benchmarks/run.py fuzz [--until 1000000] [--seconds 30] [--formats tevatron tuples] [--folder FOLDER]
 
-Each form of file has a process of its own, which starts from valid files (tests/fuzz/fuzz_formats.py, and
+Each form of file has a process of its own, which starts from valid files (tests/faults/fuzz_formats.py, and
 tests/faults/kept_formats.py for what foils keeps for itself), spoils them as bytes, lines, JSON, tables and arrays
-(tests/fuzz/fuzz_mutations.py), and keeps what reaches new code. A crash is
+(tests/faults/fuzz_mutations.py), and keeps what reaches new code. A crash is
 anything but an error of ours that names the file (and the line, where the form has lines), a message without end, a
 record that is neither read nor complained of, a process that dies, or one file that takes longer than a minute. Rounds
 of so many seconds a form go on until there were so many complaints about malformed lines and files. Counts are saved

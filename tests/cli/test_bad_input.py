@@ -1,6 +1,6 @@
 """Bad input: one line on stderr that says where and what to do, status 2, no traceback, nothing written.
 
-What each reader says of each fault is tested beside the readers: tests/data, tests/fuzz.
+What each reader says of each fault is tested beside the readers: tests/data, tests/faults.
 """
 
 import shlex

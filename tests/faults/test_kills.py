@@ -12,23 +12,6 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 KILLS, POINTS = 2, 4
-TINY = """
-from importlib import import_module
-from kill_trials import Trials, np
-from kill_world import VERBS, World, write_collection
-
-from foils.cli.verbs import DOORS
-
-import_module("bm25s")
-for verb in DOORS.values():
-    verb.function()
-world = World(folder / "world", "", folder / "prompts.txt")
-write_collection(world.folder / "made", 60, 12, words=["boat", "harbour", "tide", "rope", "sail"])
-trials = Trials(VERBS["mine bm25"], world, folder)
-trials.at_random(kills, np.random.default_rng(0))
-trials.at_points(points)
-print(json.dumps({"mine bm25": {**vars(trials.found), "sound": trials.found.sound}}))
-"""
 WHOLE = """
 from kill_trials import trials_of
 from kill_world import VERBS
@@ -59,13 +42,6 @@ def check(found: dict[str, object], *, kills: int, points: int) -> None:
     assert found["encoded_again"] <= found["encoded_again_allowed"]  # type: ignore[operator]
     assert found["asked_again"] <= found["asked_again_allowed"]  # type: ignore[operator]
     assert found["sound"]
-
-
-@pytest.mark.slow
-def test_kills_of_a_quick_verb(tmp_path):
-    """On sixty documents; the trials of every verb are the slow tests below."""
-    found = killed(TINY, tmp_path, ["mine bm25"], kills=KILLS, points=POINTS)
-    check(found["mine bm25"], kills=KILLS, points=POINTS)
 
 
 @pytest.mark.slow

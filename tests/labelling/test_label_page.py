@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from label_world import sheet
 
-from browser import browser
 from foils.data import Labels
 from foils.data.labels import pair_keys
 from foils.labelling import label_page
@@ -71,19 +70,6 @@ def test_no_text_runs(tmp_path: Path) -> None:
 def test_everyone_can_read_it(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(label_page(sheet(tmp_path / "labels.tsv"), "anna", title="world"), "utf-8")
     assert_fits_everyone(tmp_path / "page.html")
-
-
-@pytest.mark.slow
-@needs_chromium
-def test_buttons_answer_to_enter_and_space(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(label_page(sheet(tmp_path / "labels.tsv"), "anna", title="world"), "utf-8")
-    with browser() as chromium:
-        chromium.open(tmp_path / "page.html", 1300)
-        chromium.press("Tab")
-        chromium.press("Enter")  # yes
-        chromium.press("Tab")
-        chromium.press(" ")  # no
-        assert chromium.run("answers") == ["y", "n", None, None, None, None]
 
 
 def test_the_page_fetches_nothing(tmp_path: Path) -> None:

@@ -26,6 +26,13 @@ from foils.data.sources import as_source
 from foils.runtime.errors import FoilsError, FormatError, InputError
 
 LONGEST_MESSAGE = 20_000
+OF_THE_WHOLE = (
+    "no documents in it",
+    "no queries in it",
+    "the file is empty",
+    "not a readable Parquet",
+    "by its first bytes",
+)
 DOCUMENTS = {
     "d1": ("Sailing", "A boat turns through the wind."),
     "d2": ("", "The keel keeps a boat upright."),
@@ -93,24 +100,11 @@ class Format:
             raise BrokenPromiseError(f"{self.name}: a complaint without the file's name: {said[:500]}") from error
         if len(said) > LONGEST_MESSAGE:
             raise BrokenPromiseError(f"{self.name}: a complaint of {len(said)} characters: {said[:500]}") from error
-        if self.lines and getattr(error, "line", None) is None and not _of_the_whole(said):
+        if self.lines and getattr(error, "line", None) is None and not any(words in said for words in OF_THE_WHOLE):
             raise BrokenPromiseError(f"{self.name}: a complaint without a line: {said[:500]}") from error
         said.encode()  # what a terminal or a log can hold
         head, _, more = said.rpartition("\n(and ")
         return head.count("\n") + 1 + int(more.split()[0]) if more.endswith(" more)") else 1 + said.count("\n")
-
-
-def _of_the_whole(said: str) -> bool:
-    return any(
-        words in said
-        for words in (
-            "no documents in it",
-            "no queries in it",
-            "the file is empty",
-            "not a readable Parquet",
-            "by its first bytes",
-        )
-    )
 
 
 @cache
@@ -210,16 +204,11 @@ def _negative_texts(data: bytes) -> int | None:
     return count
 
 
+_OWN = {"docid": "new", "title": "New", "text": "A text of its own."}
+_NEGATIVES = [{"docid": "d2", "title": "", "text": DOCUMENTS["d2"][1], "score": 3.5}, _OWN]
+_POSITIVES = [{"docid": "d1", "title": "Sailing", "text": DOCUMENTS["d1"][1]}]
 _TEVATRON = jsonl(
-    {
-        "query_id": "q1",
-        "query": QUERIES["q1"],
-        "positive_passages": [{"docid": "d1", "title": "Sailing", "text": DOCUMENTS["d1"][1]}],
-        "negative_passages": [
-            {"docid": "d2", "title": "", "text": DOCUMENTS["d2"][1], "score": 3.5},
-            {"docid": "new", "title": "New", "text": "A text of its own."},
-        ],
-    },
+    {"query_id": "q1", "query": QUERIES["q1"], "positive_passages": _POSITIVES, "negative_passages": _NEGATIVES},
     {"query_id": 1, "query": QUERIES["1"], "positive_passages": [], "negative_passages": [{"docid": "07"}]},
 )
 _TUPLES = jsonl(
@@ -383,13 +372,6 @@ def _shard(path: Path) -> int:
     return 2
 
 
-def checkpoint() -> bytes:
-    """Return what a batch sampler saves."""
-    sink = io.BytesIO()
-    np.savez(sink, epoch=np.asarray(1), order=np.arange(5))
-    return sink.getvalue()
-
-
 def _record_key(path: Path) -> int:
     from foils.rating.session import JudgementRecord
 
@@ -422,7 +404,7 @@ FORMATS: dict[str, Format] = {
             b'{"negatives": ["one text", "another \\"text\\""]}', b"<think>[1]</think>\n```json\n[\"a\", \"b\"]\n```",
             b'1. first\n2) second\n- third', b'[{"text": "a"}, {"text": "b', b'{"negatives": ["cut off", "he'],
                _answer, file="answer.txt"),
-        Format("prompt", lambda: [b"For {query} and {positive} write {number} in {domain}.{example}"], _prompt,
+        Format("prompt", lambda: [b"For {query} and {positive} write {number} in {domain}."], _prompt,
                file="prompt.txt"),
         Format("setting", lambda: [b"margin=0.1", b"sizes=[100, 200]", b"warm=true"], _settings, file="setting"),
         Format("vector-shard", lambda: [shard()], _shard, file=f"store/f-float32/{_shard_name()}"),
