@@ -1,11 +1,28 @@
-"""A text that attacks the page which shows it, and what holds of a page that it does no harm to."""
+"""A text that attacks the page which shows it, a world full of it, and what holds of a page that it does no harm to."""
 
 from __future__ import annotations
 
 import re
 from html import escape
 
+from foils.data import Collection, Negatives
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
+
 ATTACK = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+
+
+def hostile_world() -> tuple[Collection, dict[str, Negatives]]:
+    """Every id and text of a collection, and the names of its sources, have the attack in them."""
+    documents = {f"d{i} {ATTACK}": f"wind boat{i} keel {ATTACK}" for i in range(12)}
+    documents |= {f"e{i}": f"boat{i} bread{i} loaf {ATTACK}" for i in range(12)}
+    queries = {f"q{i} {ATTACK}": f"boat{i} {ATTACK}" for i in range(12)}
+    judged = {f"q{i} {ATTACK}": {f"d{i} {ATTACK}": 1} for i in range(12)}
+    collection = Collection.from_dicts(f"evil {ATTACK}", documents, queries, {"train": judged, "test": judged})
+    return collection, {
+        f"bm25 {ATTACK}": mine_negatives(collection, BM25Retriever(collection), split="train", top=3),
+        "random": mine_negatives(collection, RandomRetriever(collection), split="train", top=3),
+        f"more {ATTACK}": mine_negatives(collection, RandomRetriever(collection, seed=1), split="train", top=3),
+    }
 
 
 def outside_plotly(page: str) -> str:

@@ -1,4 +1,4 @@
-"""The report: everything escaped, nothing fetched, every figure and table there; in a browser where there is one."""
+"""The report: what is decided, examples, every figure; that it is harmless says tests/faults/test_hostile_pages.py."""
 
 import json
 import re
@@ -6,32 +6,16 @@ import re
 import pytest
 
 from fakes import HashingEncoder
-from foils.data import Collection
 from foils.deciding.doors import score
 from foils.deciding.page import score_page
 from foils.encode import VectorStore
-from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from hostile import ATTACK, assert_harmless
-from in_browser import assert_fits_everyone, in_chromium, needs_chromium
+from hostile import hostile_world
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    documents = {f"d{i} {ATTACK}": f"wind boat{i} keel {ATTACK}" for i in range(12)}
-    documents |= {f"e{i}": f"boat{i} bread{i} loaf {ATTACK}" for i in range(12)}
-    queries = {f"q{i}": f"boat{i} {ATTACK}" for i in range(12)}
-    qrels = {"train": {f"q{i}": {f"d{i} {ATTACK}": 1} for i in range(12)}}
-    collection = Collection.from_dicts(f"evil {ATTACK}", documents, queries, qrels)
-    sources = {
-        f"bm25 {ATTACK}": mine_negatives(collection, BM25Retriever(collection), split="train", top=3),
-        "random": mine_negatives(collection, RandomRetriever(collection), split="train", top=3),
-    }
     store = VectorStore(tmp_path_factory.mktemp("vectors"))
-    return score(collection, sources, encoder=HashingEncoder(), vectors=store)
-
-
-def test_what_users_bring_is_escaped_and_nothing_is_fetched(hostile):
-    assert_harmless(score_page(hostile))
+    return score(*hostile_world(), encoder=HashingEncoder(), vectors=store)
 
 
 def test_the_page_says_what_is_decided_and_shows_three_examples_with_shared_words_marked(hostile):
@@ -67,14 +51,3 @@ def test_a_report_appears_whole(hostile, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         hostile.report(page)
     assert page.read_bytes() == before
-
-
-@pytest.mark.slow
-@needs_chromium
-def test_no_script_of_a_collection_runs_in_a_browser(hostile, tmp_path):
-    page = tmp_path / "page.html"
-    hostile.report(page)
-    shown = in_chromium(page)
-    assert "<title>Which hard negatives to train on</title>" in shown
-    assert shown.count('class="main-svg"') >= 2, "the figures were drawn"
-    assert_fits_everyone(page)
