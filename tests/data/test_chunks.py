@@ -48,9 +48,10 @@ def test_taking_rows_copies_these_alone() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_pieces_are_bounded_by_bytes_and_hold_every_row(monkeypatch: pytest.MonkeyPatch, kind: pa.DataType) -> None:
     monkeypatch.setattr(tables, "BYTES", 1_000)
+    monkeypatch.setattr(tables, "MOST", 20)
     values = [f"{i} " * (1 + 40 * (i % 7 == 0)) for i in range(200)] + ["long " * 1_000]
     table = pa.table({"text": chunked(values, [3, 50], kind)})
-    cut = list(pieces(table.to_batches(), most=20))
+    cut = list(pieces(table.to_batches()))
     assert [text for batch in cut for text in batch.column(0).to_pylist()] == values
     assert max(len(batch) for batch in cut) <= 20
     assert all(batch.nbytes <= 1_000 or len(batch) == 1 for batch in cut)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -177,25 +177,22 @@ class PairColumns:
     def records(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, PairRecord]]:
         """Yield (line, what a record says); records that say something wrong are added to the complaints."""
         for number, (line, fields) in enumerate(records.read(complaints), start=1):
+            query, positive = fields.get(self._two[0]), fields.get(self._two[1])
+            if type(query) is type(positive) is str and query.isascii() and positive.isascii():
+                query, positive = query.strip(), positive.strip()
+                if query and positive:  # what most records are is read quickly
+                    yield line, PairRecord(None, query, (Document(None, "", positive),), (), 1, "")
+                    continue
             try:
-                yield line, self._plain_pair(fields) or self._read(fields)
+                yield line, self._read(fields)
             except _WrongError as wrong:
                 complaints.add(f"{records.counted} {number}: {wrong}" if records.counted else str(wrong), line)
 
     @cached_property
-    def _two(self) -> tuple[str, ...]:
-        """The names of the columns query and positive where there are no others."""
-        used = {role: names for role, names in self.names.items() if names}
-        return (*used["query"], *used["positive"]) if used.keys() == {"query", "positive"} else ()
-
-    def _plain_pair(self, fields: Mapping[str, Any]) -> PairRecord | None:
-        """Read quickly what most records are: two texts in ASCII."""
-        query, positive = (fields.get(name) for name in self._two or ("", ""))
-        if type(query) is type(positive) is str and query.isascii() and positive.isascii():
-            query, positive = query.strip(), positive.strip()
-            if query and positive:
-                return PairRecord(None, query, (Document(None, "", positive),), (), 1, "")
-        return None
+    def _two(self) -> tuple[Any, Any]:
+        """The names of the columns query and positive where there are no others, else None, which no column is."""
+        used = {role: name for role, names in self.names.items() for name in names}
+        return (used["query"], used["positive"]) if used.keys() == {"query", "positive"} else (None, None)
 
     def _read(self, fields: Mapping[str, Any]) -> PairRecord:
         query = text_field(self._value("query", fields)) or ""
@@ -313,7 +310,7 @@ def plain(name: str) -> str:
 
 def hash_of(text: str) -> int:
     """Return a 64-bit hash of a text (BLAKE2b)."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
@@ -414,8 +411,9 @@ class _PairReader:
                 if document.doc_id is not None:
                     for key in (_key(document), _key(document._replace(title=""))):
                         self._id_of_text.setdefault(key, document.doc_id)
+                    self._check_text(document.doc_id, document, complaints, line)
                 count, identifier = len(self._documents), document_id(document)
-                if self._row(identifier, document, complaints, line) == count:
+                if self._documents.setdefault(identifier, count) == count:
                     yield identifier, document.title, document.text
         complaints.settle()
 
@@ -437,7 +435,9 @@ class _PairReader:
                 for place, each in enumerate((*record.positives, *record.negatives)):
                     known = self._id_of_text.get(_key(each)) if self._id_of_text and each.doc_id is None else None
                     count, identifier = len(self._documents), known or document_id(each)
-                    row = self._row(identifier, each, complaints, line)
+                    if each.doc_id is not None:
+                        self._check_text(identifier, each, complaints, line)
+                    row = self._documents.setdefault(identifier, count)
                     if row == count:
                         yield identifier, each.title, each.text
                     if place < positives:
@@ -448,13 +448,10 @@ class _PairReader:
             what = "in this split; leave it out" if len(self.tables) > 1 else "in it; expected at least one record"
             raise FormatError(f"no pairs {what}", records.where)
 
-    def _row(self, identifier: str, document: Document, complaints: Complaints, line: int) -> int:
-        """Return a document's row, the next one where it is new; an id with another text than before is a complaint."""
-        if document.doc_id is not None:
-            own = hash_of(f"{document.title}\x1f{document.text}")
-            if self._text_of_id.setdefault(identifier, own) != own:
-                complaints.add(f"the document {identifier!r} has another text before; an id has one text", line)
-        return self._documents.setdefault(identifier, len(self._documents))
+    def _check_text(self, identifier: str, document: Document, complaints: Complaints, line: int) -> None:
+        own = hash_of(f"{document.title}\x1f{document.text}")
+        if self._text_of_id.setdefault(identifier, own) != own:
+            complaints.add(f"the document {identifier!r} has another text before; an id has one text", line)
 
     def _qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, list[pa.RecordBatch]]:
         """Return the judgements by split, of the pairs that were noted, each once, as they first come.
@@ -541,12 +538,12 @@ def document_id(document: Document) -> str:
 
 def _key(document: Document) -> bytes:
     text = f"{document.title} {document.text}".strip()
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return blake2b(text.encode(), digest_size=8).digest()
 
 
 def text_id(text: str) -> str:
     """Return the id of a text that has none: a hash of it."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _order(split: str) -> tuple[int, str]:

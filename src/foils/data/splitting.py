@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -63,15 +63,28 @@ def split_queries(
     """
     if len(shares) != len(SPLITS) or not min(shares) >= 0 or not abs(sum(shares) - 1) <= 1e-6:
         raise InputError(f"splits {', '.join(f'{each:g}' for each in shares)}; expected three shares that sum to 1")
-    group = _groups(texts, query_rows, doc_rows)
-    sizes = np.bincount(group)
+    of_words, of_text = np.empty(len(texts), np.int64), bytearray()
+    for start in range(0, len(texts), MOST):
+        for row, text in enumerate(texts[start : start + MOST], start):
+            of_words[row] = hash(frozenset(alphanumeric(text)) or text)  # compared in this process alone
+            of_text += blake2b(text.encode(), digest_size=16).digest()
+    _, first, inverse = np.unique(of_words, return_index=True, return_inverse=True)
+    equal = np.stack([np.arange(len(texts)), first[inverse]], axis=1)
+    edges = np.concatenate([equal, twin_pairs(texts, query_rows, doc_rows)])
+    joined = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), shape=(len(texts), len(texts)))
+    group = connected_components(joined, directed=False)[1]
+    order, sizes = np.argsort(group, kind="stable"), np.bincount(group)
+    ends = np.cumsum(sizes)
+    first = order[ends - sizes]
+    for number in np.flatnonzero(sizes > 1).tolist():
+        of_group = order[ends[number] - sizes[number] : ends[number]]
+        first[number] = min(of_group.tolist(), key=lambda row: texts[row])
     free = {name: round(share * len(texts)) for name, share in zip(SPLITS, shares, strict=True) if name != "train"}
     chosen = ["train"] * len(sizes)
-    for number in _in_order(texts, group, sizes).tolist():
-        fitting = next((name for name in ("test", "dev") if sizes[number] <= free[name]), "train")
-        chosen[number] = fitting
-        if fitting != "train":
-            free[fitting] -= int(sizes[number])
+    for number in np.argsort(np.frombuffer(of_text, ">u8")[::2][first]).tolist():
+        chosen[number] = next((name for name in ("test", "dev") if sizes[number] <= free[name]), "train")
+        if chosen[number] != "train":
+            free[chosen[number]] -= int(sizes[number])
     return [chosen[number] for number in group.tolist()]
 
 
@@ -93,40 +106,6 @@ def twin_pairs(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.ND
             sets = [set(alphanumeric(texts[int(row)])) for row in rows]
             pairs += [(int(rows[i]), int(rows[j])) for i, j in near_pairs(sets, threshold=TWINS)]
     return np.asarray(pairs, np.int64).reshape(-1, 2)
-
-
-def _groups(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.NDArray[np.int64]:
-    """The number of each query's group."""
-    _, first, inverse = np.unique(_hashes(texts, _words), axis=0, return_index=True, return_inverse=True)
-    equal = np.stack([np.arange(len(texts)), first[inverse.ravel()]], axis=1)
-    edges = np.concatenate([equal, twin_pairs(texts, query_rows, doc_rows)])
-    joined = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), shape=(len(texts), len(texts)))
-    return np.asarray(connected_components(joined, directed=False)[1], np.int64)
-
-
-def _in_order(texts: Sequence[str], group: npt.NDArray[np.int64], sizes: Rows) -> Rows:
-    """The groups, in the order of a hash of the first of their texts, alphabetically."""
-    order = np.argsort(group, kind="stable")
-    ends = np.cumsum(sizes)
-    first = order[ends - sizes]
-    for number in np.flatnonzero(sizes > 1).tolist():
-        first[number] = min(order[ends[number] - sizes[number] : ends[number]].tolist(), key=lambda row: texts[row])
-    hashes = _hashes(texts, str)[first]
-    return np.lexsort((hashes[:, 1], hashes[:, 0]))
-
-
-def _hashes(texts: Sequence[str], of: Callable[[str], str]) -> npt.NDArray[np.uint64]:
-    """(n, 2) 128-bit hashes of what a function makes of each text; they have the order of their bytes."""
-    digests = bytearray()
-    for start in range(0, len(texts), MOST):
-        for text in texts[start : start + MOST]:
-            digests += hashlib.blake2b(of(text).encode(), digest_size=16).digest()
-    return np.frombuffer(bytes(digests), ">u8").astype(np.uint64).reshape(-1, 2)
-
-
-def _words(text: str) -> str:
-    """The same for texts of the same tokens; of a text without any, its own."""
-    return "\x1f".join(sorted({*alphanumeric(text)}) or [text])
 
 
 def drawn_judgements(collection: Collection, split: str, count: int | None, seed: int) -> pa.Table:
@@ -166,7 +145,7 @@ def with_documents(collection: Collection, rows: Rows) -> Collection:
         split: table.filter(pc.is_in(table["doc_id"], value_set=ids.cast(table["doc_id"].type)))
         for split, table in collection.qrels.items()
     }
-    digest = hashlib.blake2b(collection.digest.encode() + rows.tobytes(), digest_size=16).hexdigest()
+    digest = blake2b(collection.digest.encode() + rows.tobytes(), digest_size=16).hexdigest()
     return replace(collection, documents=documents, qrels=qrels, digest=digest, folder=None)
 
 
@@ -204,7 +183,7 @@ def with_three_splits(collection: Collection, shares: Sequence[float]) -> Collec
     qrels = {name: each for name, each in collection.qrels.items() if name != whole}
     qrels |= {name: table.filter(pa.array(of_row == name)) for name in {"train", *missing}}
     ordered = {name: qrels[name] for name in dict.fromkeys([*SPLITS, *qrels])}
-    digest = hashlib.blake2b(f"{collection.digest} {kept}".encode(), digest_size=16).hexdigest()
+    digest = blake2b(f"{collection.digest} {kept}".encode(), digest_size=16).hexdigest()
     return replace(collection, qrels=ordered, digest=digest)
 
 
@@ -268,7 +247,7 @@ def joined_collections(parts: Mapping[str, Collection]) -> Collection:
         )
         for split in splits
     }
-    digest = hashlib.blake2b("\0".join(f"{name}\0{part.digest}" for name, part in parts.items()).encode(),
+    digest = blake2b("\0".join(f"{name}\0{part.digest}" for name, part in parts.items()).encode(),
                              digest_size=16)  # fmt: skip
     keep = all(part.keep_identical_ids for part in parts.values())
     return Collection(" + ".join(parts), documents, queries, qrels, digest.hexdigest(), keep_identical_ids=keep)

@@ -37,25 +37,17 @@ CHARACTERS = 1 << 22  # of an Arrow batch that is stored
 DIGESTED = 20_000  # rows of which a digest takes in one column after the other
 
 
-def pieces(batches: Iterable[pa.RecordBatch], *, most: int = MOST) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches in order, cut into batches of at most 16 MiB, or of one row.
-
-    Args:
-        batches: of any size.
-        most: rows of a batch.
-    """
+def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches in order, cut into batches of at most 1,000 rows and 16 MiB, or of one row."""
     for batch in batches:
-        for start in range(0, len(batch), most):
-            yield from _halves(_own_bytes(batch.slice(start, most)))
-
-
-def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if batch.nbytes <= BYTES or len(batch) == 1:
-        yield batch
-        return
-    half = len(batch) // 2
-    yield from _halves(batch.slice(0, half))
-    yield from _halves(batch.slice(half))
+        for start in range(0, len(batch), MOST):
+            parts = [_own_bytes(batch.slice(start, MOST))]
+            while parts:
+                part = parts.pop()
+                if part.nbytes > BYTES and len(part) > 1:
+                    parts += [part.slice(len(part) // 2), part.slice(0, len(part) // 2)]
+                else:
+                    yield part
 
 
 def _own_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -74,46 +66,37 @@ def take(column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.
     """
     if isinstance(column, pa.Array):
         return column.take(pa.array(rows))
-    if column.num_chunks == 1:
-        return take(column.chunk(0), rows)
-    if not len(rows):
-        return pa.array([], column.type)
-    chunks = [chunk for chunk in column.chunks if len(chunk)]
-    ends = np.cumsum([len(chunk) for chunk in chunks], dtype=np.int64)
-    of = np.searchsorted(ends, rows, side="right")
-    if not len(ends) or rows.min() < 0 or rows.max() >= ends[-1]:
-        raise pa.ArrowIndexError(f"rows {rows.min()} to {rows.max()} of a column of {len(column)}")
+    if column.num_chunks == 1 or not len(rows):
+        return take(column.chunk(0), rows) if len(rows) else pa.array([], column.type)
+    starts = np.cumsum([0, *map(len, column.chunks)])
+    of = np.searchsorted(starts, rows, side="right") - 1
     order = np.argsort(of, kind="stable")
     used, begins = np.unique(of[order], return_index=True)
     parts = [
-        chunks[at].take(pa.array(rows[chosen] - (ends[at] - len(chunks[at]))))
-        for at, chosen in zip(used, np.split(order, begins[1:]), strict=True)
+        column.chunk(at).take(pa.array(rows[chosen] - starts[at]))
+        for at, chosen in zip(used.tolist(), np.split(order, begins[1:]), strict=True)
     ]
-    back = np.empty(len(rows), np.int64)
-    back[order] = np.arange(len(rows))
-    return pa.concat_arrays(parts).take(pa.array(back))
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(order)))
 
 
 def batches_of(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Batches of rows whose last column, where it has texts, has `CHARACTERS` of them at most, or one row."""
-    texts = pa.types.is_large_string(schema.types[-1])
-    chunk: list[tuple[Any, ...]] = []
+    texts, width = pa.types.is_large_string(schema.types[-1]), len(schema)
+    values: list[Any] = []  # of all columns in turns: a list of rows would keep the garbage collector busy
     characters = 0
 
     def batch() -> pa.RecordBatch:
-        columns = zip(*chunk, strict=True)
-        return pa.record_batch(
-            [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
-        )
+        columns = [pa.array(values[at::width], kind) for at, kind in enumerate(schema.types)]
+        return pa.record_batch(columns, schema=schema)
 
     for row in rows:
         size = len(row[-1]) if texts else 0
-        if chunk and (len(chunk) == BATCH or characters + size > CHARACTERS):
+        if values and (len(values) == BATCH * width or characters + size > CHARACTERS):
             yield batch()
-            chunk, characters = [], 0
-        chunk.append(row)
+            values, characters = [], 0
+        values += row
         characters += size
-    if chunk:
+    if values:
         yield batch()
 
 
@@ -155,15 +138,17 @@ def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     return table
 
 
+TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+
+
 def _holds(expected: pa.DataType, given: pa.DataType) -> bool:
     """Tell whether values of the given type mean something as the expected one."""
     if kinds.is_dictionary(given):
         given = given.value_type
     if kinds.is_null(given):
         return True
-    if kinds.is_string(expected) or kinds.is_large_string(expected):
-        text = kinds.is_string(given) or kinds.is_large_string(given) or given == pa.string_view()
-        return bool(text or kinds.is_integer(given))
+    if expected in TEXTS:
+        return given in TEXTS or bool(kinds.is_integer(given))
     if kinds.is_boolean(expected):
         return bool(kinds.is_boolean(given))
     return bool(kinds.is_integer(given) or kinds.is_floating(given) or kinds.is_decimal(given))
