@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--triplets", type=int, default=200_000)
     given = parser.parse_args()
     os.environ |= {"RAY_worker_niceness": "0"}
-    vectors.SHARD = SHARD
+    vectors.BLOCK = SHARD
     works = {
         "embedding": embedding(given.texts),
         "scoring": scoring(given.triplets),

@@ -96,15 +96,6 @@ def encoding(monkeypatch, encoder):
         monkeypatch.setattr(place, lambda name, settings: encoder)
 
 
-def test_a_store_of_another_dimension(foils, world, monkeypatch):
-    options = ["mine", "small", "--with", "dense", "-o", "out", "--encoder-args", "vectors=v"]
-    assert foils(*options).status == 0
-    other = HashingEncoder(8)
-    other.fingerprint = HashingEncoder().fingerprint
-    encoding(monkeypatch, other)
-    check_one_line(foils(*options), ".npy: holds", "(8,)", "remove the file")
-
-
 def test_vectors_that_are_not_finite_are_a_failure(foils, world, monkeypatch):
     class Broken(HashingEncoder):
         def encode(self, texts, kind):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,17 +17,16 @@ from fakes import HashingEncoder
 from foils.data import Collection
 from foils.data.texts import DocumentTexts
 from foils.encode import Kind, Vectors, VectorStore, vectors
-from foils.encode import shards as shards_module
 from foils.encode.vectors import cosine_loss, text_keys
 from foils.runtime import progress
-from foils.runtime.errors import FailureError, FormatError, InputError, UnknownNameError
+from foils.runtime.errors import FailureError, InputError, UnknownNameError
 
 TEXTS = [f"text number {i} of the wind" for i in range(40)]
 
 
 @pytest.fixture(autouse=True)
-def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "SHARD", 4)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "BLOCK", 4)
     monkeypatch.setattr(vectors, "SLICE", 10)
 
 
@@ -37,8 +34,9 @@ def expected(texts: Sequence[str], encoder: HashingEncoder | None = None) -> np.
     return (encoder or HashingEncoder()).encode(texts, "document")
 
 
-def shards(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.npy"))
+def stored(folder: Path, name: str = "vectors") -> Path:
+    (path,) = folder.rglob(name)
+    return path
 
 
 def test_vectors_come_in_the_order_of_the_texts(tmp_path: Path, encoder: HashingEncoder) -> None:
@@ -46,7 +44,7 @@ def test_vectors_come_in_the_order_of_the_texts(tmp_path: Path, encoder: Hashing
     assert len(found) == 40
     assert found.dimension == 32
     np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
-    assert len(found.chunks) == len(shards(tmp_path)) == 12  # 4 slices of 10 in shards of 4, 4 and 2
+    assert [len(call) for call in encoder.calls] == [4, 4, 2] * 4, "slices of 10 in blocks of 4"
 
 
 def test_nothing_is_embedded_twice(tmp_path: Path, encoder: HashingEncoder) -> None:
@@ -161,122 +159,77 @@ def test_after_a_kill_only_the_rest_is_encoded(tmp_path: Path, at: int) -> None:
     killed = Killed(at)
     with pytest.raises(KeyboardInterrupt):
         VectorStore(tmp_path).embed(killed, TEXTS, "document")
-    assert len(shards(tmp_path)) == at
-    assert not list(tmp_path.rglob("*.part"))
     encoder = HashingEncoder()
     found = VectorStore(tmp_path).embed(encoder, TEXTS, "document")
     assert encoder.encoded == 40 - killed.encoded
     np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
 
 
-def test_a_kill_while_a_shard_is_written_leaves_no_shard(
-    tmp_path: Path, encoder: HashingEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read, written = np.fromfile, []
+@pytest.mark.parametrize(
+    ("name", "left"), [("vectors", -1), ("vectors", -130), ("keys", -1), ("keys", -24), ("keys", 0)]
+)
+def test_what_is_half_written_is_written_again(tmp_path: Path, encoder: HashingEncoder, name: str, left: int) -> None:
+    VectorStore(tmp_path).embed(encoder, TEXTS[:20], "document")
+    path = stored(tmp_path, name)
+    path.write_bytes(path.read_bytes()[:left])
+    fresh = HashingEncoder()
+    found = VectorStore(tmp_path).embed(fresh, TEXTS, "document")
+    assert fresh.encoded == (40 if left == 0 else 22), "the last block is one of two texts"
+    np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
+    VectorStore(tmp_path).embed(fresh, TEXTS, "document")
+    assert fresh.encoded <= 40
 
-    def dying(path: Path, kind: Any) -> np.ndarray:
-        """The records are written; their checksum is missing."""
-        written.append(path)
-        if len(written) == 3:
-            raise KeyboardInterrupt
-        return read(path, kind)
 
-    monkeypatch.setattr(shards_module.np, "fromfile", dying)
-    with pytest.raises(KeyboardInterrupt):
-        VectorStore(tmp_path).embed(encoder, TEXTS, "document")
-    assert len(shards(tmp_path)) == 2
+@pytest.mark.parametrize("name", ["vectors", "keys"])
+@pytest.mark.parametrize("at", [0, 9, 500, -1])
+def test_a_block_that_changed_is_embedded_again(tmp_path: Path, encoder: HashingEncoder, name: str, at: int) -> None:
+    store = VectorStore(tmp_path)
+    store.embed(encoder, TEXTS, "document")
+    path = stored(tmp_path, name)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x80
+    path.write_bytes(data)
+    fresh = HashingEncoder()
+    for count in (40, 40, 1):
+        found = VectorStore(tmp_path).embed(fresh, TEXTS[:count], "document")
+        assert 1 <= fresh.encoded <= 8, "a key that changed may cut its block in two"
+        np.testing.assert_array_equal(found.take(np.arange(count)), expected(TEXTS[:count]))
+
+
+def test_files_of_something_else_are_no_vectors(tmp_path: Path, encoder: HashingEncoder) -> None:
     VectorStore(tmp_path).embed(encoder, TEXTS, "document")
-    np.testing.assert_array_equal(
-        VectorStore(tmp_path).embed(encoder, TEXTS, "document").take(np.arange(40)), expected(TEXTS)
-    )
-
-
-@pytest.mark.parametrize("keep", [0, 5, 130, -1])
-def test_a_damaged_shard_is_an_error_that_names_the_file(tmp_path: Path, encoder: HashingEncoder, keep: int) -> None:
-    VectorStore(tmp_path).embed(encoder, TEXTS, "document")
-    path = shards(tmp_path)[3]
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(FormatError, match=r"damaged shard of vectors.*remove the file") as caught:
-        VectorStore(tmp_path).embed(encoder, TEXTS, "document")
-    assert caught.value.path == path
-    path.unlink()
-    before = encoder.encoded
+    for path in (stored(tmp_path), stored(tmp_path, "keys")):
+        path.write_bytes(np.random.default_rng(0).bytes(9_999))
     found = VectorStore(tmp_path).embed(encoder, TEXTS, "document")
-    assert 0 < encoder.encoded - before <= 4
+    assert encoder.encoded == 80
     np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
 
 
-def flipped(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :]
-
-
-def with_vector(value: float) -> Callable[[bytes], bytes]:
-    """The last number before the checksum in the place of another."""
-    return lambda data: data[:-12] + np.float32(value).tobytes() + data[-8:]
-
-
-def unlike(array: np.ndarray) -> Callable[[bytes], bytes]:
-    def saved(_: bytes) -> bytes:
-        out = io.BytesIO()
-        np.save(out, array)
-        return out.getvalue()
-
-    return saved
-
-
-RECORD = np.dtype([("key", "<u8", (2,)), ("vector", "<f4", (32,))])
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: flipped(data, (len(data) - 8) % 144 + 144),  # a key: records of 144 bytes fill the end
-        lambda data: flipped(data, len(data) - 9),  # a sign: the number stays finite
-        lambda data: flipped(data, len(data) - 1),  # the checksum
-        lambda data: data[:-8],
-        lambda data: data + b"more",
-        lambda data: data[:20] + b"((((" + data[24:],
-        lambda data: b"PK\x03\x04" + data,
-        with_vector(float("nan")),
-        with_vector(float("inf")),
-        *(unlike(np.zeros(shape, RECORD)) for shape in [(), (0,), (1, 3), (2, 2, 2)]),
-        unlike(np.zeros(3)),
-    ],
-)
-def test_a_shard_with_other_contents_is_an_error_that_names_the_file(
-    tmp_path: Path, encoder: HashingEncoder, damage: Callable[[bytes], bytes]
+def test_only_the_blocks_that_are_asked_for_are_read(
+    tmp_path: Path, encoder: HashingEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     VectorStore(tmp_path).embed(encoder, TEXTS, "document")
-    path = shards(tmp_path)[3]
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(FormatError, match="remove the file") as caught:
-        VectorStore(tmp_path).embed(encoder, TEXTS, "document")
-    assert caught.value.path == path
-
-
-def test_a_shard_of_another_dimension_is_an_error(tmp_path: Path, encoder: HashingEncoder) -> None:
-    VectorStore(tmp_path).embed(encoder, TEXTS[:3], "document")
-    lying = HashingEncoder(16)
-    lying.fingerprint = encoder.fingerprint
-    with pytest.raises(FormatError, match=r"expected.*\(16,\).*remove the file"):
-        VectorStore(tmp_path).embed(lying, TEXTS[:3], "document")
+    read: list[int] = []
+    checksum = vectors._checksum
+    monkeypatch.setattr(vectors, "_checksum", lambda start, *of: read.append(int(start)) or checksum(start, *of))
+    store = VectorStore(tmp_path)
+    for _ in range(2):
+        store.embed(encoder, TEXTS[:1], "document")
+    assert len(read) == 1, "once in a process"
 
 
 def test_float16_halves_the_space_and_loses_little(tmp_path: Path, encoder: HashingEncoder) -> None:
     exact = VectorStore(tmp_path / "a").embed(encoder, TEXTS, "document").take(np.arange(40))
     store = VectorStore(tmp_path / "b", storage="float16")
     halved = store.embed(encoder, TEXTS, "document")
-    assert all(chunk.dtype == np.float16 for chunk in halved.chunks)
     found = halved.take(np.arange(40))
-    assert found.dtype == np.float32
+    assert (halved.array.dtype, found.dtype) == (np.float16, np.float32)
     np.testing.assert_array_equal(found, exact.astype(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(found, halved.take(np.arange(40), out=np.empty((40, 32), np.float32)))
     mean, least = cosine_loss(exact, found)
     assert 1 - 1e-6 < least <= mean < 1
-    assert sum(chunk.nbytes for chunk in halved.chunks) == 40 * 32 * 2
-    sizes = [sum(path.stat().st_size for path in shards(tmp_path / name)) for name in "ab"]
-    assert sizes[1] < sizes[0]
-    assert encoder.encoded == 80
-    VectorStore(tmp_path / "b").embed(encoder, TEXTS, "document")  # the storages do not mix
+    assert stored(tmp_path / "b").stat().st_size == 40 * 32 * 2
+    VectorStore(tmp_path / "a", storage="float16").embed(encoder, TEXTS, "document")  # the storages do not mix
     assert encoder.encoded == 120
     with pytest.raises(UnknownNameError, match="storage 'int8'; expected one of: float16, float32"):
         VectorStore(tmp_path, storage="int8")
@@ -300,7 +253,7 @@ def test_vectors_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) ->
     large = Fixed(np.array([[1, 0], [0, 1e6]], np.float32))
     with pytest.raises(FailureError, match=r"first text: 'b'.*storage float32"):
         VectorStore(tmp_path, storage="float16").embed(large, ["a", "b"], "document")
-    assert not shards(tmp_path)
+    assert not list(tmp_path.iterdir())
     assert len(VectorStore(tmp_path).embed(large, ["a", "b"], "document")) == 2
 
 
@@ -308,7 +261,7 @@ def test_vectors_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) ->
 def test_an_encoder_that_gives_another_shape_than_it_says(tmp_path: Path, shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=r"hashing gave vectors of shape .* for 2 texts; expected \(2, 2\)"):
         VectorStore(tmp_path).embed(Fixed(np.ones(shape, np.float32)), ["a", "b"], "document")
-    assert not shards(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_two_stores_that_know_nothing_of_each_other_agree(tmp_path: Path) -> None:
@@ -331,7 +284,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from fakes import HashingEncoder
 from foils.encode import VectorStore, vectors
-vectors.SHARD = 3
+vectors.BLOCK = 3
 start, stop = int(sys.argv[3]), int(sys.argv[4])
 texts = [f"text number {i} of the wind" for i in range(start, stop)]
 for at in range(0, len(texts), 10):
@@ -354,7 +307,6 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
     found = VectorStore(tmp_path).embed(encoder, texts, "document")
     assert encoder.encoded == 0
     np.testing.assert_array_equal(found.take(np.arange(300)), expected(texts))
-    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_document_texts_are_read_in_slices(small: Collection, tmp_path: Path, encoder: HashingEncoder) -> None:
@@ -369,32 +321,23 @@ def test_document_texts_are_read_in_slices(small: Collection, tmp_path: Path, en
     np.testing.assert_array_equal(found.take([9, 0]), expected([every[9], every[0]]))
 
 
-chunked = st.lists(st.integers(0, 6), min_size=1, max_size=5)
-
-
 @settings(max_examples=60, deadline=None)
-@given(chunked, st.data(), st.sampled_from([np.float16, np.float32, np.float64]))
-def test_vectors_in_chunks_are_indexed_as_one_array(sizes: list[int], data: st.DataObject, kind: type) -> None:
-    total = sum(sizes)
+@given(st.integers(0, 20), st.data(), st.sampled_from([np.float16, np.float32, np.float64]))
+def test_vectors_are_indexed_as_an_array(total: int, data: st.DataObject, kind: type) -> None:
     array = np.arange(total * 3, dtype=kind).reshape(total, 3)
-    chunks = tuple(np.split(array, np.cumsum(sizes)[:-1]))
     rows = data.draw(st.lists(st.integers(0, total - 1), max_size=12) if total else st.just([]))
-    held = Vectors(chunks, np.asarray(rows, np.int64))
+    held = Vectors(array, np.asarray(rows, np.int64))
     plain = array[np.asarray(rows, np.int64)].astype(np.float64 if kind is np.float64 else np.float32)
-    assert len(held) == len(rows)
-    assert held.dimension == 3
+    assert (len(held), held.dimension) == (len(rows), 3)
     chosen = data.draw(st.lists(st.integers(-len(rows), len(rows) - 1), max_size=8) if rows else st.just([]))
-    wanted = np.asarray(chosen, np.int64)
     for found in (held.take(chosen), held.select(chosen).take(np.arange(len(chosen)))):
-        np.testing.assert_array_equal(found, plain[wanted])
+        np.testing.assert_array_equal(found, plain[np.asarray(chosen, np.int64)])
         assert found.dtype == plain.dtype
     start, stop = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 12))
     np.testing.assert_array_equal(held.take(slice(start, stop)), plain[start:stop])
-    size = data.draw(st.integers(1, 5))
-    blocks = list(held.blocks(size))
-    assert [first for first, _ in blocks] == list(range(0, len(rows), size))
-    if rows:
-        np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), plain)
+    blocks = list(held.blocks(2))
+    assert [first for first, _ in blocks] == list(range(0, len(rows), 2))
+    np.testing.assert_array_equal(np.concatenate([plain[:0], *(block for _, block in blocks)]), plain)
 
 
 def test_what_is_taken_is_a_copy() -> None:
@@ -409,81 +352,6 @@ def test_what_is_taken_is_a_copy() -> None:
 def test_an_array_that_is_not_a_table_of_vectors() -> None:
     with pytest.raises(InputError, match=r"shape \(3,\); expected \(n, d\)"):
         Vectors.of(np.ones(3))
-
-
-def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The shards that are read from now on."""
-    found: list[Path] = []
-    read = shards_module.mapped
-
-    def reading(path: Path) -> Any:
-        found.append(path)
-        return read(path)
-
-    monkeypatch.setattr(shards_module, "mapped", reading)
-    return found
-
-
-def test_opening_a_store_reads_its_index_and_the_shards_that_are_needed(
-    tmp_path: Path, encoder: HashingEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = [f"text {i}" for i in range(400)]
-    VectorStore(tmp_path).embed(encoder, texts, "document")
-    assert len(shards(tmp_path)) == 120
-    VectorStore(tmp_path).missing(encoder, texts[:1], "document")  # finds no index, and writes one
-    read = opened_files(monkeypatch)
-    found = VectorStore(tmp_path).embed(encoder, texts[:3], "document")
-    assert 1 <= len(read) <= 3
-    np.testing.assert_array_equal(found.take(np.arange(3)), expected(texts[:3]))
-    whole = VectorStore(tmp_path).embed(encoder, [*texts, "one more"], "document")
-    np.testing.assert_array_equal(
-        whole.take([0, 399, 400, 57]), expected([texts[0], texts[399], "one more", texts[57]])
-    )
-    assert encoder.encoded == 401
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda index, shard: index.write_bytes(flipped(index.read_bytes(), 200)),
-        lambda index, shard: index.write_bytes(index.read_bytes()[:-10]),
-        lambda index, shard: index.write_bytes(b""),
-        lambda index, shard: shard.unlink(),
-    ],
-)
-def test_an_index_that_is_damaged_or_names_a_lost_shard_is_made_again(
-    tmp_path: Path, encoder: HashingEncoder, damage: Callable[[Path, Path], None]
-) -> None:
-    texts = [f"text {i}" for i in range(200)]
-    VectorStore(tmp_path).embed(encoder, texts, "document")
-    VectorStore(tmp_path).missing(encoder, texts, "document")
-    (index,) = tmp_path.rglob("index.arrow")
-    damage(index, shards(tmp_path)[7])
-    fresh = HashingEncoder()
-    found = VectorStore(tmp_path).embed(fresh, texts, "document")
-    np.testing.assert_array_equal(found.take(np.arange(200)), expected(texts))
-    assert fresh.encoded <= 4
-
-
-def test_a_digit_that_changed_in_a_shard_that_is_not_asked_for_is_seen_when_it_is(
-    tmp_path: Path, encoder: HashingEncoder
-) -> None:
-    texts = [f"text {i}" for i in range(200)]
-    VectorStore(tmp_path).embed(encoder, texts, "document")
-    VectorStore(tmp_path).missing(encoder, texts, "document")
-    path = shards(tmp_path)[7]
-    path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 9))
-    keys = np.load(path)["key"]
-    there = [(text_keys([text], encoder.route("document")) == keys).all(axis=1).any() for text in texts]
-    assert 1 <= sum(there) <= 4
-    store = VectorStore(tmp_path)
-    for text, damaged in zip(texts, there, strict=True):
-        if damaged:
-            with pytest.raises(FormatError, match="its contents changed") as caught:
-                store.embed(encoder, [text], "document")
-            assert caught.value.path == path
-        else:
-            np.testing.assert_array_equal(store.embed(encoder, [text], "document").take([0]), expected([text]))
 
 
 @pytest.mark.parametrize("vector", [[0.0, 0.0, 0.0], [0.6, 0.8, 0.0]])

@@ -7,7 +7,6 @@ was refused without its name, or read with a record less than it holds; other er
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import zlib
@@ -326,52 +325,6 @@ def _search_answers(path: Path) -> int:
     return len(read_answers(path))
 
 
-# Arrays
-
-
-def shard_keys() -> Any:
-    """Return the keys of the valid shard, after which its file is called."""
-    return np.arange(6, dtype="<u8").reshape(3, 2)
-
-
-def _shard_name() -> str:
-    return f"{hashlib.blake2b(shard_keys().tobytes(), digest_size=16).hexdigest()}.npy"
-
-
-def shard(records: Any = None) -> bytes:
-    """Return a shard of vectors as the bytes of its file."""
-    kind = np.dtype([("key", "<u8", (2,)), ("vector", "<f4", (4,))])
-    if records is None:
-        records = np.zeros(3, kind)
-        records["key"] = shard_keys()
-        records["vector"] = 0.5
-    sink = io.BytesIO()
-    np.save(sink, records, allow_pickle=False)
-    return sink.getvalue()
-
-
-def _shard(path: Path) -> int:
-    from foils.encode.vectors import VectorStore
-
-    class FourNumbers:
-        name, dimension, fingerprint = "four", 4, "f"
-
-        def route(self, kind: str) -> str:
-            return kind
-
-        def encode(self, texts: Any, kind: str) -> Any:
-            return np.full((len(texts), 4), 0.5, np.float32)
-
-    store = VectorStore(path.parents[1])
-    vectors = store.embed(FourNumbers(), ["a", "b"], "query").take(slice(None))  # type: ignore[arg-type]
-    for made in path.parent.glob("*.npy"):
-        if made != path:
-            made.unlink()
-    if vectors.shape != (2, 4):
-        raise BrokenPromiseError(f"vectors of shape {vectors.shape}")
-    return 2
-
-
 def _record_key(path: Path) -> int:
     from foils.rating.session import JudgementRecord
 
@@ -407,7 +360,6 @@ FORMATS: dict[str, Format] = {
         Format("prompt", lambda: [b"For {query} and {positive} write {number} in {domain}."], _prompt,
                file="prompt.txt"),
         Format("setting", lambda: [b"margin=0.1", b"sizes=[100, 200]", b"warm=true"], _settings, file="setting"),
-        Format("vector-shard", lambda: [shard()], _shard, file=f"store/f-float32/{_shard_name()}"),
     )
 }  # fmt: skip
 

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fuzz_formats import ANSWERS, NEGATIVES, Format, parquet, shard
+from fuzz_formats import ANSWERS, NEGATIVES, Format, parquet
 
 Spoil = Callable[[bytes, Random], bytes]
 
@@ -45,8 +44,6 @@ def spoiled(form: Format, data: bytes, rng: Random, *, most: int = 4) -> bytes:
     ways: list[Spoil] = [_bytes]
     if "parquet" in form.name:
         ways += [_table] * 3
-    elif form.name == "vector-shard":
-        ways += [_array]
     else:
         ways += [_tokens, _lines, _lines]
         if data.lstrip()[:1] == b"{":
@@ -171,15 +168,3 @@ def _table(data: bytes, rng: Random) -> bytes:
         return parquet(table, provenance)
     except (pa.ArrowException, ValueError, OverflowError, IndexError, KeyError, TypeError):
         return _bytes(data, rng)
-
-
-def _array(data: bytes, rng: Random) -> bytes:
-    """An array of another type or shape, or the good one with a spoiled beginning."""
-    if rng.random() < 0.5:
-        wrong = (b"'descr': '<f4'", b"'shape': (-1,)", b"'shape': (9999999999999,)", b"((((", b"# \n", b"'''")
-        text, at = rng.choice(wrong), rng.randrange(10, min(100, max(11, len(data))))
-        return data[:at] + text + data[at + len(text) :]
-    if rng.random() < 0.5:
-        kind = np.dtype([("key", "<u8", (2,)), ("vector", "<f4", (4,))])
-        return shard(np.zeros(rng.choice(((0,), (), (1, 3), (2, 2, 2), (3,))), kind))
-    return shard(np.zeros((3, 6), rng.choice(("f4", "f8", "c16", "S5", "U3", "M8[s]", "?", "V24"))))

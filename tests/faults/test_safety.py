@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fakes import HashingEncoder
 from foils.data import Collection, Negatives, Run
 from foils.data.formats import FILES, FORMS, export
-from foils.encode import VectorStore, load_encoder
+from foils.encode import load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import InputError
 from foils.training.models import load_trainable
 from train_models import bert_model, cross_encoder
 
@@ -87,16 +86,6 @@ def test_code_of_a_model_is_not_run_unless_asked_for(name, tmp_path):
     with pytest.raises(InputError):
         LOADERS[name][1](place)
     assert not mark.exists()
-
-
-def test_a_shard_of_vectors_is_not_unpickled(tmp_path, bomb):
-    encoder, store = HashingEncoder(), tmp_path / "store"
-    VectorStore(store).embed(encoder, ["a", "b"], "document")
-    (shard,) = store.rglob("*.npy")
-    np.save(shard, np.array([Bomb(bomb[1])], object), allow_pickle=True)
-    with pytest.raises(FormatError, match=r"remove the file"):
-        VectorStore(store).embed(encoder, ["a", "b"], "document")
-    assert not bomb[1].exists()
 
 
 @pytest.mark.parametrize("read", [Negatives.read, Run.read])

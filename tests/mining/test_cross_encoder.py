@@ -155,7 +155,7 @@ def test_other_weights_have_other_scores(small, folder, tmp_path):
 
 @pytest.mark.parametrize("killed", range(5))
 def test_a_killed_run_resumes_with_the_same_bytes(small, folder, tmp_path, monkeypatch, killed):
-    monkeypatch.setattr(vectors_module, "SHARD", 5)
+    monkeypatch.setattr(vectors_module, "BLOCK", 5)
 
     def mined(place: Path, out: Path, fail_at: int | None = None) -> int:
         scorer = CrossEncoderScorer.load(folder, VectorStore(place))

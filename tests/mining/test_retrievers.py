@@ -143,11 +143,10 @@ def test_dense_equals_brute_force_with_ties_by_position(
     assert np.isnan(scores[:, count:]).all()
 
 
-def test_dense_reads_float16_shards_and_queries_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dense_reads_float16_vectors_and_queries_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     documents, queries = rng.standard_normal((50, 8)), rng.standard_normal((9, 8)).astype(np.float32)
-    shards = tuple(part.astype(np.float16) for part in np.split(documents, [13, 30]))
-    held = Vectors(shards, rng.permutation(50))
+    held = Vectors(documents.astype(np.float16), rng.permutation(50))
     monkeypatch.setattr(retrievers, "BLOCK", 4)
     rows, scores = DenseRetriever(Vectors.of(queries), held).search(np.array([8, 0, 5, 5, 1]), 7)
     products = queries[[8, 0, 5, 5, 1]] @ held.take(np.arange(50)).T

@@ -40,7 +40,7 @@ def world(seed: int = 0) -> Collection:
 
 def cut_small(patch: Any) -> None:
     """Cut the work in many small shards."""
-    patch.setattr("foils.encode.vectors.SHARD", 16)
+    patch.setattr("foils.encode.vectors.BLOCK", 16)
     patch.setattr("foils.encode.vectors.SLICE", 64)
     patch.setattr("foils.encode.nearest.SPAN", 100)
     patch.setattr("foils.mining.candidates.QUERIES", 32)
@@ -49,7 +49,7 @@ def cut_small(patch: Any) -> None:
 
 
 def embedded(folder: Path, encoder: Any = None) -> dict[str, bytes]:
-    """What embedding leaves: every shard, and the vectors in order."""
+    """What embedding leaves: what is kept, and the vectors in order."""
     collection, encoder = world(), encoder or HashingEncoder()
     found = VectorStore(folder / "vectors").embed(encoder, DocumentTexts(collection), "document")
     return files(folder) | {"vectors": found.take(slice(None)).tobytes()}

@@ -55,7 +55,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def placed(folder: Path) -> list[Path]:
     """The entries, the least recently used first."""
-    (vectors,), (collection,) = folder.glob("vectors/*-float32-*"), folder.glob("collections/*")
+    (vectors,), (collection,) = folder.glob("vectors/*-*-float32"), folder.glob("collections/*")
     return [folder / LOG, folder / JUDGED, vectors, collection]
 
 
@@ -64,7 +64,7 @@ def test_what_lies_in_the_cache(kept: Path) -> None:
     assert isinstance(found, Cache)
     assert {each.path for each in found.entries} == set(placed(kept))
     assert {each.kind: each.files for each in found.entries} == {
-        "vectors": 1, "collections": 4, "judgements": 1, "llm": 1,
+        "vectors": 2, "collections": 4, "judgements": 1, "llm": 1,
     }  # fmt: skip
     files = [path for entry in placed(kept) for path in entry.rglob("*") if path.is_file()]
     assert found.to_json()["bytes"] == sum(path.stat().st_size for path in files)

@@ -16,8 +16,7 @@ from foils.encode.encoder import ENCODER_ARGS, Encoder, EncoderSettings, Sentenc
 from foils.encode.models import DEFAULT_MODEL, called, refuse_own
 from foils.encode.own_similarity import OwnSimilarity, as_pair_model, open_own
 from foils.encode.precision import fastest, sample_rows
-from foils.encode.shards import STORAGE
-from foils.encode.vectors import VectorStore, cosine_loss
+from foils.encode.vectors import STORAGE, VectorStore, cosine_loss
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, refuse, spelled

@@ -1,36 +1,39 @@
-"""Every text is embedded once: immutable shards of vectors, found by fingerprint, route and text.
+"""Every text is embedded once: a store of vectors on disk, found by the encoder's fingerprint, the route and the text.
 
-A shard is one NumPy file of records (key, vector), written whole, named by its keys; it never changes. So a kill
-costs at most the shards in the making, two processes may write at once, and a model with other weights has another
-folder. Which texts a shard holds, and so what is encoded together, is fixed before the first is encoded: shards may
-be made on several machines that share the folder, and their vectors are the same.
+For each fingerprint, dimension and storage there is a folder with two files that only grow: the vectors, one after the
+other, which are mapped and not read, and for each a key and the checksum of its block. A block's vectors are written
+before its keys, so that a kill costs at most the block in the making. What a checksum denies counts as missing: it is
+embedded again. Several processes may write, one at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
+import mmap
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from foils.data.collection import Rows
-from foils.encode.encoder import Encoder, Floats, Kind
-from foils.encode.shards import STORAGE, Keys, Shards, ShardWriter, mapped
+from foils.encode.encoder import Encoder, Floats, Kind, check_finite
 from foils.runtime import progress
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from foils.runtime.files import alone, flush, hold, make_folder
 from foils.runtime.parallel import map_shards
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
-SHARD = 1_024  # texts of a shard: what a kill can cost
-FORM = "xxh3"  # of shards, in the name of their folder: those without a checksum are not met
+BLOCK = 1_024  # texts of a block: what a kill can cost
+STORAGE = {"float32": "<f4", "float16": "<f2"}
 ALIKE = 32  # distinct texts whose vectors are compared, to see a model that gives all of them one
-FILES = 4_096  # shards of one call, about: where there are more texts, shards are larger, up to a slice
+RECORD = np.dtype([("key", "<u8", (2,)), ("checksum", "<u8")])  # of a vector, in the file of keys
+Keys = npt.NDArray[np.uint64]
 
 
 class Texts(Protocol):
@@ -45,14 +48,14 @@ class Texts(Protocol):
 
 @dataclass(frozen=True)
 class Vectors:
-    """(n, d) vectors that lie in one or more arrays, in memory or mapped from files.
+    """(n, d) vectors that lie in an array, in memory or mapped from a file.
 
     Attributes:
-        chunks: arrays (m_i, d), float32 or float16.
-        positions: (n,) where each vector lies in the chunks laid end to end; −1: there is none (`spread`).
+        array: (m, d), float16, float32 or float64.
+        positions: (n,) the row of each vector in the array; −1: there is none (`spread`).
     """
 
-    chunks: tuple[npt.NDArray[np.floating], ...]
+    array: npt.NDArray[np.floating]
     positions: Rows
 
     @classmethod
@@ -60,29 +63,33 @@ class Vectors:
         """Wrap an (n, d) array."""
         if array.ndim != 2:
             raise InputError(f"vectors of shape {array.shape}; expected (n, d)")
-        return cls((array,), np.arange(len(array), dtype=np.int64))
+        return cls(array, np.arange(len(array), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def __reduce__(self) -> tuple[Callable[..., Vectors], tuple[Any, ...]]:
-        """Send mapped shards to other processes by their paths."""
-        return _reopened, (tuple(_path_of(chunk) or chunk for chunk in self.chunks), self.positions)
+        """Send a mapped array to other processes by its path."""
+        array = self.array
+        if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap):
+            place = (str(Path(str(array.filename)).absolute()), array.dtype.str, array.shape)
+            return _mapped_again, (*place, self.positions)
+        return Vectors, (array, self.positions)
 
     @property
     def dimension(self) -> int:
         """The dimension d."""
-        return int(self.chunks[0].shape[1])
+        return int(self.array.shape[1])
 
     def spread(self, rows: npt.ArrayLike, length: int) -> Vectors:
         """Return `length` rows of which only these, in order, have a vector: the others must not be taken."""
         positions = np.full(length, -1, np.int64)
         positions[np.asarray(rows, np.int64)] = self.positions
-        return Vectors(self.chunks, positions)
+        return Vectors(self.array, positions)
 
     def select(self, rows: npt.ArrayLike) -> Vectors:
         """Return these rows, without copying a vector."""
-        return Vectors(self.chunks, self.positions[np.asarray(rows, np.int64)])
+        return Vectors(self.array, self.positions[np.asarray(rows, np.int64)])
 
     def take(
         self, rows: npt.ArrayLike | slice, *, out: npt.NDArray[np.floating] | None = None
@@ -97,27 +104,21 @@ class Vectors:
         wanted = self.positions[rows if isinstance(rows, slice) else np.asarray(rows, np.int64)]
         if (wanted < 0).any():
             raise InputError(f"{int((wanted < 0).sum())} of {len(wanted)} rows have no vector; embed them first")
-        first = self.chunks[0]
         if out is None:
-            kind = np.float64 if first.dtype == np.float64 else np.float32
-            if len(self.chunks) == 1:
-                return np.asarray(first[wanted], kind)
-            out = np.empty((len(wanted), self.dimension), kind)
-        elif len(self.chunks) == 1 and first.dtype == out.dtype and first.flags.c_contiguous:
-            return np.take(first, wanted, axis=0, out=out, mode="clip")  # other modes copy through a buffer
-        starts = np.cumsum([0, *(len(chunk) for chunk in self.chunks)])
-        order = np.argsort(wanted, kind="stable")
-        ends = np.searchsorted(wanted[order], starts)
-        for chunk, start, first, last in zip(self.chunks, starts, ends, ends[1:], strict=False):
-            if first < last:
-                here = order[first:last]
-                out[here] = chunk[wanted[here] - start]
+            return np.asarray(self.array[wanted], np.float64 if self.array.dtype == np.float64 else np.float32)
+        if self.array.dtype == out.dtype and self.array.flags.c_contiguous:
+            return np.take(self.array, wanted, axis=0, out=out, mode="clip")  # other modes copy through a buffer
+        out[:] = self.array[wanted]
         return out
 
     def blocks(self, size: int) -> Iterator[tuple[int, npt.NDArray[np.floating]]]:
         """Yield (first row, block of at most `size` vectors) over all rows."""
         for start in range(0, len(self), size):
             yield start, self.take(slice(start, start + size))
+
+
+def _mapped_again(path: str, kind: str, shape: tuple[int, int], positions: Rows) -> Vectors:
+    return Vectors(np.memmap(path, kind, "r", shape=shape), positions)
 
 
 class VectorStore:
@@ -135,7 +136,7 @@ class VectorStore:
         if storage not in STORAGE:
             raise UnknownNameError("storage", storage, STORAGE)
         self.folder, self.storage = Path(folder), storage
-        self._opened: dict[str, Shards] = {}
+        self._opened: dict[str, _Kept] = {}
 
     def __reduce__(self) -> tuple[Callable[..., VectorStore], tuple[Any, ...]]:
         """Send a store to other processes by its folder."""
@@ -146,6 +147,8 @@ class VectorStore:
     ) -> Vectors:
         """Return the vectors of texts, encoding those, and only those, that the store does not hold yet.
 
+        Which texts are encoded together is fixed before the first is encoded, wherever that is done.
+
         Args:
             encoder: what makes the vectors; its fingerprint decides where they are kept.
             texts: (n,) a list, or anything that gives its texts in slices.
@@ -154,76 +157,174 @@ class VectorStore:
             unit: what the progress counts, each distinct text once.
 
         Raises:
-            InputError: an encoder that gives another number of vectors, or of another dimension, than it says.
-            FailureError: a vector that is NaN or infinite (also in the storage's precision), or a shard that cannot
+            InputError: an encoder that gives another number of vectors, or of another dimension, than it says; or one
+                vector for all texts.
+            FailureError: a vector that is NaN or infinite (also in the storage's precision), or vectors that cannot
                 be written.
-            FormatError: a shard that is damaged.
         """
-        shards = self._shards(encoder)
-        try:
-            positions, plan = _planned(shards, texts, encoder.route(kind), kind, unit)
-            fresh = sum(len(keys) for _, part in plan for keys, _ in part)
-            distinct = len(np.unique(positions))
-            write = ShardWriter(encoder, kind, shards.folder, self.storage)
-            with progress.task(task or f"embedding {kind} texts", total=distinct, unit=unit) as advance:
-                advance(distinct - fresh)
-                for path in map_shards(write, _read(texts, plan), model=True):
-                    advance(shards.open(path))
-        except BaseException:
-            self._opened.clear()  # it expects shards that will not come
-            raise
-        vectors = Vectors(*shards.touched(positions, encoder.dimension))
-        _check_spread(vectors, positions, encoder)
-        return vectors
+        kept, keys = self._kept(encoder), _keys_of(texts, encoder.route(kind), f"looking up {kind} texts", unit)
+        rows = kept.find(keys)
+        there, fresh = len(np.unique(rows[rows >= 0])), _first(keys, rows < 0)
+        encode = _Encoding(encoder, kind, self.storage)
+        with progress.task(task or f"embedding {kind} texts", total=there + len(fresh), unit=unit) as advance:
+            advance(there)
+            for block, vectors in map_shards(encode, _blocks(texts, keys, fresh), model=True):
+                kept.append(block, vectors)
+                advance(len(block))
+        rows = kept.find(keys) if len(fresh) else rows
+        found = Vectors(kept.vectors, rows)
+        _check_spread(found, encoder)
+        return found
 
     def missing(self, encoder: Encoder, texts: Texts, kind: Kind) -> int:
         """Count the distinct texts that `embed` would have to encode."""
-        shards = self._shards(encoder)
-        keys = [text_keys(texts[at : at + SLICE], encoder.route(kind)) for at in range(0, len(texts), SLICE)]
-        every = np.concatenate(keys) if keys else np.zeros((0, 2), np.uint64)
-        return len(_distinct(every, shards.find(every) < 0))
+        keys = _keys_of(texts, encoder.route(kind), "", "")
+        return len(_first(keys, self._kept(encoder).find(keys) < 0))
 
-    def _shards(self, encoder: Encoder) -> Shards:
-        place = f"{encoder.fingerprint}-{self.storage}-{FORM}"
+    def _kept(self, encoder: Encoder) -> _Kept:
+        place = f"{encoder.fingerprint}-{encoder.dimension}-{self.storage}"
         if place not in self._opened:
-            self._opened[place] = Shards(self.folder / place, encoder.dimension, self.storage)
+            self._opened[place] = _Kept(self.folder / place, encoder.dimension, self.storage)
         return self._opened[place]
 
 
-_Plan = list[tuple[int, list[tuple[Keys, Rows]]]]  # where a slice begins; keys and rows, within it, of each new shard
+class _Kept:
+    """The vectors of one fingerprint in one storage.
+
+    Attributes:
+        vectors: (m, d), mapped.
+    """
+
+    def __init__(self, folder: Path, dimension: int, storage: str) -> None:
+        self._folder, self._kind, self._held = folder, np.dtype((STORAGE[storage], (dimension,))), False
+        self._files = {folder / "vectors": self._kind, folder / "keys": RECORD}
+        self._starts, self._sound = np.zeros(1, np.int64), np.zeros(0, bool)
+        self._take(np.zeros(0, RECORD))
+
+    def find(self, keys: Keys) -> Rows:
+        """Return the row of each key, (n, 2) -> (n,), −1 where it is missing or its block is damaged."""
+        if (count := self._count()) != len(self._records):
+            self._take(np.fromfile(self._folder / "keys", RECORD, count))
+        if not count:
+            return np.full(len(keys), -1, np.int64)
+        at = np.searchsorted(self._first, keys[:, 0], "right") - 1  # of equal keys the last, which was written anew
+        rows: Rows = self._order[at]
+        rows[(self._records["key"][rows] != keys).any(axis=1)] = -1
+        block = np.searchsorted(self._starts, rows, "right") - 1
+        for each in np.unique(block[(rows >= 0) & ~self._sound[block]]):
+            part = slice(self._starts[each], self._starts[each + 1])
+            records = self._records[part]
+            checksum = _checksum(part.start, records["key"], self.vectors[part])
+            self._sound[each] = checksum == records["checksum"][0]
+        rows[~self._sound[block]] = -1
+        return rows
+
+    def append(self, keys: Keys, vectors: npt.NDArray[np.floating]) -> None:
+        """Write a block: keys (n, 2) and vectors (n, d).
+
+        Raises:
+            InputError: the folder cannot be made.
+            FailureError: it cannot be written.
+        """
+        records = np.empty(len(keys), RECORD)
+        records["key"] = keys
+        try:
+            make_folder(self._folder)
+        except OSError as error:
+            raise InputError(
+                f"cannot make the folder {self._folder}: {error.strerror}; choose another place"
+            ) from error
+        self._hold()
+        try:
+            with alone(self._folder):
+                count = self._count()
+                records["checksum"] = _checksum(count, keys, vectors)
+                for (path, kind), data in zip(self._files.items(), (vectors, records), strict=True):
+                    path.touch()
+                    with path.open("r+b") as out:
+                        out.truncate(count * kind.itemsize)  # what a killed writer began
+                        out.seek(0, os.SEEK_END)
+                        out.write(np.ascontiguousarray(data).view(np.uint8).data)
+                    flush(path)
+        except OSError as error:
+            raise FailureError(f"cannot write {path}: {error.strerror or error}; what was finished is kept") from error
+
+    def _count(self) -> int:
+        """How many vectors there are that have a key."""
+        sizes = [path.stat().st_size // kind.itemsize for path, kind in self._files.items() if path.is_file()]
+        return min(sizes) if len(sizes) == len(self._files) else 0
+
+    def _hold(self) -> None:
+        if not self._held:
+            self._held = True
+            hold(self._folder, by=self)
+
+    def _take(self, records: npt.NDArray[np.void]) -> None:
+        """Know these records, what was written since with them; blocks that were found whole stay so."""
+        self._records, self._order = records, np.argsort(records["key"][:, 0], kind="stable")
+        self._first = records["key"][self._order, 0]
+        self.vectors = np.zeros((0, *self._kind.shape), self._kind.base)
+        if len(records):
+            self._hold()
+            shape = (len(records), *self._kind.shape)
+            self.vectors = np.memmap(self._folder / "vectors", self._kind.base, "r", shape=shape)
+        changes = np.flatnonzero(np.diff(records["checksum"])) + 1
+        before, sound = self._starts, self._sound
+        self._starts = np.array([0, *changes, len(records)], np.int64)
+        self._sound = np.zeros(len(changes) + 1, bool)
+        known = min(len(sound), len(self._sound))
+        self._sound[:known] = sound[:known] & (before[1 : known + 1] == self._starts[1 : known + 1])
 
 
-def _planned(shards: Shards, texts: Texts, route: str, kind: Kind, unit: str) -> tuple[Rows, _Plan]:
-    """Return where each text's vector will lie, and which shards are to be made for that; announce their keys."""
-    positions, plan = np.empty(len(texts), np.int64), []
-    size = shard_size(len(texts))
-    long = len(texts) > SLICE
-    looking = progress.task(f"looking up {kind} texts", len(texts), unit) if long else nullcontext(lambda _: None)
+def _checksum(start: int, keys: Keys, vectors: npt.NDArray[np.floating]) -> int:
+    """Of a block that begins at row `start`: two processes may write the same vectors one after the other."""
+    hasher = xxhash.xxh3_64(np.ascontiguousarray(keys).tobytes(), seed=int(start))
+    hasher.update(np.ascontiguousarray(vectors).view(np.uint8).data)
+    return hasher.intdigest()
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    """Encodes a block of texts, here or elsewhere."""
+
+    encoder: Encoder
+    kind: Kind
+    storage: str
+
+    def __call__(self, block: tuple[Keys, list[str]]) -> tuple[Keys, npt.NDArray[np.floating]]:
+        """Return the keys, (n, 2), and the vectors, (n, d), as they are stored."""
+        (keys, texts), encoder = block, self.encoder
+        vectors = encoder.encode(texts, self.kind)
+        if vectors.shape != (len(texts), encoder.dimension):
+            raise InputError(
+                f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
+                f"expected ({len(texts)}, {encoder.dimension})"
+            )
+        with np.errstate(over="ignore"):
+            return keys, check_finite(vectors.astype(STORAGE[self.storage]), texts, encoder.name)
+
+
+def _blocks(texts: Texts, keys: Keys, fresh: Rows) -> Iterator[tuple[Keys, list[str]]]:
+    """Yield keys and texts of the blocks of these rows, ascending: those of a slice together, longest first."""
+    for start in range(0, len(texts), SLICE):
+        rows = fresh[slice(*np.searchsorted(fresh, [start, start + SLICE]))]
+        if len(rows):
+            part = texts[start : start + SLICE]
+            rows = rows[np.argsort([-len(part[row - start]) for row in rows], kind="stable")]
+            for chosen in (rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)):
+                yield keys[chosen], [part[row - start] for row in chosen]
+
+
+def _keys_of(texts: Texts, route: str, task: str, unit: str) -> Keys:
+    """The key of each text, (n, 2)."""
+    keys = np.empty((len(texts), 2), np.uint64)
+    looking = progress.task(task, len(texts), unit) if len(texts) > SLICE else nullcontext(lambda _: None)
     with looking as advance:
         for start in range(0, len(texts), SLICE):
             part = texts[start : start + SLICE]
-            keys = text_keys(part, route)
-            rows = _distinct(keys, shards.find(keys) < 0)
-            rows = rows[np.argsort([-len(part[i]) for i in rows], kind="stable")]
-            own = [(keys[chosen], chosen) for chosen in (rows[at : at + size] for at in range(0, len(rows), size))]
-            for chosen_keys, _ in own:
-                shards.expect(chosen_keys)
-            positions[start : start + SLICE] = shards.find(keys)
-            plan += [(start, own)] if own else []
+            keys[start : start + SLICE] = text_keys(part, route)
             advance(len(part))
-    return positions, plan
-
-
-def _read(texts: Texts, plan: _Plan) -> Iterator[tuple[Keys, list[str]]]:
-    """Yield keys and texts of each planned shard."""
-    for start, shards in plan:
-        part = texts[start : start + SLICE]
-        yield from ((keys, [part[i] for i in rows]) for keys, rows in shards)
-
-
-def shard_size(texts: int) -> int:
-    """Return how many texts a shard holds where so many are embedded: 1024, and above four million more."""
-    return min(SLICE, max(SHARD, -(-texts // FILES)))
+    return keys
 
 
 def text_keys(texts: Sequence[str], route: str) -> Keys:
@@ -244,16 +345,16 @@ def cosine_loss(reference: Floats, vectors: Floats) -> tuple[float, float]:
     return float(cosines.mean()), float(cosines.min())
 
 
-def _distinct(keys: Keys, among: npt.NDArray[np.bool_]) -> Rows:
-    """Rows of the first occurrence of each distinct key among the marked ones, in order."""
+def _first(keys: Keys, among: npt.NDArray[np.bool_]) -> Rows:
+    """Rows of the first occurrence of each distinct key among the marked ones, ascending."""
     rows = np.flatnonzero(among)
     _, first = np.unique(keys[rows], axis=0, return_index=True)
     return rows[np.sort(first)]
 
 
-def _check_spread(vectors: Vectors, positions: Rows, encoder: Encoder) -> None:
+def _check_spread(vectors: Vectors, encoder: Encoder) -> None:
     """Raise an InputError where an encoder gives many texts one vector: nothing can be ranked by such vectors."""
-    _, first = np.unique(positions, return_index=True)
+    _, first = np.unique(vectors.positions, return_index=True)
     if encoder.dimension == 1 or len(first) < ALIKE:  # one number is the score of a pair
         return
     sample = vectors.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
@@ -262,23 +363,6 @@ def _check_spread(vectors: Vectors, positions: Rows, encoder: Encoder) -> None:
             f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector: its weights are zero, or its "
             "training collapsed; take another model"
         )
-
-
-_mapped_once = lru_cache(maxsize=None)(mapped)  # a shard never changes
-
-
-def _path_of(chunk: npt.NDArray[np.floating]) -> Path | None:
-    """Return the file whose vectors the chunk is, None where it lies in memory."""
-    whole = chunk.base
-    if not isinstance(whole, np.memmap) or whole.dtype.names != ("key", "vector") or len(whole) != len(chunk):
-        return None
-    return Path(str(whole.filename)).absolute()
-
-
-def _reopened(chunks: tuple[Path | npt.NDArray[np.floating], ...], positions: Rows) -> Vectors:
-    return Vectors(
-        tuple(_mapped_once(chunk)["vector"] if isinstance(chunk, Path) else chunk for chunk in chunks), positions
-    )
 
 
 def _store_at(folder: Path, storage: str) -> VectorStore:

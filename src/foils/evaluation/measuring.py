@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from foils.data import Collection, Run
 from foils.data.run import without_identical
-from foils.encode import EncoderSettings, VectorStore, as_encoder
+from foils.encode import EncoderSettings, Vectors, VectorStore, as_encoder
 from foils.encode.opening import EncoderLike
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
@@ -57,9 +57,7 @@ def dense_run(
         embedded = replace(
             embedded,
             queries=_cut(embedded.queries, dimensions),
-            documents=replace(
-                embedded.documents, chunks=tuple(_cut(chunk, dimensions) for chunk in embedded.documents.chunks)
-            ),
+            documents=Vectors.of(_cut(embedded.documents.take(slice(None)), dimensions)),
         )
     return search_collection(embedded, DimensionSettings("none"), k=depth, name=name or encoder.name).run
 

@@ -27,8 +27,8 @@ _BREAK = "\x1f"  # between the length of the query, the query and the document
 class CrossEncoderScorer:
     """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
 
-    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the texts, in shards that
-    never change: a killed run loses at most the shard in the making, and another run asks for what is missing alone.
+    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the texts: a killed run
+    loses at most the block in the making, and another run asks for what is missing alone.
 
     Args:
         model: a loaded CrossEncoder with one output, a SparseEncoder, or a MultiVectorEncoder.

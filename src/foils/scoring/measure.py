@@ -1,6 +1,6 @@
 """Passes over the vectors of triplets: similarities, information matrices, gradient energies.
 
-Each pass reads vectors in blocks from where they lie (memory-mapped shards, say), and does nothing that depends on
+Each pass reads vectors in blocks from where they lie (a mapped file, say), and does nothing that depends on
 how large a block is, beyond rounding.
 """
 
@@ -159,7 +159,7 @@ def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, blo
         block: triplets of one update.
     """
     total = np.zeros((geometry.dimension, geometry.dimension))
-    kind = np.float64 if geometry.documents.chunks[0].dtype == np.float64 else np.float32
+    kind = np.float64 if geometry.documents.array.dtype == np.float64 else np.float32
     scaled = np.empty((min(block, len(rows)), geometry.dimension), kind)
     for start in range(0, len(rows), block):
         count = min(block, len(rows) - start)
