@@ -4,8 +4,10 @@ from scipy.special import ndtr
 from scipy.stats import kendalltau
 
 from foils.rating import Pairs, ask_adaptively, informative_pairs, regular_pairs, thurstone
-from foils.rating.estimators import THURSTONE, comparison_bits
+from foils.rating.estimators import THURSTONE
 from foils.runtime.errors import InputError
+from foils.selection import information
+from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 
 def full_covariance(pairs, rating, prior_sd):
@@ -25,7 +27,7 @@ def test_each_choice_is_the_best_pair_given_those_before_it():
     ratings = thurstone(asked, rng.random(len(asked)))
     more = informative_pairs(asked, ratings, budget=5)
     known = {frozenset(pair) for pair in zip(asked.first.tolist(), asked.second.tolist(), strict=True)}
-    pairs, bits = asked, lambda i, j: comparison_bits(np.array(ratings.rating[i] - ratings.rating[j]), THURSTONE)
+    pairs, bits = asked, lambda i, j: information(ELO_PER_PROBIT * (ratings.rating[i] - ratings.rating[j]))
     for i, j in zip(more.first.tolist(), more.second.tolist(), strict=True):
         covariance = full_covariance(pairs, ratings.rating, 10.0)
         worth = {

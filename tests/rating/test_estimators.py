@@ -9,7 +9,7 @@ from scipy.special import expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
 from foils.rating import Pairs, all_pairs, bradley_terry, lead_errors, regular_pairs, thurstone
 from foils.rating import estimators as ratings_module
-from foils.rating.estimators import BRADLEY_TERRY, LINKS, THURSTONE, comparison_bits, covariance, mills
+from foils.rating.estimators import BRADLEY_TERRY, LINKS, THURSTONE, covariance, mills
 from foils.runtime.errors import ConvergenceError, InputError
 
 ESTIMATORS = {"thurstone": thurstone, "bradley-terry": bradley_terry}
@@ -148,16 +148,10 @@ def test_fisher_information_is_the_expected_curvature():
     assert BRADLEY_TERRY.information(np.zeros(1))[0] == 0.25
 
 
-def test_mills_ratio_and_bits_at_known_points():
+def test_mills_ratio_at_known_points():
     np.testing.assert_allclose(mills(np.array([0.0])), np.sqrt(2 / np.pi))
     np.testing.assert_allclose(mills(np.array([-50.0])), 50 + 1 / 50, rtol=1e-4)
     assert mills(np.array([60.0]))[0] == 0
-    np.testing.assert_allclose(comparison_bits(np.array([0.0]), THURSTONE), 1)
-    p = ndtr(1.0)
-    np.testing.assert_allclose(
-        comparison_bits(np.array([1.0, -1.0]), THURSTONE), -p * np.log2(p) - (1 - p) * np.log2(1 - p)
-    )
-    np.testing.assert_allclose(comparison_bits(np.array([60.0]), THURSTONE), 0, atol=1e-12)
 
 
 @each_model

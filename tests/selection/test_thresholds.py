@@ -4,7 +4,6 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 from foils.rating import ELO_PER_PROBIT
-from foils.rating.estimators import THURSTONE, comparison_bits
 from foils.runtime.errors import InputError
 from foils.selection import (
     RatedRows,
@@ -100,10 +99,12 @@ class TestMixture:
 
 
 class TestOptimalGap:
-    def test_information_is_that_of_the_rating_model(self):
-        gaps = np.linspace(-900, 900, 19)
-        np.testing.assert_allclose(information(gaps), comparison_bits(gaps / ELO_PER_PROBIT, THURSTONE))
-        assert information(np.zeros(1))[0] == 1
+    def test_information_at_known_points(self):
+        p = norm.cdf(1.0)
+        bits = -p * np.log2(p) - (1 - p) * np.log2(1 - p)
+        np.testing.assert_allclose(
+            information(np.array([-1, 0, 1, 60]) * ELO_PER_PROBIT), [bits, 1, bits, 0], atol=1e-12
+        )
 
     def test_without_damage_the_closest_gap_is_best(self):
         assert optimal_gap(lambda gap: np.exp(-gap / 100), damage=0) == 0

@@ -6,7 +6,6 @@ from foils.rating.diagnostics import (
     agreements,
     deviance,
     deviance_explained,
-    intransitive_triples,
 )
 from foils.rating.distil import Distilled, PairwiseJudge, distil, load_pairwise_judge, save_judge
 from foils.rating.estimators import (
@@ -78,7 +77,6 @@ __all__ = [
     "first_pairs",
     "fit_offsets",
     "informative_pairs",
-    "intransitive_triples",
     "lead_errors",
     "load_cross_encoder_judge",
     "load_pairwise_judge",

@@ -12,10 +12,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from foils.rating.estimators import ESTIMATORS, LINKS, Link, Ratings, comparison_bits, covariance
+from foils.rating.estimators import ESTIMATORS, LINKS, Link, Ratings, covariance
 from foils.rating.pairs import Block, Floats, Pairs, Rows
 from foils.runtime import memory
 from foils.runtime.errors import InputError
+from foils.selection.rules import information
 
 _CELLS = 500_000
 _CELL = 120  # bytes that a cell of the choice takes: covariance, leads, bits, worth
@@ -95,7 +96,7 @@ def _choose(block: Block, rating: Floats, link: Link, precision: float, wanted: 
         return []
     spread, level = covariance(block, rating, link, precision=precision), np.nan_to_num(rating)
     lead = level[:, :, None] - level[:, None, :]
-    bits, information = comparison_bits(lead, link), link.information(lead)
+    bits, fisher = information(link.elo_per_unit * lead), link.information(lead)
     bits = np.where(np.triu(np.ones((n, n), bool), 1), bits, -np.inf)
     bits[block.query, np.minimum(block.first, block.second), np.maximum(block.first, block.second)] = -np.inf
     chosen = []
@@ -109,7 +110,7 @@ def _choose(block: Block, rating: Floats, link: Link, precision: float, wanted: 
         chosen.append((at, one, other))
         bits[at, one, other] = -np.inf
         column = spread[at, :, one] - spread[at, :, other]
-        c = information[at, one, other]
+        c = fisher[at, one, other]
         shrink = c / (1 + c * variance[at, one, other])
         spread[at] -= shrink[:, None, None] * column[:, :, None] * column[:, None, :]
     return chosen

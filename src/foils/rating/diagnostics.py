@@ -7,14 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 from scipy.special import xlogy
-from threadpoolctl import threadpool_limits
 
 from foils.rating.estimators import LINKS, Ratings, checked_preference
 from foils.rating.pairs import Floats, Judgements, Pairs, parts_of
-from foils.runtime import memory
-
-_CELLS = 2**20  # cells of the matrices looked at together
-_CELL = 16  # bytes a cell takes
 
 
 def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = None) -> float:
@@ -47,28 +42,6 @@ def deviance_explained(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings
     """
     without = deviance(pairs, preference)
     return 1 - deviance(pairs, preference, ratings) / without if without > 0 else float("nan")
-
-
-def intransitive_triples(pairs: Pairs, preference: npt.ArrayLike) -> tuple[int, int]:
-    """Return how many triples of candidates, all compared with each other, go round in a circle, and of how many.
-
-    i ≻ j where P(i ≻ j) > ½; triples with an answer of exactly ½ are left out. A judge that tosses coins has a quarter
-    of them in a circle, and no ratings order such a triple. With B the matrix of wins of a query, tr(B³)/3 of
-    tr((B + Bᵀ)³)/6. Of a pair that was asked about twice the last answer counts.
-    """
-    w = checked_preference(pairs, preference)
-    decided = np.isfinite(w) & (w != 0.5)
-    won: Floats = w[decided]
-    circles = triples = 0.0
-    for block in pairs.where(decided).blocks(memory.rows_at_once(_CELL, most=_CELLS)):
-        wins = np.zeros((*block.at.shape, block.at.shape[1]), np.float32)
-        wins[block.query, block.first, block.second] = won[block.pairs] > 0.5
-        wins[block.query, block.second, block.first] = won[block.pairs] < 0.5
-        met = wins + wins.transpose(0, 2, 1)
-        with threadpool_limits(1, user_api="blas"):
-            circles += float(np.sum((wins @ wins) * wins.transpose(0, 2, 1), dtype=np.float64))
-            triples += float(np.sum((met @ met) * met, dtype=np.float64))
-    return round(circles / 3), round(triples / 6)
 
 
 def agreements(judges: Sequence[Judgements]) -> Floats:

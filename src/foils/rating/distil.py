@@ -52,7 +52,7 @@ class PairwiseJudge:
     def __init__(self, model: CrossEncoder, *, temperature: float = 1.0, name: str = PAIRWISE) -> None:
         scorer = CrossEncoderJudge(model, temperature=temperature)
         self.model, self.name, self._temperature = model, name, temperature
-        self.fingerprint = f"pairwise-{scorer.max_length}-{scorer.fingerprint}"
+        self.fingerprint = f"pairwise-{int(model.max_seq_length)}-{scorer.fingerprint}"
 
     def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
         """Return the judge itself: it is ready."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.linalg import lapack
-from scipy.special import entr, erfcx, expit, ndtr
+from scipy.special import erfcx, expit, ndtr
 from threadpoolctl import threadpool_limits
 
 from foils.rating.pairs import Block, Floats, Marks, Pairs, Rows, block_of
@@ -149,11 +149,6 @@ def thurstone_information(lead: Floats) -> Floats:
 def bradley_terry_information(lead: Floats) -> Floats:
     """Return σ(Δ)σ(−Δ)."""
     return np.asarray(expit(lead) * expit(-np.asarray(lead)))
-
-
-def comparison_bits(lead: Floats, link: Link) -> Floats:
-    """Return H(F(Δ)) in bits: what one more judgement at this lead tells; 1 at Δ = 0, towards 0 far off (eq. 46)."""
-    return np.asarray((entr(link.probability(lead)) + entr(link.probability(-np.asarray(lead)))) / np.log(2))
 
 
 THURSTONE = Link(

@@ -7,11 +7,12 @@ may have a fifth, `prepared`: it may then be asked on several machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import expit
@@ -26,6 +27,8 @@ from foils.runtime.errors import FailureError, InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
+
+_AT_ONCE = 2**16  # documents whose vectors are compared together
 
 
 class Judge(Protocol):
@@ -98,51 +101,72 @@ def _both_orders(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
     return straight if judge.antisymmetric else (straight + 1 - judge.judge(candidates, pairs.turned)) / 2
 
 
-class BiEncoderJudge:
-    """P(i ≻ j) = σ((cos(q, d_i) − cos(q, d_j))/temperature), with an encoder's vectors.
+class ScoringJudge(ABC):
+    """P(i ≻ j) = σ((s_i − s_j)/temperature), s the score of a document for its query: antisymmetric.
 
     Args:
-        encoder: makes the vectors; unit ones give cosines.
-        temperature: above 0; the difference in cosine that counts as one logit (174 Elo points).
-        store: keeps the vectors; None: they are made for each call.
+        temperature: above 0; the difference in scores that counts as one logit (174 Elo points).
+        name: what to call it.
+        fingerprint: of everything that decides its answers.
     """
 
     antisymmetric = True
 
-    def __init__(self, encoder: Encoder, *, temperature: float = 0.05, store: VectorStore | None = None) -> None:
-        self._encoder, self._temperature, self._store = encoder, _positive(temperature), store
-        self.name = encoder.name
-        self.fingerprint = digest(
-            "bi-encoder", encoder.fingerprint, encoder.route("query"), encoder.route("document"), temperature
-        )
+    def __init__(self, temperature: float, name: str, fingerprint: str) -> None:
+        if not temperature > 0:
+            raise InputError(f"temperature {temperature}; expected above 0")
+        self._temperature, self.name, self.fingerprint = temperature, name, fingerprint
+
+    @abstractmethod
+    def score(self, candidates: Candidates, rows: Rows) -> Floats:
+        """Return the score of each candidate, (k,) ascending rows, for its own query; NaN where there is none."""
 
     def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
-        """Embed every text of the pairs."""
-        candidates.check(pairs)
-        return self._compared(candidates, pairs.first, pairs.second)
+        """Return a judge that is ready to be asked about parts of these pairs."""
+        return self
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
-        """Return σ of the scaled difference of cosines, (m,)."""
-        return self.prepared(candidates, pairs).judge(candidates, pairs)
+        """Return σ of the scaled difference of scores, (m,)."""
+        candidates.check(pairs)
+        return self.between(candidates, pairs.first, pairs.second)
 
     def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-        """Return σ of the scaled difference of cosines, each document's with its own query, (m,)."""
-        return self._compared(candidates, first, second).between(candidates, first, second)
+        """Return the same of documents that may be of different queries, each with its own, (m,)."""
+        rows, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+        scores = self.score(candidates, rows) if len(rows) else np.zeros(0)
+        return np.asarray(expit((scores[place[: len(first)]] - scores[place[len(first) :]]) / self._temperature))
 
-    def _compared(self, candidates: Candidates, first: Rows, second: Rows) -> _Compared:
-        inside = np.zeros(int(candidates.offsets[-1]), bool)
-        inside[first] = inside[second] = True
-        rows = np.flatnonzero(inside)
-        queries = np.unique(candidates.query_of(rows))
-        return _Compared(
-            self._embed([candidates.queries[row] for row in queries], "query").spread(
-                queries, len(candidates.query_ids)
-            ),
-            self._embed(_CandidateTexts(candidates, rows), "document").spread(rows, len(inside)),
-            self._temperature,
-            self.name,
-            self.fingerprint,
-        )
+
+class BiEncoderJudge(ScoringJudge):
+    """A judge by the cosines of an encoder's vectors of query and document.
+
+    Args:
+        encoder: makes the vectors; unit ones give cosines.
+        temperature: as `ScoringJudge`.
+        store: keeps the vectors; None: they are made for each call.
+    """
+
+    def __init__(self, encoder: Encoder, *, temperature: float = 0.05, store: VectorStore | None = None) -> None:
+        routes = encoder.route("query"), encoder.route("document")
+        own = digest("bi-encoder", encoder.fingerprint, *routes, temperature)
+        super().__init__(temperature, encoder.name, own)
+        self._encoder, self._store = encoder, store
+
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
+        """Score every document of the pairs."""
+        candidates.check(pairs)
+        rows, scores = np.unique(np.append(pairs.first, pairs.second)), np.full(len(candidates.doc_ids), np.nan)
+        scores[rows] = self.score(candidates, rows)
+        return _Scored(scores, self._temperature, self.name, self.fingerprint)
+
+    def score(self, candidates: Candidates, rows: Rows) -> Floats:
+        """Return the cosines, (k,)."""
+        queries, of = np.unique(candidates.query_of(rows), return_inverse=True)
+        asked = self._embed([candidates.queries[row] for row in queries], "query")
+        shown, scores = self._embed(_CandidateTexts(candidates, rows), "document"), np.empty(len(rows))
+        for part in np.array_split(np.arange(len(rows)), -(-len(rows) // _AT_ONCE) or 1):
+            scores[part] = np.einsum("nd,nd->n", asked.take(of[part]), shown.take(part), dtype=np.float64)
+        return scores
 
     def _embed(self, texts: Texts, kind: Kind) -> Vectors:
         if self._store is None:
@@ -150,30 +174,16 @@ class BiEncoderJudge:
         return self._store.embed(self._encoder, texts, kind)
 
 
-@dataclass
-class _Compared:
-    """A bi-encoder's judge that has its vectors, of all queries and candidates of some pairs."""
+class _Scored(ScoringJudge):
+    """A judge whose scores of all candidates, (N,), are known."""
 
-    of_query: Vectors
-    of_document: Vectors
-    temperature: float
-    name: str
-    fingerprint: str
-    antisymmetric: bool = True
+    def __init__(self, scores: Floats, temperature: float, name: str, fingerprint: str) -> None:
+        super().__init__(temperature, name, fingerprint)
+        self._scores = scores
 
-    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
-        """Return σ of the scaled difference of cosines, (m,)."""
-        candidates.check(pairs)
-        return self.between(candidates, pairs.first, pairs.second)
-
-    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-        """Return the same of documents that may be of different queries, (m,)."""
-
-        def score(rows: Rows) -> Floats:
-            queries, documents = self.of_query.take(candidates.query_of(rows)), self.of_document.take(rows)
-            return np.asarray(np.einsum("nd,nd->n", queries, documents, dtype=np.float64))
-
-        return _by_scores(first, second, self.temperature, score)
+    def score(self, candidates: Candidates, rows: Rows) -> Floats:
+        """Return them."""
+        return np.asarray(self._scores[rows])
 
 
 @dataclass(frozen=True)
@@ -186,39 +196,26 @@ class _CandidateTexts:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return self.candidates.texts(self.rows[index])
-        return self.candidates.texts(self.rows[index : index + 1])[0]
+    def __getitem__(self, index: Any) -> Any:
+        return self.candidates.texts(self.rows[index])
 
 
-class CrossEncoderJudge:
-    """P(i ≻ j) = σ((s(q, d_i) − s(q, d_j))/temperature), with a cross-encoder's logits s.
+class CrossEncoderJudge(ScoringJudge):
+    """A judge by a cross-encoder's logits.
 
     Args:
         model: a loaded sentence-transformers CrossEncoder with one output.
-        temperature: above 0; the difference in logits that counts as one logit (174 Elo points).
+        temperature: as `ScoringJudge`.
         batch_size: texts at once; changes speed alone.
         name: what to call it.
     """
 
-    antisymmetric = True
-
     def __init__(self, model: CrossEncoder, *, temperature: float = 1.0, batch_size: int = 32, name: str = "") -> None:
         check_one_output(model, name or "the cross-encoder")
-        self.model, self._temperature, self._batch_size = model, _positive(temperature), batch_size
-        self.name = name or "cross-encoder"
-        self.fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
+        fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
+        super().__init__(temperature, name or "cross-encoder", fingerprint)
+        self.model, self._batch_size = model, batch_size
         self._source: _Source | None = None  # `load_cross_encoder_judge` knows it
-
-    @property
-    def max_length(self) -> int:
-        """Tokens of query and document together."""
-        return int(self.model.max_seq_length)
 
     def __getstate__(self) -> dict[str, Any]:
         """Send a judge that was loaded by name to other processes by that name: they load the same weights."""
@@ -229,25 +226,12 @@ class CrossEncoderJudge:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(_loaded_again(**state).__dict__ if "source" in state else state)
 
-    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
-        """Return the judge itself: it is ready."""
-        return self
-
-    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
-        """Return σ of the scaled difference of logits, (m,)."""
-        candidates.check(pairs)
-        return self.between(candidates, pairs.first, pairs.second)
-
-    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-        """Return the same of documents that may be of different queries, each with its own, (m,)."""
-
-        def score(rows: Rows) -> Floats:
-            queries = [candidates.queries[row] for row in candidates.query_of(rows)]
-            texts = list(zip(queries, candidates.texts(rows), strict=True))
-            scores = logits(self.model, texts, batch_size=self._batch_size).astype(np.float64)
-            return np.where(np.isfinite(scores), scores, np.nan)
-
-        return _by_scores(first, second, self._temperature, score)
+    def score(self, candidates: Candidates, rows: Rows) -> Floats:
+        """Return the logits, (k,); NaN where one is no finite number."""
+        queries = [candidates.queries[row] for row in candidates.query_of(rows)]
+        texts = list(zip(queries, candidates.texts(rows), strict=True))
+        scores = logits(self.model, texts, batch_size=self._batch_size).astype(np.float64)
+        return np.where(np.isfinite(scores), scores, np.nan)
 
 
 def load_cross_encoder_judge(
@@ -297,18 +281,3 @@ def _loaded_again(source: _Source, temperature: float, fingerprint: str) -> Cros
     if judge.fingerprint != fingerprint:
         raise FailureError(f"the cross-encoder {source.path} has other weights here than where it was sent from")
     return judge
-
-
-def _by_scores(first: Rows, second: Rows, temperature: float, score: Callable[[Rows], Floats]) -> Floats:
-    """Score every candidate that is in a pair once, and return σ of the pairs' differences over the temperature."""
-    rows, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-    if not len(rows):
-        return np.zeros(0)
-    scores = score(rows)
-    return np.asarray(expit((scores[place[: len(first)]] - scores[place[len(first) :]]) / temperature))
-
-
-def _positive(temperature: float) -> float:
-    if not temperature > 0:
-        raise InputError(f"temperature {temperature}; expected above 0")
-    return temperature

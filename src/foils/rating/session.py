@@ -26,15 +26,8 @@ from foils.runtime.files import file_digest, hold, write_json
 from foils.runtime.options import spelled
 from foils.runtime.parallel import map_shards
 
-SCHEMA = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("first", pa.string()),
-        ("second", pa.string()),
-        ("forward", pa.float64()),
-        ("backward", pa.float64()),
-    ]
-)
+_IDS, _ANSWERS = ["query_id", "first", "second"], ["forward", "backward"]
+SCHEMA = pa.schema([*((name, pa.string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
 _KEY = "judgements.json"
 _AT_ONCE = 2**14  # answers put in their places together
 
@@ -152,53 +145,54 @@ def find_answers(paths: Iterable[Path], candidates: Candidates, pairs: Pairs) ->
     Raises:
         FormatError: a file cannot be read.
     """
-    forward, backward = np.full((2, len(pairs)), np.nan)
-    level = np.zeros(len(pairs), np.int8)  # 2: found as asked, 1: the other way round
+    straight, turned = np.full((2, 2, len(pairs)), np.nan)
     row_of = {key: row for row, key in enumerate(candidates.query_ids)}
     for path in paths:
         table = read_answers(path)
-        query = _rows(table["query_id"], row_of)
+        coded = table["query_id"].combine_chunks().dictionary_encode()
+        query = np.array([row_of.get(key, -1) for key in coded.dictionary.to_pylist()], np.int64)[coded.indices]
         order = np.argsort(query, kind="stable")
         for rows in parts_by_query(order[query[order] >= 0], query, _AT_ONCE):
-            answers = table.take(pa.array(rows))
-            there, back = (np.asarray(answers[name].to_numpy(), np.float64) for name in ("forward", "backward"))
-            straight, turned = _matches(answers, query[rows], candidates, pairs)
-            for matched, at, rank, values in ((*straight, 2, (there, back)), (*turned, 1, (back, there))):
-                better = level[matched] < rank
-                matched, at = matched[better], at[better]
-                forward[matched], backward[matched], level[matched] = values[0][at], values[1][at], rank
-    return Judgements(forward, backward)
+            part = table.take(pa.array(rows))
+            answers = np.stack([part[name].to_numpy() for name in _ANSWERS])
+            told = _codes(pairs, *_candidates_of(part, query[rows], candidates))
+            inside = rows_between(pairs.pair_offsets, np.unique(query[rows]))
+            ends = pairs.first[inside], pairs.second[inside]
+            for values, wanted in ((straight, _codes(pairs, *ends)), (turned, _codes(pairs, *ends[::-1]))):
+                at = _places(told, wanted)
+                new = (at >= 0) & np.isnan(values[:, inside]).all(axis=0)
+                values[:, inside[new]] = answers[:, at[new]]
+    return Judgements(*np.where(np.isnan(straight).all(axis=0), turned[::-1], straight))
 
 
-def _matches(
-    answers: pa.Table, query: Rows, candidates: Candidates, pairs: Pairs
-) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
-    """Return (rows of pairs, rows of answers) that are about the same, as asked and the other way round."""
-    queries, local = np.unique(query, return_inverse=True)
-    members, inside = rows_between(candidates.offsets, queries), rows_between(pairs.pair_offsets, queries)
+def _candidates_of(answers: pa.Table, query: Rows, candidates: Candidates) -> tuple[Rows, Rows]:
+    """Return the candidates that answers about these queries name first and second, −1 where there is no such one."""
+    members = rows_between(candidates.offsets, np.unique(query))
     ids = candidates.ids(members)
     names = ids.unique()
 
-    def number(of: pa.Array | pa.ChunkedArray) -> Rows:
-        return np.asarray(pc.fill_null(pc.index_in(of, value_set=names), -1).to_numpy(zero_copy_only=False), np.int64)
+    def coded(of_query: Rows, ids: pa.Array | pa.ChunkedArray) -> Rows:
+        number = pc.fill_null(pc.index_in(ids, value_set=names), -1).to_numpy(zero_copy_only=False)
+        return np.where(number < 0, -1, of_query * len(names) + number)
 
-    def code(of_query: Rows, first: Rows, second: Rows) -> Rows:
-        return (of_query * len(names) + first) * len(names) + second
+    own = coded(candidates.query_of(members), ids)
+    ends = [_places(own, coded(query, answers[name].cast(names.type).combine_chunks())) for name in _IDS[1:]]
+    first, second = (np.where(at < 0, -1, members[at]) for at in ends)
+    return first, second
 
-    first, second = (number(answers[name].cast(pa.large_string()).combine_chunks()) for name in ("first", "second"))
-    known = np.where((first >= 0) & (second >= 0), code(local, first, second), -1)
-    order = np.argsort(known, kind="stable")
-    known, of_member = known[order], number(ids)
-    ends = [of_member[np.searchsorted(members, rows[inside])] for rows in (pairs.first, pairs.second)]
-    of_query = np.searchsorted(queries, pairs.query[inside])
 
-    def matched(one: Rows, other: Rows) -> tuple[Rows, Rows]:
-        wanted = code(of_query, one, other)
-        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        same = known[at] == wanted
-        return inside[same], order[at[same]]
+def _codes(pairs: Pairs, first: Rows, second: Rows) -> Rows:
+    """Return a number for each pair of candidates, −1 where one is."""
+    return np.where(np.minimum(first, second) < 0, -1, first * pairs.candidates + second)
 
-    return matched(*ends), matched(*ends[::-1])
+
+def _places(codes: Rows, wanted: Rows) -> Rows:
+    """Return where each wanted code first stands among the codes, −1 where it does not or is below 0."""
+    if not len(codes):
+        return np.full(len(wanted), -1)
+    order = np.argsort(codes, kind="stable")
+    at = order[np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)]
+    return np.where((codes[at] == wanted) & (wanted >= 0), at, -1)
 
 
 def read_answers(path: Path) -> pa.Table:
@@ -221,12 +215,12 @@ def read_answers(path: Path) -> pa.Table:
             path,
         )
     table = table.select(SCHEMA.names)
-    for name in ("query_id", "first", "second"):
+    for name in _IDS:
         if table[name].null_count:
             raise FormatError(f"{table[name].null_count} rows have no {name}; every row needs one", path)
-    if repeated := _repeated([_codes(table[name]) for name in ("query_id", "first", "second")]):
+    if repeated := len(table) - len(table.group_by(_IDS).aggregate([])):
         raise FormatError(f"{repeated} pairs are judged more than once; give each its one answer, their mean say", path)
-    for name in ("forward", "backward"):
+    for name in _ANSWERS:
         values = np.asarray(table[name].to_numpy(), np.float64)
         if (wrong := (values < 0) | (values > 1)).any():
             raise FormatError(f"{int(wrong.sum())} values of {name} are outside [0, 1]; they are probabilities", path)
@@ -239,29 +233,9 @@ def _by_ids(candidates: Candidates, pairs: Pairs) -> pa.Table:
     names, ids = pa.array([candidates.query_ids[row] for row in queries], pa.string()), candidates.ids(rows)
     columns = [
         names.take(pa.array(np.searchsorted(queries, pairs.query))),
-        *(ids.take(pa.array(np.searchsorted(rows, ends))) for ends in (pairs.first, pairs.second)),
+        *(ids.take(pa.array(np.searchsorted(rows, ends))).cast(pa.string()) for ends in (pairs.first, pairs.second)),
     ]
-    return pa.table(columns, names=["query_id", "first", "second"])
-
-
-def _rows(ids: pa.ChunkedArray, row_of: Mapping[str, int]) -> Rows:
-    """Return the row of each id, −1 where there is none."""
-    parts = [chunk.dictionary_encode() for chunk in ids.chunks]
-    rows = [np.array([row_of.get(key, -1) for key in part.dictionary.to_pylist()], np.int64) for part in parts]
-    looked_up = [of[part.indices.to_numpy()] for of, part in zip(rows, parts, strict=True)]
-    return np.concatenate([np.zeros(0, np.int64), *looked_up])
-
-
-def _codes(values: pa.ChunkedArray) -> Rows:
-    """Return a number for each value, the same for the same values."""
-    chunks = values.dictionary_encode().unify_dictionaries().chunks
-    return np.concatenate([np.zeros(0, np.int64), *(chunk.indices.to_numpy() for chunk in chunks)])
-
-
-def _repeated(columns: list[Rows]) -> int:
-    """Return how many rows are there in an earlier row already."""
-    order = np.lexsort(columns)
-    return int(np.logical_and.reduce([values[order][1:] == values[order][:-1] for values in columns]).sum())
+    return pa.table(columns, names=_IDS)
 
 
 def _parts(folder: Path) -> list[Path]:
@@ -432,12 +406,9 @@ class JudgeSession:
     def known(self, pairs: Pairs) -> Floats:
         """Return P(first ≻ second) of pairs that were answered before, in whichever order; else NaN."""
         every, heard = self.answered()
-        sides = (every.first, every.second), (every.second, every.first)
-        codes = np.concatenate([one * every.candidates + other for one, other in sides])
-        answers, order = np.append(heard, 1 - heard), np.argsort(codes, kind="stable")
-        wanted = pairs.first * every.candidates + pairs.second
-        at = order[np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)] if len(codes) else None
-        return np.full(len(pairs), np.nan) if at is None else np.where(codes[at] == wanted, answers[at], np.nan)
+        both = np.append(every.first, every.second), np.append(every.second, every.first)
+        at = _places(_codes(pairs, *both), _codes(pairs, pairs.first, pairs.second))
+        return np.where(at < 0, np.nan, np.concatenate([heard, 1 - heard, [np.nan]])[at])
 
     def affordable(self, budget: int) -> int:
         """Return how many pairs can be asked about with this many questions.

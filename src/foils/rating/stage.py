@@ -17,7 +17,7 @@ from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.llm import ModelUse
 from foils.rating.adaptive import ask_adaptively
 from foils.rating.cross_query import Offsets, answers_between, between_judges, fit_offsets, pairs_between
-from foils.rating.diagnostics import agreements, deviance_explained, intransitive_triples
+from foils.rating.diagnostics import agreements, deviance_explained
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, lead_errors
 from foils.rating.graph import (
     Keys,
@@ -130,7 +130,6 @@ def _joined_ids(
 
 
 PERCENTILES = (10, 25, 50, 75, 90)
-ENOUGH, CIRCLES = 20, 0.125  # triples, and the share of them in a circle, that cast doubt: half of what chance gives
 BIASED = 0.3  # position bias that casts doubt; at ±½ only the place of a document decides
 LITTLE = 0.05  # share of the deviance that ratings explain
 
@@ -181,8 +180,6 @@ class RatingSummary:
             answers have it, unless it was given.
         dispersion: variance of an answer over that of one yes or no, in (0, 1]; 1 where the prior was given.
         deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
-        intransitive: triples of candidates whose three answers go round in a circle.
-        triples: of how many; a judge that tosses coins has a quarter of them in a circle.
         judges: each of several judges; none for a single one.
         between: offsets of queries, where there were comparisons between them.
     """
@@ -200,8 +197,6 @@ class RatingSummary:
     spread: float
     dispersion: float
     deviance_explained: float
-    intransitive: int
-    triples: int
     judges: Sequence[JudgeSummary] = ()
     between: Offsets | None = None
 
@@ -209,11 +204,6 @@ class RatingSummary:
     def doubts(self) -> list[str]:
         """What speaks against the ratings, in words."""
         doubts = []
-        if self.triples >= ENOUGH and self.intransitive >= CIRCLES * self.triples:
-            doubts.append(
-                f"{self._circles()} triples of candidates go round in a circle (coin tosses: 25 %), so that no rating "
-                "orders them; the judge guesses, or goes by more than one thing"
-            )
         if not abs(self.position_bias) < BIASED:
             doubts.append(
                 f"the position bias is {number(self.position_bias)}: the judge goes by the place of a document more "
@@ -227,10 +217,6 @@ class RatingSummary:
                 "they hold little but chance; ask a better judge, or about more pairs"
             )
         return doubts
-
-    def _circles(self) -> str:
-        share = f" ({100 * self.intransitive / self.triples:.1f} %)" if self.triples else ""
-        return f"{self.intransitive:,} of {self.triples:,}{share}"
 
     def rows(self) -> list[tuple[str, str]]:
         """Return it as rows of a table."""
@@ -247,7 +233,6 @@ class RatingSummary:
             ("spread of ratings (prior), Elo", number(self.spread, 0)),
             ("dispersion of answers", number(self.dispersion, 2)),
             ("deviance explained", number(self.deviance_explained, 2)),
-            ("intransitive triples", self._circles()),
             *(judge.row() for judge in self.judges),
             *(self.between.rows() if self.between is not None else []),
         ]
@@ -552,7 +537,6 @@ class _Fit:
 def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int, fit: _Fit) -> RatingSummary:
     ratings, spread = fit.ratings, fit.spread
     known = ratings.elo_error[np.isfinite(ratings.elo_error)]
-    circles, triples = intransitive_triples(fit.pairs, fit.preference)
     return RatingSummary(
         queries=every.queries,
         without_positive=int((~rows.labelled).sum()),
@@ -567,8 +551,6 @@ def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int,
         spread=spread.sd * LINKS[ratings.model].elo_per_unit,
         dispersion=spread.dispersion,
         deviance_explained=deviance_explained(fit.pairs, fit.preference, ratings),
-        intransitive=circles,
-        triples=triples,
     )
 
 
