@@ -17,6 +17,7 @@ from foils.data.negatives import LABELS, POSITIVE, negatives_table
 from foils.data.sources import as_source
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
+SCORED = [form for form in FORMS if form != "trec"]
 OWN = "Bread is bought."
 COSINES = {("q1", "d2"): 0.5, ("q1", "d10"): 0.25, ("q2", "d5"): 0.125, ("q2", "llm:1"): -0.5}
 OF_POSITIVES = {("q1", "d1"): 0.75, ("q1", "d3"): 0.625, ("q2", "d4"): 1.0}
@@ -94,7 +95,7 @@ def by_hand(small: Collection) -> dict[str, list[dict[str, Any]]]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SCORED)
 def test_records_by_hand(small: Collection, scored: Negatives, tmp_path: Path, form: str) -> None:
     exported = library.export(small, scored, form=form, scores="cosine")
     assert list(exported.records()) == by_hand(small)[form]
@@ -115,7 +116,7 @@ def test_frames_and_data_sets(small: Collection, scored: Negatives, form: str) -
     assert [exported.dataset()[at] for at in range(len(expected))] == expected
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SCORED)
 def test_scores_come_back(small: Collection, scored: Negatives, tmp_path: Path, form: str) -> None:
     """As a file and as a table; the positives' scores in rejected rows, so that the same can be exported again."""
     exported = library.export(small, scored, form=form, scores="cosine")
@@ -158,5 +159,5 @@ def test_scores_that_are_not_those_of_the_documents(small: Collection, tmp_path:
     key = "query" if "query" in record else "anchor"
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({**record, key: small.query_texts([0])[0]}))
-    with pytest.raises(FormatError, match=r"a.jsonl:1: expected as many scores, finite numbers, as documents"):
+    with pytest.raises(FormatError, match=r"a.jsonl:1: expected as many scores, or labels, finite numbers"):
         as_source(path, small)

@@ -170,7 +170,7 @@ def test_triplets_in_csv_are_a_source(tmp_path: Path) -> None:
     (source,) = as_sources([str(path)], collection)
     assert source.negatives.table["text"].to_pylist() == ["z"]
     other = write_csv(tmp_path / "o.csv", [{"q": "a?", "positive": "x", "negative": "z"}])
-    with pytest.raises(FormatError, match=r"\(query, question, anchor\), or say .* PATH:query=COLUMN,neg"):
+    with pytest.raises(FormatError, match=r"the columns are 'q', 'positive', 'negative'; .* PATH:query=COLUMN,neg"):
         as_sources([str(other)], collection)
     with pytest.raises(FormatError, match=r"t.csv:2: unknown query 'a\?'"):
         as_sources([str(path)], foils.load(pa.Table.from_pylist([{"query": "c?", "positive": "x"}])))

@@ -13,7 +13,6 @@ import pytest
 
 import foils
 from foils.data import Collection, Negatives
-from foils.data.negatives import negatives_table
 from foils.data.sources import as_source, as_sources
 from foils.runtime.errors import FormatError, InputError
 from pair_files import ROWS, TABLES, pair_files, write_csv
@@ -67,30 +66,14 @@ def test_a_query_of_two_splits_has_one_list(pairs: Collection) -> None:
     assert read.provenance["settings"]["repeated"] == 1
 
 
-def test_splits_of_a_table_of_negatives(pairs: Collection) -> None:
-    datasets = pytest.importorskip("datasets")
-    mined = foils.mine(pairs, top=2)
-    parts = [datasets.Dataset(mined.table.slice(0, 7)), datasets.Dataset(mined.table.slice(7))]
-    read = as_source(datasets.DatasetDict(train=parts[0], test=parts[1]), pairs)
-    assert read.negatives.table.equals(mined.table)
-    assert as_source(datasets.DatasetDict(train=datasets.Dataset(mined.table)), pairs).digest == read.digest
-    with pytest.raises(InputError, match=r"[1-9] \(query, document\) pairs occur more than once"):
-        as_source(datasets.DatasetDict(train=parts[0], test=parts[0]), pairs)
-
-
 WRONG: dict[str, Callable[[], Any]] = {
     r"Dataset \(test\):1: unknown query 'who\?'": lambda: data_set(
         train=TRIPLETS[:9], test=[{**TRIPLETS[9], "question": "who?"}]
     ),
-    r"Dataset \(test\):1: a negative \(negative\) is empty": lambda: data_set(
+    r"Dataset \(test\):1: the document ' ' is empty": lambda: data_set(
         train=TRIPLETS[:9], test=[{**TRIPLETS[9], "negative": " "}]
     ),
-    r"Dataset \(dev\) has the columns q, a, n, Dataset \(train\) question, answer, negative; splits that": lambda: (
-        data_set(train=TRIPLETS, dev=RENAMED)
-    ),
-    r"Table \(test\): negative ranks": lambda: {
-        split: negatives_table(["x"], ["y"], "s", [rank], [0.0]) for split, rank in (("train", 0), ("test", -1))
-    },
+    r"Dataset \(dev\): the columns are 'q', 'a', 'n'; expected query": lambda: data_set(train=TRIPLETS, dev=RENAMED),
     "dict of question, negative; expected split -> table": lambda: {"question": ["a"], "negative": ["b"]},
     "IterableDataset is no table; expected a DataFrame": lambda: {
         split: rows.to_iterable_dataset() for split, rows in data_set(train=TRIPLETS).items()
@@ -130,7 +113,7 @@ def test_a_data_set_of_the_hub_is_a_source(tmp_path: Path) -> None:
     assert len(as_source(f"{given}::test:{SAID}", collection).negatives) == 3
     with pytest.raises(InputError, match=r"unknown split of hf:.*'dev'; expected one of: test, train"):
         as_source(f"{given}::dev", collection)
-    with pytest.raises(FormatError, match=r"hf:.*triplets \(train\): no column is known as query or negative"):
+    with pytest.raises(FormatError, match=r"hf:.*triplets \(train\):1: the columns are 'q', 'a', 'n'; expected query"):
         as_source(given, foils.load(TABLES["arrow"](ROWS)))
 
 
@@ -189,7 +172,7 @@ def test_the_columns_that_are_read_of_a_source(pairs: Collection, tmp_path: Path
     [
         ("query=q,negative=m", "t.csv has no column m; it has q, a, n"),
         ("query=q,document=n", "t.csv: document: a source's column is one of query, positive, negative, query_id"),
-        ("query=q", "no column is known as negative"),
+        ("query=q", "t.csv:1: the columns are 'q', 'a', 'n'; expected query"),
     ],
 )
 def test_columns_that_there_are_not(pairs: Collection, tmp_path: Path, said: str, message: str) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from foils.data import Collection, Negatives, Run
-from foils.data.formats import FILES, FORMS, export
+from foils.data.formats import FORMS, Exported
 from foils.encode import load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.runtime.errors import InputError
@@ -121,7 +121,7 @@ def test_no_module_unpickles():
 STRANGE = ["../../out", "/etc/passwd", "..", "a/b", "con\\x", "a\nb", "q%2F..", "<script>"]
 
 
-@pytest.mark.parametrize("form", list(FILES))
+@pytest.mark.parametrize("form", list(FORMS))
 def test_ids_are_no_paths(form, tmp_path):
     """Whatever ids say, an export writes its file, and its file alone."""
     documents = {name: f"text {i} about boats" for i, name in enumerate([*STRANGE, "d"])}
@@ -140,7 +140,7 @@ def test_ids_are_no_paths(form, tmp_path):
     with told:
         table, *positives = Negatives(pa.Table.from_pylist(rows)), pa.array(STRANGE), pa.array(["d"] * len(STRANGE))
         table = table.with_rejected(*positives, values={"score": np.arange(len(STRANGE))})[0]
-        export(table, collection, inside / "out", form=form, split="train", scores="score" if form in FORMS else "")
+        Exported(collection, table, form, "train", "score").write(inside / "out")
     after = {path for path in tmp_path.rglob("*") if path.is_file()} - before
     assert after <= {inside / "out"}
     assert not any(path.is_symlink() for path in tmp_path.rglob("*"))

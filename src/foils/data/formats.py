@@ -1,24 +1,23 @@
-"""Tables of negatives in the forms that training tools read: as files, as data sets, as records."""
+"""Tables of negatives in the forms that training tools read: one record, what reads it, and what writes it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
-from foils.data.pairs import NEGATIVE, OF_SOURCE, ROLES, plain
+from foils.data.pairs import NEGATIVE, OF_SOURCE, ROLES, SOURCE_NAMES, blank, plain
 from foils.data.records import text_field
-from foils.data.run import Run, ranks_within
+from foils.data.run import Run
 from foils.data.tables import take
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
@@ -30,12 +29,11 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """A document of an example.
 
     Attributes:
-        text: with its title before it; None: it has none. In place of the text the number by which `TextTransform`
+        text: with its title before it; empty: it has none. In place of the text the number by which `TextTransform`
             knows it.
         doc_id: its id in the table or in the collection; None: not known.
         score: None where there is none.
@@ -43,21 +41,19 @@ class Passage:
     """
 
     text: Any
-    doc_id: Any = None
+    doc_id: str | None = None
     score: float | None = None
     title: str = ""
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """A query with documents, as every form of training data has it.
 
     Attributes:
-        query: its text, or its row in the collection. None: it is known by its id, as its documents are.
+        query: its text, or its row in the collection. None: it is known by its id.
         positives, negatives: documents, by rank.
         unlabelled: documents of which there are scores, and not which they are; the collection knows the positives.
         query_id: None: not known.
-        scored: whether every document has a score that is meant for training.
     """
 
     query: Any
@@ -65,7 +61,6 @@ class Example:
     negatives: Sequence[Passage] = ()
     unlabelled: Sequence[Passage] = ()
     query_id: str | None = None
-    scored: bool = False
 
     @property
     def documents(self) -> tuple[Passage, ...]:
@@ -73,122 +68,93 @@ class Example:
         return (*self.positives, *self.negatives)
 
 
-def holds_training(columns: Iterable[str]) -> bool:
-    """Tell whether a table with these columns is one of `read_records`: labels or scores stand in lists, or alone."""
-    names = set(columns)
-    return bool(names & {"scores", "labels", "neg_scores", "pos_doc"}) or (
-        bool(names & {"label", "score"}) and {"anchor", "document"} <= names
-    )
+Chosen = tuple[tuple[str, str], ...]  # what a field is, and its name
+FIELDS = {
+    **SOURCE_NAMES,
+    "positive": ("positive", "positives", "pos", "pos_doc", "positive_passages"),
+    "negative": (*ROLES["negative"], "neg_doc"),
+    "document": ("document", "documents"),
+    "label": ("label", "labels"),
+    "score": ("score", "scores"),
+}
+"""What a field of a record is, and the names by which it is known: the forms differ by little else."""
+EXPECTED = (
+    "expected query (or anchor, question) or query_id, and negative or negative_1, negative_2, …; or query, documents, "
+    f"and as many labels (0: a negative) or scores. Say other names of columns: {OF_SOURCE}"
+)
 
 
-def read_example(record: Mapping[str, Any]) -> Example | str:
-    """Return what a record of any form says, or, as a text, what is wrong with it."""
-    if {"positive_passages", "negative_passages"} & record.keys():
-        return _of_passages(record)
-    query = next((text_field(value) for key, value in record.items() if plain(key) in ROLES["query"]), None)
-    if {"pos_doc", "neg_doc"} & record.keys():
-        example: Example | None = Example(None, _documents(record.get("pos_doc")), _documents(record.get("neg_doc")))
-    elif {"label", "labels", "score"} & record.keys() or "documents" in record:
-        several = {"labels", "scores", "documents"} & record.keys()
-        scored = not {"label", "labels"} & record.keys()
-        name = "score" if scored else "label"
-        documents, values = (record.get(f"{key}s") if several else [record.get(key)] for key in ("document", name))
-        example = _of_labels(documents, values, scored=scored)
-    else:
-        example = _of_columns(record)
-    if example is None or query is None:
-        return (
-            "expected query (or anchor, question), positive, and negative or negative_1, negative_2, …; or query, "
-            "documents and as many labels, numbers of which 0 is a negative's, or scores. Say other names of columns: "
-            f"{OF_SOURCE}"
-        )
-    if any(each.score is not None and each.score != each.score for each in example.documents):
-        return "expected as many scores, finite numbers, as documents: the positive's, then the negatives'"
-    return replace(example, query=query)
+@lru_cache(maxsize=64)
+def fields_of(names: tuple[str, ...], chosen: Chosen = ()) -> dict[str, list[str]]:
+    """Return what the fields of a record are: by role, their names, `negative_2` before `negative_10`.
+
+    Args:
+        names: of the fields.
+        chosen: (role, name) of fields, which go before what their names say.
+    """
+    given = dict(chosen)
+    free = sorted({*names} - {*given.values()}, key=lambda name: (len(name), name))
+    fields = {role: [name for name in free if plain(name) in known] for role, known in FIELDS.items()}
+    fields["negative"] += [name for name in free if NEGATIVE.fullmatch(plain(name))]
+    return {**fields, **{role: [name] for role, name in chosen}}
 
 
-def _of_passages(record: Mapping[str, Any]) -> Example | str:
-    """Tevatron: query_id, positive_passages, negative_passages, each with docid, title, text and perhaps a score."""
-    query_id, listed = text_field(record.get("query_id")), record.get("negative_passages")
-    if query_id is None or not isinstance(listed, list):
-        return "expected query_id and a list negative_passages"
-    negatives = [_passage(each) for each in listed]
-    if wrong := next((each for each in negatives if isinstance(each, str)), None):
-        return wrong
-    answers = record.get("positive_passages")
-    positives = map(_passage, answers) if isinstance(answers, list) else ()
-    passages = ([each for each in side if isinstance(each, Passage)] for side in (positives, negatives))
-    return Example(None, next(passages), next(passages), query_id=query_id)
+def read_example(record: Mapping[str, Any], chosen: Chosen = ()) -> Example:
+    """Return what a record of any form says.
 
+    Args:
+        record: triplets, n-tuples, labelled pairs and lists, FlagEmbedding's, Tevatron's or NeMo AutoModel's.
+        chosen: (role, name) of fields with names of their own.
 
-def _passage(given: Any) -> Passage | str:
-    given = given if isinstance(given, dict) else {}
-    identifier, score = text_field(given.get("docid")), number(given.get("score"))
-    parts = ["" if given.get(key) is None else text_field(given[key]) for key in ("title", "text")]
-    if given.get("score") is not None and score is None:
-        return f"the score {given['score']!r:.40} of {identifier!r} is not a finite number"
-    if not identifier:
-        return "a negative passage has no docid; expected {docid, title, text}"
-    if None in parts:
-        return f"title or text of {identifier!r} is not a text in valid Unicode"
-    return Passage(" ".join(map(str, parts)).strip(), identifier, score)
-
-
-def _of_columns(record: Mapping[str, Any]) -> Example | None:
-    """Triplets, n-tuples, FlagEmbedding: the texts of negative, negative_1, … or neg, in order."""
-    columns = sorted(
-        (key for key in record if plain(key) in ROLES["negative"] or NEGATIVE.fullmatch(plain(key))),
-        key=lambda key: (len(key), key),
-    )
-    if not columns:
-        return None
-    positives, negatives = (
-        [each for name in names if name in record for each in _listed(record[name])]
-        for names in (("positive", "pos"), columns)
-    )
-    scores = record.get("scores")
-    if scores is None:
-        of = record.get("pos_scores"), record.get("neg_scores")
-    else:
-        scores = scores if isinstance(scores, list) else []
-        of = scores[: len(positives)], scores[len(positives) :]
-    return Example(None, _with_scores(positives, of[0]), _with_scores(negatives, of[1]))
-
-
-def _of_labels(documents: Any, values: Any, *, scored: bool) -> Example | None:
-    """Labelled pairs and lists: the documents whose label is 0; with scores in place of labels, all of them."""
-    if not isinstance(documents, list) or not isinstance(values, list) or len(documents) != len(values):
-        return None
-    numbers = [number(value) for value in values]
-    if None in numbers:
-        return None
-    pairs = list(zip(map(text_field, documents), numbers, strict=True))
-    if scored:
-        return Example(None, unlabelled=[Passage(text, None, of) for text, of in pairs])
-    return Example(None, negatives=[Passage(text) for text, of in pairs if of == 0])
-
-
-def _documents(value: Any) -> list[Passage]:
-    """NeMo AutoModel: each a text, or a dictionary with a text, or a list of them."""
-    parts = [each if isinstance(each, dict) else {"text": each} for each in _listed(value) if each is not None]
-    return [
-        Passage(text_field(each.get("text")), text_field(each.get("id")) or None, number(each.get("score")))
-        for each in parts
-    ]
+    Raises:
+        InputError: what is wrong with it.
+    """
+    fields = fields_of(tuple(record), chosen)
+    of = {role: [each for name in names for each in _listed(record.get(name))] for role, names in fields.items()}
+    query, query_id = (text_field(next(iter(of[role]), None)) or None for role in ("query", "query_id"))
+    if not (query or query_id) or not (fields["negative"] or fields["document"]):
+        raise InputError(EXPECTED)
+    positives, negatives, documents = (list(map(_passage, of[role])) for role in ("positive", "negative", "document"))
+    if not fields["negative"]:
+        scored = _scored(documents, of["label"] or of["score"])
+        if not of["label"]:
+            return Example(query, unlabelled=scored, query_id=query_id)
+        labelled = zip(documents, scored, strict=True)
+        return Example(query, negatives=[each for each, label in labelled if label.score == 0], query_id=query_id)
+    sides = record.get("pos_scores"), record.get("neg_scores")
+    if isinstance(scores := record.get("scores"), list):
+        sides = scores[: len(positives)], scores[len(positives) :]
+    return Example(query, _scored(positives, sides[0]), _scored(negatives, sides[1]), query_id=query_id)
 
 
 def _listed(value: Any) -> list[Any]:
+    """What a field holds; nothing where it is missing, for which pandas has NaN."""
+    if value is None or value == "" or value != value:
+        return []
     return value if isinstance(value, list) else [value]
 
 
-def _with_scores(texts: Sequence[Any], scores: Any) -> list[Passage]:
-    """Texts with their scores; NaN for each where there are not as many numbers."""
+def _passage(value: Any) -> Passage:
+    """A text, or a dictionary with an id, a title, a text and perhaps a score."""
+    given = value if isinstance(value, dict) else {"text": value}
+    doc_id = next(filter(None, (text_field(given.get(key)) for key in ("docid", "doc_id", "_id", "id"))), None)
+    title, text = (text_field("" if given.get(key) is None else given[key]) for key in ("title", "text"))
+    if title is None or text is None or not (doc_id or not blank(title + text)):
+        raise InputError(f"the document {str(value)[:60]!r} is empty or no text in valid Unicode")
+    score = number(given.get("score"))
+    if score is None and given.get("score") is not None:
+        raise InputError(f"the score {given['score']!r:.40} of {doc_id!r} is not a finite number")
+    return Passage(f"{title} {text}".strip(), doc_id, score)
+
+
+def _scored(passages: list[Passage], scores: Any) -> list[Passage]:
+    """Passages with scores, or labels, of which there is one each; as they are where there are none."""
     if scores is None:
-        return [Passage(text_field(text)) for text in texts]
-    if not isinstance(scores, list) or len(scores) != len(texts):
-        scores = [None] * len(texts)
-    numbers = (float("nan") if (known := number(score)) is None else known for score in scores)
-    return [Passage(text_field(text), None, of) for text, of in zip(texts, numbers, strict=True)]
+        return passages
+    numbers = [number(score) for score in scores] if isinstance(scores, list) else []
+    if len(numbers) != len(passages) or not np.isfinite(np.array(numbers, np.float64)).all():
+        raise InputError("expected as many scores, or labels, finite numbers, as documents, the positive's first")
+    return [passage._replace(score=score) for passage, score in zip(passages, numbers, strict=True)]
 
 
 def number(value: object) -> float | None:
@@ -204,6 +170,7 @@ def number(value: object) -> float | None:
 
 AT_ONCE = 512  # queries whose texts are read together
 NOT_SCORES = ("weight", "elo_se", "gap", "gap_se", "offset")  # columns of numbers that are no scores of a document
+VALUES = ("label", "labels", "score", "scores", "pos_scores", "neg_scores")
 Record = dict[str, Any]
 
 
@@ -221,65 +188,46 @@ class TextTransform:
 
     def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         """Return the batch with texts; labels and scores stay."""
-        return {name: self._column(name, values) for name, values in batch.items()}
+        return {name: values if name in VALUES else self._texts(name, values) for name, values in batch.items()}
 
-    def _column(self, name: str, values: list[Any]) -> list[Any]:
-        if name.endswith(("label", "labels", "score", "scores")):
-            return list(values)
+    def _texts(self, name: str, values: list[Any]) -> list[Any]:
         if name in ("anchor", "query"):
             return self.collection.query_texts(values)
         if not values or not isinstance(values[0], list):
             return self.documents(values)
         flat = iter(self.documents([reference for listed in values for reference in listed]))
-        return [[next(flat) for _ in listed] for listed in values]
+        return [list(islice(flat, len(listed))) for listed in values]
 
     def documents(self, references: Sequence[int]) -> list[str]:
         """Return the texts of documents."""
         return DocumentTexts(self.collection, np.asarray(references, np.int64), self.own)[:]
 
 
-@dataclass(frozen=True)
-class Form:
-    """A form of JSON lines.
-
-    Attributes:
-        tool: what reads it.
-        records: yields the records of an example; the number is of negatives in an n-tuple.
-        by_positive: whether an example is a labelled pair with its negatives, or a query with all its positives.
-        flat: whether texts stand in columns of their own, so that a data set can hold references in their place.
-    """
-
-    tool: str
-    records: Callable[[Example, int], Iterator[Record]]
-    by_positive: bool = False
-    flat: bool = True
-
-
-def _scores(example: Example, passages: Iterable[Passage], name: str = "scores") -> Record:
-    return {name: [each.score for each in passages]} if example.scored else {}
+def _scores(passages: Sequence[Passage], name: str = "scores") -> Record:
+    """Their scores under a name, where they have any."""
+    return {} if any(each.score is None for each in passages) else {name: [each.score for each in passages]}
 
 
 def triplets(example: Example, _: int) -> Iterator[Record]:
     """Yield anchor, positive, negative: one for each negative; with scores, the positive's and its own."""
-    (positive,) = example.positives
-    for each in example.negatives:
-        record = {"anchor": example.query, "positive": positive.text, "negative": each.text}
-        yield {**record, **_scores(example, (positive, each))}
+    for positive in example.positives:
+        for each in example.negatives:
+            record = {"anchor": example.query, "positive": positive.text, "negative": each.text}
+            yield {**record, **_scores((positive, each))}
 
 
 def tuples(example: Example, number: int) -> Iterator[Record]:
     """Yield anchor, positive, negative_1 … negative_n, where there are n; with scores, theirs, the positive's first."""
-    if len(example.negatives) >= number:
-        positive, *chosen = example.documents[: number + 1]
+    chosen = example.negatives[:number]
+    for positive in example.positives if len(chosen) == number else ():
         named = {f"negative_{at}": each.text for at, each in enumerate(chosen, 1)}
-        record = {"anchor": example.query, "positive": positive.text, **named}
-        yield {**record, **_scores(example, (positive, *chosen))}
+        yield {"anchor": example.query, "positive": positive.text, **named, **_scores((positive, *chosen))}
 
 
 def labelled_pairs(example: Example, _: int) -> Iterator[Record]:
     """Yield anchor, document, label: each positive with 1, then each negative with 0; or its score."""
     for at, each in enumerate(example.documents):
-        of = {"score": each.score} if example.scored else {"label": int(at < len(example.positives))}
+        of = {"label": int(at < len(example.positives))} if each.score is None else {"score": each.score}
         yield {"anchor": example.query, "document": each.text, **of}
 
 
@@ -287,18 +235,14 @@ def labelled_lists(example: Example, _: int) -> Iterator[Record]:
     """Yield anchor, documents, labels: positives (1) before negatives (0); or their scores."""
     labels = {"labels": [1] * len(example.positives) + [0] * len(example.negatives)}
     record = {"anchor": example.query, "documents": [each.text for each in example.documents]}
-    yield {**record, **(_scores(example, example.documents) or labels)}
+    yield {**record, **(_scores(example.documents) or labels)}
 
 
 def flagembedding(example: Example, _: int) -> Iterator[Record]:
     """Yield query, pos, neg; with scores, pos_scores and neg_scores."""
-    sides = {"pos": example.positives, "neg": example.negatives}
-    yield {
-        "query": example.query,
-        **{name: [each.text for each in passages] for name, passages in sides.items()},
-        **_scores(example, example.positives, "pos_scores"),
-        **_scores(example, example.negatives, "neg_scores"),
-    }
+    texts = {"pos": [each.text for each in example.positives], "neg": [each.text for each in example.negatives]}
+    scores = {**_scores(example.positives, "pos_scores"), **_scores(example.negatives, "neg_scores")}
+    yield {"query": example.query, **texts, **scores}
 
 
 def tevatron(example: Example, _: int) -> Iterator[Record]:
@@ -309,40 +253,57 @@ def tevatron(example: Example, _: int) -> Iterator[Record]:
         score = {} if each.score is None or np.isnan(each.score) else {"score": each.score}
         return {"docid": each.doc_id, "title": each.title, "text": text, **score}
 
-    yield {
-        "query_id": example.query_id,
-        "query": example.query,
-        "positive_passages": [passage(each) for each in example.positives],
-        "negative_passages": [passage(each) for each in example.negatives],
-    }
+    sides = {"positive_passages": example.positives, "negative_passages": example.negatives}
+    documents = {name: [passage(each) for each in of] for name, of in sides.items()}
+    yield {"query_id": example.query_id, "query": example.query, **documents}
 
 
 def nemo(example: Example, _: int) -> Iterator[Record]:
     """Yield question_id, query, pos_doc, neg_doc, each document with id and text, and with scores, its score."""
 
     def document(each: Passage) -> Record:
-        return {"id": each.doc_id, "text": each.text, **({"score": each.score} if example.scored else {})}
+        return {"id": each.doc_id, "text": each.text, **({} if each.score is None else {"score": each.score})}
 
-    yield {
-        "question_id": example.query_id,
-        "query": example.query,
-        "pos_doc": [document(each) for each in example.positives],
-        "neg_doc": [document(each) for each in example.negatives],
-    }
+    sides = {"pos_doc": example.positives, "neg_doc": example.negatives}
+    documents = {name: [document(each) for each in of] for name, of in sides.items()}
+    yield {"question_id": example.query_id, "query": example.query, **documents}
+
+
+def trec(example: Example, _: int) -> Iterator[Record]:
+    """Yield query_id, doc_id, score of each negative: its score where they fall with the rank, else −1, −2, …."""
+    scores = np.array([each.score for each in example.negatives], np.float64)
+    falling = np.isfinite(scores).all() and (np.diff(scores) <= 0).all()
+    for at, each in enumerate(example.negatives):
+        yield {"query_id": example.query_id, "doc_id": each.doc_id, "score": each.score if falling else -1.0 - at}
+
+
+class Form(NamedTuple):
+    """A form of records.
+
+    Attributes:
+        tool: what reads it.
+        records: yields the records of an example; the number is of negatives in an n-tuple.
+        flat: whether texts stand in columns of their own, so that a data set can hold references in their place.
+        ranked: whether negatives have the score of their ranking where no other is chosen.
+    """
+
+    tool: str
+    records: Callable[[Example, int], Iterator[Record]]
+    flat: bool = True
+    ranked: bool = False
 
 
 FORMS: dict[str, Form] = {
-    "triplets": Form("sentence-transformers", triplets, by_positive=True),
-    "tuples": Form("sentence-transformers", tuples, by_positive=True),
+    "triplets": Form("sentence-transformers", triplets),
+    "tuples": Form("sentence-transformers", tuples),
     "labelled-pairs": Form("sentence-transformers", labelled_pairs),
-    "labelled-lists": Form("sentence-transformers", labelled_lists),
+    "labelled-lists": Form("sentence-transformers, PyLate", labelled_lists),
     "flagembedding": Form("FlagEmbedding", flagembedding),
-    "tevatron": Form("Tevatron", tevatron, flat=False),
+    "tevatron": Form("Tevatron", tevatron, flat=False, ranked=True),
     "nemo": Form("NeMo AutoModel", nemo, flat=False),
+    "trec": Form("trec_eval", trec, flat=False, ranked=True),
 }
-"""By name."""
-FILES = (*FORMS, "trec")
-"""Names of the forms that files have: those of JSON lines, and a TREC run."""
+"""By name. Files are JSON lines; of trec, a run."""
 
 
 @dataclass(frozen=True)
@@ -354,13 +315,13 @@ class Exported(Result):
         table: negatives, and rejected rows of labelled positives, whose scores may be asked for.
         form: its name in FORMS.
         split: whose positives. Rows of other queries are left out.
-        scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
-        number: negatives in an n-tuple; None: as many as the positive with most has.
+        scores: the column of scores that go along; empty: none (of `tevatron` and `trec`: the source's own).
+        number: negatives in an n-tuple; None: as many as the query with most has.
 
     Raises:
         UnknownNameError: no such form, or no such column.
         InputError: ids that the collection does not know, no row for any query of the split, a document without a score
-            where scores go along, or tuples of no negative.
+            where scores go along, a document with a text of its own in a run, or tuples of no negative.
     """
 
     collection: Collection
@@ -375,8 +336,11 @@ class Exported(Result):
             raise UnknownNameError("form", self.form, FORMS)
         if self.number is not None and self.number < 1:
             raise InputError(f"tuples with {self.number} negatives; expected at least 1")
-        if not len(self._order[0]):
+        order, _ = self._order
+        if not len(order):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
+        if self.form == "trec" and (np.asarray(self._known[1].rows)[order] < 0).any():
+            raise InputError("a TREC run names documents of the collection; rows with a text of their own cannot go in")
         if self.scores:
             self._check_column()
 
@@ -386,14 +350,13 @@ class Exported(Result):
         if self.scores not in columns:
             raise UnknownNameError("column of scores", self.scores, columns)
         examples = list(self._examples())
-        positives = np.array([each.score for example in examples for each in example.positives], np.float64)
-        negatives = np.array([each.score for example in examples for each in example.negatives], np.float64)
-        unscored, missing = (int((~np.isfinite(of)).sum()) for of in (positives, negatives))
+        sides = ([each.positives for each in examples], [each.negatives for each in examples])
+        of = [np.array([each.score for listed in side for each in listed], np.float64) for side in sides]
+        unscored, missing = (int((~np.isfinite(scores)).sum()) for scores in of)
         if missing or unscored:
             raise InputError(
-                f"{unscored:,} of {len(positives):,} positives and {missing:,} of {len(negatives):,} negatives have no "
-                f"{self.scores}; score both: score_pairs, or rate with "
-                f"positives={max(len(example.positives) for example in examples)}"
+                f"{unscored:,} of {len(of[0]):,} positives and {missing:,} of {len(of[1]):,} negatives have no "
+                f"{self.scores}; score both: score_pairs, or rate with positives={max(map(len, sides[0]))}"
             )
 
     @cached_property
@@ -429,27 +392,20 @@ class Exported(Result):
     def _examples(self) -> Iterator[Example]:
         """Yield each query that has negatives, in the order of the judgements, its texts as references."""
         positives, (order, places) = self.collection.positives(self.split), self._order
-        table = self._kept.table.take(pa.array(order))
-        references = np.asarray(self._known[1].rows)[order]
-        starts = np.flatnonzero(np.r_[True, places[1:] != places[:-1]])
-        for begin, end in zip(starts, [*starts[1:], len(places)], strict=True):
-            row, documents = int(positives.query_rows[places[begin]]), positives.of(places[begin])
-            part = table.slice(begin, end - begin)
-            columns = (part[name].to_pylist() for name in ("doc_id", self.scores or "score"))
+        references, table = np.asarray(self._known[1].rows)[order].tolist(), self._kept.table.take(pa.array(order))
+        column = self.scores or ("score" if FORMS[self.form].ranked else "")
+        scores = table[column].to_pylist() if column else [None] * len(table)
+        negatives = map(Passage, references, table["doc_id"].to_pylist(), scores)
+        missing = float("nan") if self.scores else None
+        for place, count in zip(*np.unique(places, return_counts=True), strict=True):
+            row, documents = int(positives.query_rows[place]), positives.of(place)
             ids = self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist()
-            yield Example(
-                row,
-                [
-                    Passage(at, key, self._of_positives.get((row, at), float("nan")))
-                    for key, at in zip(ids, documents.tolist(), strict=True)
-                ],
-                [
-                    Passage(at, key, score)
-                    for at, key, score in zip(references[begin:end].tolist(), *columns, strict=True)
-                ],
-                query_id=self.collection.queries["query_id"][row].as_py(),
-                scored=bool(self.scores),
-            )
+            answers = [
+                Passage(at, key, self._of_positives.get((row, at), missing))
+                for at, key in zip(documents.tolist(), ids, strict=True)
+            ]
+            query_id = self.collection.queries["query_id"][row].as_py()
+            yield Example(row, answers, list(islice(negatives, int(count))), query_id=query_id)
 
     def _with_texts(self, examples: Iterator[Example]) -> Iterator[Example]:
         """Yield examples with their texts, which are read for many together."""
@@ -458,30 +414,22 @@ class Exported(Result):
             rows = np.asarray(references, np.int64)
             titles = np.full(len(rows), "", object)
             titles[rows >= 0] = take(self.collection.documents["title"], rows[rows >= 0]).to_pylist()
-            read = iter(zip(self._transform.documents(references), titles, strict=True))
+            read = zip(self._transform.documents(references), titles, strict=True)
             queries = self.collection.query_texts([example.query for example in block])
             for example, query in zip(block, queries, strict=True):
-                pairs = zip(example.documents, islice(read, len(example.documents)), strict=True)
-                documents = [replace(each, text=text, title=title) for each, (text, title) in pairs]
-                positives, negatives = documents[: len(example.positives)], documents[len(example.positives) :]
-                yield replace(example, query=query, positives=positives, negatives=negatives)
+                positives, negatives = (
+                    [each._replace(text=text, title=title) for each, (text, title) in zip(side, read, strict=False)]
+                    for side in (example.positives, example.negatives)
+                )
+                yield example._replace(query=query, positives=positives, negatives=negatives)
 
-    def _by_positive(self, examples: Iterable[Example]) -> Iterator[Example]:
-        """Yield an example for each labelled pair."""
-        for example in examples:
-            for positive in example.positives:
-                yield replace(example, positives=[positive])
-
-    def _records(self, examples: Iterable[Example]) -> Iterator[Record]:
-        form, number = FORMS[self.form], self.number or 0
-        if self.form == "tuples" and not number:
-            number = max(len(example.negatives) for example in self._by_positive(self._examples()))
-        for example in self._by_positive(examples) if form.by_positive else examples:
-            yield from form.records(example, number)
+    def _records(self, examples: Iterator[Example]) -> Iterator[Record]:
+        number = self.number or int(np.unique(self._order[1], return_counts=True)[1].max())
+        return (record for example in examples for record in FORMS[self.form].records(example, number))
 
     def records(self) -> Iterator[Record]:
         """Yield the records, with their texts, which are read as they are needed."""
-        yield from self._records(self._with_texts(self._examples()))
+        return self._records(self._with_texts(self._examples()))
 
     def dataset(self) -> Dataset:
         """Return the records as a `datasets.Dataset`.
@@ -492,17 +440,22 @@ class Exported(Result):
         Raises:
             MissingExtraError: without the package datasets.
         """
-        datasets = require("datasets", "hub")
+        made = require("datasets", "hub").Dataset.from_list
         if not FORMS[self.form].flat:
-            return datasets.Dataset.from_list(list(self.records()))
-        return datasets.Dataset.from_list(list(self._records(self._examples()))).with_transform(self._transform)
+            return made(list(self.records()))
+        return made(list(self._records(self._examples()))).with_transform(self._transform)
 
     def to_arrow(self) -> pa.Table:
         """Return the records, with their texts, as an Arrow table."""
         return pa.Table.from_pylist(list(self.records()))
 
     def write(self, path: str | Path) -> int:
-        """Write the records as JSON lines, whole, and return how many there are."""
+        """Write the records, whole, as JSON lines, or as a run, and return how many there are."""
+        if self.form == "trec":
+            table, sources = self.to_arrow(), self._kept.table["source"].unique().to_pylist()
+            name = sources[0] if len(sources) == 1 else "negatives"
+            Run.ranked(table["query_id"], table["doc_id"], table["score"].to_numpy(), name=name).write(path)
+            return len(table)
         count = 0
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for record in self.records():
@@ -527,36 +480,9 @@ class Exported(Result):
             "queries": len(examples),
             "positives": sum(len(each.positives) for each in examples),
             "negatives": len(self._order[0]),
-            "records": sum(1 for _ in self._records(examples)),
+            "records": sum(1 for _ in self._records(iter(examples))),
             "rows_of_other_queries": len(self._kept) - len(self._order[0]),
         }
-
-
-def export(
-    negatives: Negatives, collection: Collection, path: str | Path, *, form: str, split: str, scores: str = ""
-) -> int:
-    """Write the kept rows of a table in a form that training tools read, and return how many records were written.
-
-    Args:
-        negatives: the table.
-        collection: it was made from.
-        path: of the file, written whole.
-        form: a name in FILES: of FORMS, or `trec`, a run.
-        split: whose positives.
-        scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
-
-    Raises:
-        UnknownNameError: no such form, or no such column.
-        InputError: nothing to export, or scores that are missing; of `trec`, scores, or documents with a text of
-            their own.
-    """
-    if form not in FILES:
-        raise UnknownNameError("form", form, FILES)
-    if form in FORMS:
-        return Exported(collection, negatives, form, split, scores).write(path)
-    if scores:
-        raise InputError("a TREC run has the scores of its ranking; leave scores out, or choose another form")
-    return _write_run(negatives, collection, path)
 
 
 def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
@@ -568,35 +494,12 @@ def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
     """
     files: dict[str, Path] = {}
     for text in texts:
-        form, equals, path = text.partition("=")
-        if not equals or not path:
+        form, _, path = text.partition("=")
+        if not path:
             raise InputError(f"{spelled('export')} {text}: expected FORM=FILE, as in triplets=train.jsonl")
-        if form not in FILES:
-            raise UnknownNameError("form", form, FILES)
+        if form not in FORMS:
+            raise UnknownNameError("form", form, FORMS)
         if form in files:
             raise InputError(f"{spelled('export')} {text}: {form} is written to {files[form]} already")
         files[form] = Path(path)
     return files
-
-
-def _write_run(negatives: Negatives, collection: Collection, path: str | Path) -> int:
-    """Write kept rows as a run; scores are the table's where they fall with the rank, else −1, −2, … by rank."""
-    queries, documents = negatives.rows_in(collection)
-    keep = negatives.keep
-    if (documents[keep] < 0).any():
-        raise InputError("a TREC run names documents of the collection; rows with a text of their own cannot go in")
-    order = np.lexsort((np.asarray(negatives.table["rank"].to_numpy()), queries))
-    order = order[keep[order]]
-    table = negatives.table.take(pa.array(order))
-    scores = _falling(np.asarray(table["score"].to_numpy(), np.float64), queries[order])
-    sources = set(table["source"].to_pylist())
-    name = sources.pop() if len(sources) == 1 else "negatives"
-    Run.ranked(table["query_id"], table["doc_id"], scores, name=name).write(path)
-    return len(order)
-
-
-def _falling(scores: npt.NDArray[np.float64], groups: Rows) -> npt.NDArray[np.float64]:
-    same = groups[1:] == groups[:-1]
-    if np.isfinite(scores).all() and (scores[1:] <= scores[:-1])[same].all():
-        return scores
-    return np.asarray(-1.0 - ranks_within(groups), np.float64)

@@ -229,7 +229,7 @@ class Negatives(Result):
         return "The reasons for which rows are rejected say which rule to loosen."
 
     def export(self, path: str | Path, *, form: str = "triplets", scores: str = "") -> int:
-        """Write the kept rows in a form that training tools read (see `foils.data.formats.export`).
+        """Write the kept rows in a form that training tools read (see `foils.data.formats.Exported`).
 
         Args:
             path: of the file.
@@ -243,9 +243,9 @@ class Negatives(Result):
             InputError: the collection is not known, or nothing is there to export.
             UnknownNameError: no such form.
         """
-        from foils.data.formats import export
+        from foils.data.formats import Exported
 
-        return export(self, self._of_collection(), path, form=form, split=self.split, scores=scores)
+        return Exported(self._of_collection(), self, form, self.split, scores).write(path)
 
     def to_pandas(self, form: str = "") -> Any:
         """Return the table as a DataFrame; in a form of `foils.export`, as triplets, its kept rows with their texts.

@@ -509,28 +509,6 @@ def _judgements(
     return batches
 
 
-def pair_negatives(
-    records: Records, columns: Mapping[str, str] | None = None
-) -> Iterator[tuple[int, str, str, list[Document]]]:
-    """Yield (line, query id, query, negatives) of a table of pairs; ids are those that `read_pairs` gives.
-
-    Args:
-        records: of the table; positives may be missing, since the collection has them.
-        columns: what a column is -> its name.
-
-    Raises:
-        InputError: a column that there is not.
-        FormatError: what is wrong in it; no column of negatives.
-    """
-    needed = ("query", "negative")
-    names = PairColumns.of(records.columns, columns, records.where, needed=needed, known=SOURCE_NAMES)
-    complaints = Complaints(records.where)
-    for line, record in names.records(records, complaints):
-        negatives = [each._replace(doc_id=document_id(each)) for each in record.negatives]
-        yield line, record.query_id or text_id(record.query), record.query, negatives
-    complaints.settle()
-
-
 def document_id(document: Document) -> str:
     """Return the document's id, or a hash of what it says, the same wherever it stands."""
     return document.doc_id or text_id(f"{document.title}\x1f{document.text}" if document.title else document.text)

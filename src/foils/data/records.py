@@ -496,7 +496,7 @@ def records_of_file(path: str | Path) -> Records:
         raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
     if ending in DELIMITERS:
         return _delimited(path, _mark(path, DELIMITERS[ending]))
-    if ending in ENDINGS:
+    if ending in ENDINGS or first_character(path) in ("{", "["):
         return _json(path)
     raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
 

@@ -1,12 +1,11 @@
-"""Sources of negatives: our Parquet, the forms that training tools have, tables of pairs, or a TREC run."""
+"""Sources of negatives: our Parquet, records of the forms that training tools have, tables of pairs, or a TREC run."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, Rows
-from foils.data.formats import Example, Passage, holds_training, read_example
+from foils.data.formats import EXPECTED, Chosen, Example, Passage, fields_of, read_example
 from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
-from foils.data.pairs import ROLES, SOURCE_NAMES, check_chosen, hash_of, pair_negatives, parsed_columns, plain
+from foils.data.pairs import SOURCE_NAMES, check_chosen, hash_of, parsed_columns, text_id
 from foils.data.read import fetched_source, fetched_table
 from foils.data.records import (
     DELIMITERS,
@@ -27,12 +26,11 @@ from foils.data.records import (
     Complaints,
     Records,
     arrow_table,
+    first_character,
     is_data_set_of_splits,
-    json_objects,
     magic,
     numbered_lines,
     parts_of,
-    records_of_file,
     text_field,
 )
 from foils.data.run import Run, ranks_within
@@ -45,7 +43,6 @@ from foils.runtime.options import Option
 
 log = logging.getLogger(__name__)
 SHOWN = 5  # lines that a warning lists
-Stream = Iterable[tuple[int, Example | str]]
 
 
 def squeezed(text: str) -> str:
@@ -54,10 +51,7 @@ def squeezed(text: str) -> str:
 
 
 class SourceRows:
-    """Rows of a table in the making: for each query its passages in order, the first of repeated ones kept.
-
-    A passage that is a positive of its query, or has the text of one (its tokens, in order, without case and
-    punctuation), gets a rejected row: it is not a negative.
+    """Rows of a table in the making: for each query its documents in order, the first of repeated ones kept.
 
     Args:
         name: of the source.
@@ -66,10 +60,10 @@ class SourceRows:
 
     def __init__(self, name: str, collection: Collection) -> None:
         self.name, self.collection = name, collection
-        self._rows: dict[tuple[str, str], tuple[str | None, float, str | Path, int]] = {}
+        self._rows: dict[tuple[str, str], tuple[str | None, float, str, int]] = {}  # text, score, file and line
         self._repeated = 0
         self._own: dict[str, str] = {}  # texts of documents that are given by their ids and are not in the collection
-        self._positives: dict[tuple[str, str], float] = {}
+        self._positives: dict[tuple[str, str], float] = {}  # scores of labelled positives
         self._query_ids = frozenset(collection.queries["query_id"].to_pylist())
         self._doc_rows = {identifier: row for row, identifier in enumerate(collection.documents["doc_id"].to_pylist())}
 
@@ -96,46 +90,39 @@ class SourceRows:
         ids = self.collection.queries["query_id"].take(pa.array(queries)).to_pylist()
         return set(zip(ids, self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist(), strict=True))
 
-    def add(self, stream: Stream, where: str | Path, complaints: Complaints) -> None:
-        """Add what examples say, each with its line, or, as a text, what is wrong with it.
+    def read(self, records: Records, chosen: Chosen) -> None:
+        """Add what the records of a file or a table say.
 
         Raises:
-            FormatError: what is wrong, by line.
+            FormatError: what is wrong with them, by line.
         """
-        for line, example in stream:
-            said = example if isinstance(example, str) else self._add(example, where, line)
-            for complaint in [said] if isinstance(said, str) else said:
-                complaints.add(complaint, line)
+        fields, complaints = fields_of(records.columns, chosen), Complaints(records.where)
+        if not (fields["query"] or fields["query_id"]) or not (fields["negative"] or fields["document"]):
+            said = f"the columns are {', '.join(map(repr, records.columns)):.150}; {EXPECTED}"
+            raise FormatError(said, records.where, 1 if records.files else None)
+        for line, record in records.read(complaints):
+            try:
+                for complaint in self._add(read_example(record, chosen), records.where, line):
+                    complaints.add(complaint, line)
+            except InputError as error:
+                complaints.add(str(error), line)
         complaints.settle()
 
-    def _add(self, example: Example, where: str | Path, line: int) -> Iterator[str]:
+    def _add(self, example: Example, where: str, line: int) -> Iterator[str]:
         """Add an example, and yield what is wrong with it.
 
         Of unlabelled documents those that are no labelled positives are negatives.
         """
-        by_id, query_id = example.query is None, example.query_id
-        if query_id not in self._query_ids:
-            if by_id:
-                yield f"unknown query_id {query_id!r}: the collection {self.collection.name} has no such query"
-                return
-            if (query_id := self._queries.get(squeezed(str(example.query)))) is None:
-                asked = str(example.query)[:60]
-                yield f"unknown query {asked!r}: not a text of the collection {self.collection.name}"
-                return
-        if not by_id and any(not (each.text or "").strip() for each in (*example.negatives, *example.unlabelled)):
-            yield "a negative is empty or no text"
-            return
+        query_id = self._query_id(example)
         for each in example.positives:
-            pair = str(query_id), str(each.doc_id if by_id else self._document_id(each))
-            if each.score is not None and pair in self._known:
+            if each.score is not None and (pair := (query_id, self._document_id(each))) in self._known:
                 self._positives.setdefault(pair, each.score)
-        for at, each in enumerate((*example.negatives, *example.unlabelled)):
-            if by_id and (wrong := self._wrong(each)):
+        for each in (*example.negatives, *example.unlabelled):
+            if wrong := self._wrong(each):
                 yield wrong
                 continue
-            pair = str(query_id), str(each.doc_id if by_id else self._document_id(each))
-            score = np.nan if each.score is None else each.score
-            if at >= len(example.negatives) and pair in self._known:
+            pair, score = (query_id, self._document_id(each)), np.nan if each.score is None else each.score
+            if example.unlabelled and pair in self._known:
                 self._positives.setdefault(pair, score)
             elif pair in self._rows:
                 self._repeated += 1
@@ -143,62 +130,109 @@ class SourceRows:
                 own = None if pair[1] in self._doc_rows else each.text or self._own[pair[1]]
                 self._rows[pair] = own, score, where, line
 
+    def _query_id(self, example: Example) -> str:
+        """The query's id where the collection has it, or that of the same text."""
+        text = example.query
+        if example.query_id in self._query_ids:
+            return str(example.query_id)
+        if text is None:
+            raise InputError(
+                f"unknown query_id {example.query_id!r}: the collection {self.collection.name} has no such query"
+            )
+        known = own if (own := text_id(text.strip())) in self._query_ids else self._queries.get(squeezed(text))
+        if known is None:
+            raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {self.collection.name}")
+        return known
+
     def _document_id(self, passage: Passage) -> str:
-        """Return the passage's id where the collection has it, or that of the same text, or one of its own."""
-        if passage.doc_id in self._doc_rows:
-            return str(passage.doc_id)
-        text = passage.text or ""
-        own = passage.doc_id or f"text:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
-        return self._documents.get(squeezed(text)) or own
+        """The document's id, or that of the same text, or one of its own."""
+        own = passage.doc_id or text_id(passage.text)
+        return own if passage.doc_id or own in self._doc_rows else self._documents.get(squeezed(passage.text), own)
 
     def _wrong(self, passage: Passage) -> str:
         """Say what is wrong with a passage that is given by its id: an id has one text."""
-        row, text, where = self._doc_rows.get(passage.doc_id, -1), passage.text, "in the collection"
-        stored = self.collection.document_texts([row])[0] if row >= 0 else self._own.get(passage.doc_id)
-        if stored is None and not text:
+        if passage.doc_id is None:
+            return ""
+        row, text = self._doc_rows.get(passage.doc_id, -1), passage.text
+        known = [self._own[passage.doc_id]] if passage.doc_id in self._own else []
+        if row >= 0 and text:
+            title, stored = (self.collection.documents[name][row].as_py() for name in ("title", "text"))
+            known = [f"{title} {stored}", stored]
+        if row < 0 and not (known or text):
             return f"the document {passage.doc_id!r} is neither in the collection nor given with a text"
-        if stored is not None and text and squeezed(text) != squeezed(stored):
-            where = where if row >= 0 else "on an earlier line"
+        if known and text and squeezed(text) not in map(squeezed, known):
+            where = "in the collection" if row >= 0 else "on an earlier line"
             return f"the document {passage.doc_id!r} has another text {where}; give it an id of its own"
         if row < 0:
-            self._own.setdefault(passage.doc_id, str(text))
+            self._own.setdefault(passage.doc_id, text)
         return ""
 
-    def negatives(self, form: str, path: Path) -> Negatives:
-        """Return the table; a labelled positive whose score is known has a rejected row.
+    def negatives(self, file: str) -> Negatives:
+        """Return the table: rejected what is no negative; a labelled positive whose score is known has a row.
 
         Args:
-            form: of what was read, for the provenance.
-            path: the file, whose name the provenance has.
+            file: name of the file, for the provenance.
         """
         ids = [pa.array(column, pa.string()) for column in (zip(*self._rows, strict=True) if self._rows else ([], []))]
-        texts, scores, places, lines = zip(*self._rows.values(), strict=True) if self._rows else ((),) * 4
+        texts, scores, *places = zip(*self._rows.values(), strict=True) if self._rows else ((),) * 4
         queries = self.collection.query_rows(ids[0])
         order, ranks = np.argsort(queries, kind="stable"), np.zeros(len(queries), np.int32)
         ranks[order] = ranks_within(queries[order])
         table = negatives_table(ids[0], ids[1], self.name, ranks, scores)
         if any(text is not None for text in texts):
             table = table.append_column("text", pa.array(texts, pa.large_string()))
-        negatives = Negatives(table, _imported(form, path, self.collection, repeated=self._repeated))
-        labelled = self.collection.known_positives.contain(*negatives.rows_in(self.collection))
-        mistaken = labelled | self._equal(negatives)
-        for where in dict.fromkeys(places):
-            _tell_mistaken(where, [lines[row] for row in np.flatnonzero(mistaken) if places[row] == where])
-        if mistaken.any():
-            negatives = negatives.reject(labelled, POSITIVE).reject(mistaken, EQUAL)
+        made = _imported(file, self.collection, repeated=self._repeated)
+        negatives = without_own(Negatives(table, made), self.collection, lines=list(zip(*places, strict=True)))
         known = {pair: score for pair, score in self._positives.items() if np.isfinite(score)}
         if not known:
             return negatives
         pairs = [pa.array(column, pa.string()) for column in zip(*known, strict=True)]
         return negatives.with_rejected(*pairs, values={"score": list(known.values())})[0]
 
-    def _equal(self, negatives: Negatives) -> npt.NDArray[np.bool_]:
-        """(n,) which rows have the text of a positive of their query."""
-        queries, texts = texts_of(negatives, self.collection)
-        pairs = self.collection.known_positives.pairs()
-        asked, answers = (rows[np.isin(pairs[0], queries)] for rows in pairs)
-        known = set(_token_keys(asked, DocumentTexts(self.collection, answers)))
-        return np.array([key in known for key in _token_keys(queries, texts)], bool)
+
+def without_own(
+    negatives: Negatives, collection: Collection, where: str = "", lines: Sequence[tuple[str, int]] | None = None
+) -> Negatives:
+    """Return the table, rejected what is no negative of its query, with a warning of labelled positives.
+
+    These are labelled positives, the query's own document, and, where lines are given, what has the text of a positive
+    (its tokens, in order, without case and punctuation).
+
+    Args:
+        negatives: of any origin.
+        collection: that it belongs to.
+        where: it comes from, for the warning.
+        lines: (n,) file and line of each row. None: it is a table, whose rows are numbered.
+
+    Raises:
+        InputError: it holds ids that the collection does not know.
+    """
+    queries, documents = negatives.rows_in(collection)
+    labelled = collection.known_positives.contain(queries, documents) & negatives.keep
+    mistaken = labelled if lines is None else labelled | _equal(negatives, collection)
+    places: dict[str, list[int]] = {}
+    for row in np.flatnonzero(mistaken).tolist():
+        file, line = (where, row + 1) if lines is None else lines[row]
+        places.setdefault(file, []).append(line)
+    for file, found in places.items():
+        at, counted = sorted({*found}), "row" if lines is None else "line"
+        shown = ", ".join(map(str, at[:SHOWN])) + (", …" if len(at) > SHOWN else "")
+        said = "negative is a positive" if len(found) == 1 else "negatives are positives"
+        said = f"{len(found):,} {said} of the same query ({counted}{'s' if len(at) > 1 else ''} {shown})"
+        log.warning("%s: %s; rejected", file, said)
+    if mistaken.any():
+        negatives = negatives.reject(labelled, POSITIVE).reject(mistaken, EQUAL)
+    own = (collection.identical[queries] == documents) & (documents >= 0)
+    return negatives.reject(own, IDENTICAL) if own.any() else negatives
+
+
+def _equal(negatives: Negatives, collection: Collection) -> npt.NDArray[np.bool_]:
+    """(n,) which rows have the text of a positive of their query."""
+    queries, texts = texts_of(negatives, collection)
+    pairs = collection.known_positives.pairs()
+    asked, answers = (rows[np.isin(pairs[0], queries)] for rows in pairs)
+    known = set(_token_keys(asked, DocumentTexts(collection, answers)))
+    return np.array([key in known for key in _token_keys(queries, texts)], bool)
 
 
 def _token_keys(queries: Rows, texts: DocumentTexts) -> Iterator[int]:
@@ -208,49 +242,13 @@ def _token_keys(queries: Rows, texts: DocumentTexts) -> Iterator[int]:
             yield hash_of("\x1f".join([str(query), *(alphanumeric(text) or [text])]))
 
 
-def _tell_mistaken(where: str | Path, lines: Sequence[int], counted: str = "line") -> None:
-    """Warn of negatives that are positives of their query, with their lines; 0 where there are none."""
-    if not lines:
-        return
-    known = sorted({line for line in lines if line})
-    shown = ", ".join(map(str, known[:SHOWN])) + (", …" if len(known) > SHOWN else "")
-    at = f" ({counted}{'s' if len(known) > 1 else ''} {shown})" if known else ""
-    said = "negative is a positive" if len(lines) == 1 else "negatives are positives"
-    log.warning("%s: %s %s of the same query%s; rejected", where, f"{len(lines):,}", said, at)
-
-
-def without_own(negatives: Negatives, collection: Collection, where: str | Path) -> Negatives:
-    """Return the table, rejected what is no negative of its query: labelled positives, and the query's own document.
-
-    Args:
-        negatives: of any origin.
-        collection: that it belongs to.
-        where: it comes from, for the warning.
-
-    Raises:
-        InputError: it holds ids that the collection does not know.
-    """
-    queries, documents = negatives.rows_in(collection)
-    mistaken = collection.known_positives.contain(queries, documents) & negatives.keep
-    if mistaken.any():
-        _tell_mistaken(where, (np.flatnonzero(mistaken) + 1).tolist(), "row")
-        negatives = negatives.reject(mistaken, POSITIVE)
-    own = (collection.identical[queries] == documents) & (documents >= 0)
-    return negatives.reject(own, IDENTICAL) if own.any() else negatives
-
-
-def _imported(form: str, path: Path, collection: Collection, **left_out: int) -> Provenance:
-    file = os.fsencode(path.name).decode("utf-8", "replace")
-    return provenance("import", {"form": form, "file": file, **left_out}, inputs={"collection": collection.digest})
-
-
-def _read_lines(path: Path, name: str, collection: Collection, form: str = "tuples") -> Negatives:
-    rows, complaints = SourceRows(name, collection), Complaints(path)
-    rows.add(((line, read_example(record)) for line, record in json_objects(path, complaints)), path, complaints)
-    return rows.negatives(form, path)
+def _imported(file: str, collection: Collection, **left_out: int) -> Provenance:
+    name = os.fsencode(Path(file).name).decode("utf-8", "replace")
+    return provenance("import", {"file": name, **left_out}, inputs={"collection": collection.digest})
 
 
 def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
+    """Read a TREC run: what is labelled relevant is left out, the rest is ranked anew."""
     table = Run.read(path).table
     every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
     try:
@@ -260,7 +258,7 @@ def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
         raise FormatError(str(error), path, line) from error
     positive = collection.known_positives.contain(queries, documents)
     table = table.filter(pa.array(~positive))
-    made = _imported("trec", path, collection, positives=int(positive.sum()))
+    made = _imported(str(path), collection, positives=int(positive.sum()))
     ranks = ranks_within(queries[~positive])
     return Negatives(negatives_table(table["query_id"], table["doc_id"], name, ranks, table["score"]), made)
 
@@ -271,12 +269,6 @@ def _unknown(line: str, collection: Collection) -> bool:
     return bool(min(*collection.query_rows([query]), *collection.document_rows([document])) < 0)
 
 
-FORMS = (
-    "a source is a Parquet table of negatives; JSONL with query_id, query, positive_passages, negative_passages; "
-    "JSONL with query (or anchor, question), positive (or pos), and negative, negative_1, negative_2, … or neg; JSONL "
-    "with anchor, document and label, or documents and labels; CSV, TSV, Parquet or a JSON list with columns query, "
-    "positive and negative; or a TREC run"
-)
 COLUMNS = re.compile(
     rf"((?:[^=]*=)?hf:[^=]*|.*(?:{'|'.join(map(re.escape, ENDINGS))})(?:\.gz)?):(\w+=.*)", re.IGNORECASE | re.DOTALL
 )
@@ -289,15 +281,6 @@ class NamedSource:
     name: str
     negatives: Negatives
     digest: str
-
-
-def _split_columns(spec: str) -> tuple[str, dict[str, str]]:
-    """Split `PATH:query=COLUMN,negative=COLUMN` of a table of pairs: what a column is -> its name, where it is said."""
-    match = COLUMNS.fullmatch(spec)
-    spec, columns = (match[1], parsed_columns(match[2])) if match else (spec, {})
-    if unknown := [role for role in columns if role not in SOURCE_NAMES]:
-        raise InputError(f"{spec}: {', '.join(unknown)}: a source's column is one of {', '.join(SOURCE_NAMES)}")
-    return spec, columns
 
 
 def split_name(spec: str) -> tuple[str, Path]:
@@ -315,25 +298,19 @@ def split_name(spec: str) -> tuple[str, Path]:
 
 
 def _read_source(spec: str, collection: Collection) -> NamedSource:
-    """Read `[NAME=]PATH`, in whatever form the file has, or `[NAME=]PATH:query=COLUMN,negative=COLUMN`.
-
-    The last is a table of pairs with columns of other names (see `foils.data.pairs.ROLES`).
-
-    In a TREC run the documents that are labelled relevant in the collection are left out: its non-positives are the
-    negatives. In every other form a document that is a positive of the query, or has the text of one, is rejected,
-    with a warning that has its line; in every form one that has the query's own id (`Collection.identical`). In JSONL
-    a passage that is not a document of the collection brings its own text.
-    """
-    spec, columns = _split_columns(spec)
+    """Read `[NAME=]PATH`, or `[NAME=]PATH:query=COLUMN,negative=COLUMN` (see `foils.data.formats.FIELDS`)."""
+    match = COLUMNS.fullmatch(spec)
+    spec, columns = (match[1], parsed_columns(match[2])) if match else (spec, {})
+    if unknown := [role for role in columns if role not in SOURCE_NAMES]:
+        raise InputError(f"{spec}: {', '.join(unknown)}: a source's column is one of {', '.join(SOURCE_NAMES)}")
     name, path = split_name(spec)
     fetched = fetched_source(path)
     try:
-        if columns or not isinstance(fetched, Path):
-            records = records_of_file(fetched) if isinstance(fetched, Path) else fetched
-            negatives = _of_pairs(records, name, collection, columns)
+        if isinstance(fetched, Path) and not columns and _is_run(fetched):
+            negatives = _read_run(fetched, name, collection)
         else:
-            negatives = _read_file(fetched, name, collection)
-        negatives = without_own(negatives, collection, path)
+            negatives = _of_records(fetched, name, collection, columns)
+        negatives = without_own(negatives, collection, str(path))
     except InputError as error:
         if isinstance(error, FormatError) or columns:
             raise
@@ -342,100 +319,49 @@ def _read_source(spec: str, collection: Collection) -> NamedSource:
     return NamedSource(name, negatives, digest)
 
 
-def _read_file(path: Path, name: str, collection: Collection) -> Negatives:
-    ending = path.name.lower().removesuffix(".gz")
-    if magic(path, 4) == b"PAR1":
-        columns = records_of_file(path).columns
-        if _is_of_negatives(columns, _columns_as_in(collection, columns)):
-            return Negatives.read(path)
-        return _of_pairs(records_of_file(path), name, collection)
-    if ending.endswith(tuple(DELIMITERS)):
-        return _of_pairs(records_of_file(path), name, collection)
+def _is_run(path: Path) -> bool:
+    """Tell whether a file is a TREC run, by its first line, and no table."""
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending in DELIMITERS or magic(path, 4) == b"PAR1" or first_character(path) in ("{", "["):
+        return False
     complaints = Complaints(path)
     line, first = next(numbered_lines(path, complaints), (0, ""))
     complaints.settle()
-    if not line:
-        raise FormatError(f"the file is empty; {FORMS}", path)
-    if first.lstrip().startswith("{"):
-        if '"negative_passages"' in first or '"positive_passages"' in first:
-            return _read_lines(path, name, collection, "tevatron")
-        _, record = next(json_objects(path, complaints), (0, {}))
-        if not _columns_as_in(collection, record):
-            return _read_lines(path, name, collection)
-        return _of_pairs(records_of_file(path), name, collection)
-    if first.lstrip().startswith("[") and ending.endswith(".json"):
-        return _of_pairs(records_of_file(path), name, collection)
-    if len(first.split()) == 6:
-        return _read_run(path, name, collection)
-    raise FormatError(f"not a source of negatives (begins {first[:40]!r}); {FORMS}", path, line)
+    if len(first.split()) != 6:
+        began = f"not a source of negatives (begins {first[:40]!r})" if line else "the file is empty"
+        said = f"{began}; a source is a Parquet table of negatives, a TREC run, or records of which each is "
+        raise FormatError(said + EXPECTED, path, line or None)
+    return True
 
 
-def _columns_as_in(collection: Collection, columns: Iterable[str]) -> dict[str, str]:
-    """Return how the columns of the collection's pairs were named, if all of these are among `columns`; or nothing."""
-    named = {role: name for role, name in collection.columns.items() if name}
-    return named if {*named.values()} <= {*columns} else {}
-
-
-def _is_of_negatives(columns: Iterable[str], named: Container[str] = ()) -> bool:
-    """Tell whether a table is one of negatives, or means to be, and not of pairs, some of whose columns are named."""
-    names = {plain(name) for name in columns}
-    of_pairs = "query" in named or names & {*ROLES["query"]} or holds_training(names)
-    return {"query_id", "doc_id"} <= names or bool({"source", "rank"} & names) or not of_pairs
-
-
-def _in_memory(given: Any, name: str, collection: Collection) -> Negatives:
-    """Return the negatives of a table in memory, or of the splits of a dictionary of tables, one after the other."""
-    parts = parts_of(given)
-    first, *others = parts.values()
-    for each in others:
-        if set(each.columns) != set(first.columns):
-            raise InputError(
-                f"{each.where} has the columns {', '.join(each.columns)}, {first.where} {', '.join(first.columns)}; "
-                "splits that are one source have the same columns. Give one of them alone, or each as a source"
-            )
-    if not _is_of_negatives(first.columns, _columns_as_in(collection, first.columns)):
-        return _of_pairs(parts, name, collection)
-    if not isinstance(given, Mapping):
-        return Negatives(arrow_table(given))
-    tables = []
-    for split, part in given.items():
-        try:
-            tables.append(Negatives(arrow_table(part)).table)
-        except InputError as error:
-            raise InputError(f"{type(part).__name__} ({split}): {error}") from error
-    return Negatives(pa.concat_tables(tables, promote_options="default"))
-
-
-def _of_pairs(
-    given: Records | Mapping[str, Records], name: str, collection: Collection, columns: Mapping[str, str] | None = None
-) -> Negatives:
-    """Return the negatives that a table of pairs, or several splits of one, names (see `foils.data.pairs`).
+def _of_records(given: Any, name: str, collection: Collection, columns: Mapping[str, str]) -> Negatives:
+    """Return a table of negatives as it is, or what records say, of several splits one after the other.
 
     Queries and documents are the collection's, by their ids, or else by their texts; another document brings its text.
+
+    Args:
+        given: a file, a table in memory, or a dictionary of these by split.
+        name: of the source.
+        collection: that it belongs to.
+        columns: what a column is -> its name. Where all columns that were named for the collection are there, as in its
+            own file, they are called so here, too.
     """
-    parts = [given] if isinstance(given, Records) else list(given.values())
-    first = parts[0]
-    columns = columns or _columns_as_in(collection, first.columns)
-    names = {column: role for role, column in columns.items()}
-    rows, training = SourceRows(name, collection), holds_training(first.columns)
-    for records in parts:
-        complaints = Complaints(records.where)
-        if training:
-            check_chosen(columns, records.columns, records.where)
-            stream: Stream = (
-                (line, read_example({names.get(key, key): value for key, value in record.items()}))
-                for line, record in records.read(complaints)
-            )
-        else:
-            stream = _pairs(records, columns)
-        rows.add(stream, records.where, complaints)
-    return rows.negatives("tuples" if training else "pairs", first.files[0] if first.files else Path("table"))
-
-
-def _pairs(records: Records, columns: Mapping[str, str]) -> Iterator[tuple[int, Example]]:
-    for line, query_id, query, negatives in pair_negatives(records, columns):
-        passages = [Passage(f"{each.title} {each.text}".strip(), each.doc_id) for each in negatives]
-        yield line, Example(query, negatives=passages, query_id=query_id)
+    parts = parts_of(given)
+    first = next(iter(parts.values()))
+    own = {role: column for role, column in collection.columns.items() if column}
+    if not columns and {*own.values()} <= {*first.columns}:
+        columns = {role: column for role, column in own.items() if role in SOURCE_NAMES}
+    fields = fields_of(first.columns, chosen := tuple(columns.items()))
+    if not (fields["query"] or fields["negative"] or isinstance(given, Mapping)):
+        if not isinstance(given, Path):
+            return Negatives(arrow_table(given))
+        if magic(given, 4) == b"PAR1":
+            return Negatives.read(given)
+    rows = SourceRows(name, collection)
+    for records in parts.values():
+        check_chosen(columns, records.columns, records.where)
+        rows.read(records, chosen)
+    return rows.negatives(str(first.files[0]) if first.files else "table")
 
 
 A_SOURCE = (
@@ -489,12 +415,13 @@ def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> N
     """
     if isinstance(given, (str, Path)):
         return _read_source(f"{name}={given}" if name else str(given), collection)
-    if not isinstance(given, (NamedSource, Negatives)):
-        given = _in_memory(given, name or OWN, collection)
+    if isinstance(given, NamedSource):
+        return replace(given, name=name or given.name)
+    if not isinstance(given, Negatives):
+        given = _of_records(given, name or OWN, collection, {})
     source = as_table(given)
-    if source is not given:
-        source = replace(source, negatives=without_own(source.negatives, collection, name or source.name))
-    return replace(source, name=name or source.name)
+    negatives = without_own(source.negatives, collection, name or source.name)
+    return NamedSource(name or source.name, negatives, source.digest)
 
 
 def as_table(given: SourceLike) -> NamedSource:
