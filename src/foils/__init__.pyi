@@ -94,7 +94,7 @@ def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = 
 def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., split: typing.Any = ...,
     ranks: typing.Any = ..., draw: typing.Any = ..., near_duplicate: float = ..., seed: int = ...,
     pool: typing.Any = ..., pool_depth: int = ..., margin: float | None = ..., relative_margin: float | None = ...,
-    max_score: float | None = ..., min_score: float | None = ..., answers: typing.Any = ..., scorer: typing.Any = ...,
+    max_score: float | None = ..., min_score: float | None = ..., scorer: typing.Any = ...,
     cross_encoder: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
@@ -151,10 +151,10 @@ def relabel(collection: typing.Any, source: typing.Any, *, judge: typing.Any = .
     vectors: typing.Any = ...) -> foils.labelling.relabelling.Relabelled: ...
 def filter(collection: typing.Any, source: typing.Any, *, margin: float | None = ...,
     relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
-    answers: typing.Any = ..., scorer: typing.Any = ..., cross_encoder: typing.Any = ..., split: typing.Any = ...,
-    columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
-    split_shares: typing.Any = ..., keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ...,
-    encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
+    scorer: typing.Any = ..., cross_encoder: typing.Any = ..., split: typing.Any = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
+    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
@@ -164,11 +164,11 @@ def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..
     split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     memory: typing.Any = ...) -> foils.mining.results.Fused: ...
 def generate(collection: typing.Any, *, top: int = ..., split: typing.Any = ..., seed: int = ...,
-    limit: int | None = ..., dry_run: bool = ..., prompt: typing.Any = ..., domain: typing.Any = ...,
-    llm_model: typing.Any = ..., base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
-    concurrency: int = ..., price: typing.Any = ..., log: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
-    keep_identical_ids: bool = ...) -> foils.mining.results.Generated | foils.mining.results.FirstPrompt: ...
+    limit: int | None = ..., prompt: typing.Any = ..., domain: typing.Any = ..., llm_model: typing.Any = ...,
+    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
+    price: typing.Any = ..., log: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.mining.results.Generated: ...
 def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any = ..., split: typing.Any = ...,
     columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
     split_shares: typing.Any = ..., keep_identical_ids: bool = ..., max_length: int | None = ...,

@@ -109,7 +109,7 @@ def test_a_setting_without_what_it_needs(foils, verb, name, value):
 LINES = """
 mine nowhere --pool dense --pool-depth 9 -o out
 mine nowhere --with trisampler --draw uniform -o out
-mine nowhere --with cross-encoder --cross-encoder m --pool random,bm25 --encoder e -o out
+mine nowhere --with cross-encoder --cross-encoder m --pool random --encoder e -o out
 filter nowhere a --min-score 1 --encoder e -o out
 rate nowhere s --judge llm:m --temperature 0.5 -o out
 rate nowhere s --judge recorded:r --max-length 9 -o out
@@ -132,7 +132,7 @@ def test_an_option_that_would_do_nothing(foils, tmp_path, monkeypatch, line):
 TAKEN = """
 mine nowhere --with trisampler --ranks 0-50 --margin 0.1 --seed 3 -o out
 mine nowhere --with random --scorer encoder --relative-margin 0.1 --encoder e --seed 3 -o out
-mine nowhere --with cross-encoder --cross-encoder m --pool bm25,dense --pool-depth 50 -o out
+mine nowhere --with cross-encoder --cross-encoder m --pool dense --pool-depth 50 -o out
 filter nowhere a --scorer cross-encoder --cross-encoder m --margin 0.1 --max-length 9 -o out
 rate nowhere s --judge llm:m --judge cross-encoder:c --temperature 2 --judgements j -o out
 evaluate nowhere --run r --reranker m --rerank-depth 9 --max-length 9 --seed 3

@@ -15,7 +15,7 @@ from foils.encode import vectors as vectors_module
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
 from foils.mining.pairs import TextPairs
-from foils.mining.retrievers import TableRetriever, UnionRetriever
+from foils.mining.retrievers import TableRetriever
 from foils.mining.rules import Margin, PositiveScores
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
@@ -83,19 +83,6 @@ def test_only_the_pool_is_ranked_and_a_short_pool_is_told(small, scorer):
     )
     assert (np.bincount(deep.table["rank"].to_numpy()) <= 3).all()
     assert len(deep) <= 9
-
-
-def test_union_of_rankings(small):
-    one, two = BM25Retriever(small), RandomRetriever(small, seed=3)
-    union = UnionRetriever([one, two])
-    queries = np.arange(5)
-    for depth in (1, 2, 4, 10):
-        found, scores = union.search(queries, depth)
-        lists = [retriever.search(queries, 10)[0] for retriever in (one, two)]
-        for row in range(5):
-            turns = [int(doc) for pair in zip(lists[0][row], lists[1][row], strict=True) for doc in pair if doc >= 0]
-            assert found[row].tolist() == list(dict.fromkeys(turns))[:depth]
-        assert np.isnan(scores).all()
 
 
 def test_rejected_rows_are_no_pool(small):
@@ -188,8 +175,6 @@ def test_refusals(small, folder, tmp_path, monkeypatch):
     scorer = CrossEncoderScorer.load(folder, store)
     with pytest.raises(InputError, match="at least 1"):
         CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=0)
-    with pytest.raises(InputError, match="at least one"):
-        UnionRetriever([])
     monkeypatch.setattr(scorer._encoder.model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))
     with pytest.raises(FailureError, match="NaN"):
         scorer.score(TextPairs(small, np.array([0]), np.array([0]), np.zeros(1)))

@@ -16,7 +16,6 @@ from foils.mining.generation import (
     ATTEMPTS,
     PROMPTS,
     WritingSettings,
-    first_prompt,
     generate_negatives,
     parse,
     validated,
@@ -171,12 +170,10 @@ def test_each_server_and_schema_mode_answers_for_itself(small, tmp_path):
         assert len(two.seen) == 1
 
 
-def test_limit_and_dry_run(small, asked, tmp_path):
+def test_only_the_first_queries_are_asked_for(asked, tmp_path):
     found, server = asked(good, tmp_path, limit=2)
     assert (found.queries, len(server.seen)) == (2, 2)
-    said = first_prompt(small, WritingSettings(), split="train", top=3)
-    assert said in [request["messages"][0]["content"] for request in server.seen]
-    assert "how does a boat tack" in said
+    assert "how does a boat tack" in server.seen[0]["messages"][0]["content"]
     with pytest.raises(InputError, match="limit 0"):
         asked(good, tmp_path, limit=0)
 

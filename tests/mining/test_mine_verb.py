@@ -64,17 +64,6 @@ def test_each_rule_changes_the_negatives(mined, options):
         assert count > 0
 
 
-def test_answers(mined, tmp_path):
-    answers = tmp_path / "answers.jsonl"
-    answers.write_text('{"query_id": "q2", "answers": ["loaf"]}\n')
-    _, _, facts = mined("--answers", answers)
-    assert facts["rejected"] == {"holds an answer": 1}
-    answers.write_text('{"query_id": "q9", "answers": []}\n{"query_id": "q1"}\n')
-    message = mined("--answers", answers, status=2)
-    assert "answers.jsonl:1" in message
-    assert "answers.jsonl:2" in message
-
-
 def test_fusion(mined, tmp_path):
     for name, seed in (("a", "1"), ("b", "2")):
         found, _, _ = mined("--with", "random", "--top", "3", "--seed", seed)
@@ -96,9 +85,7 @@ def test_cross_encoder(mined, small, tmp_path):
     found, _, facts = mined("--with", "cross-encoder", "--cross-encoder", folder, "--top", "2", *vectors)
     assert set(found.table["source"].to_pylist()) == {"cross-encoder"}
     assert facts["settings"]["pool"].keys() == {"bm25"}
-    both, _, _ = mined(
-        "--with", "cross-encoder", "--cross-encoder", folder, "--pool", "bm25,random", "--top", "2", *vectors
-    )
+    both, _, _ = mined("--with", "cross-encoder", "--cross-encoder", folder, "--pool", "random", "--top", "2", *vectors)
     assert not both.table.equals(found.table)
     both.write(tmp_path / "pool.parquet")
     again, _, _ = mined(
@@ -115,35 +102,23 @@ def test_cross_encoder(mined, small, tmp_path):
 
 
 def test_generate_and_filter(mined, tmp_path):
-    _, printed, shown = mined("--dry-run", "--domain", "sailing lore", verb="generate")
-    assert "sailing lore" in printed
-    assert "how does a boat tack" in printed
-    assert "sailing lore" in shown["prompt"]
     reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))
     with serving(lambda *_: reply) as server:
         options = ("--base-url", server.url, "--llm-model", "m")
         options += ("--llm-args", f"log={tmp_path / 'log'},price=1000000,0")
-        options += ("--top", "3", "--limit", "2")
+        options += ("--top", "3", "--limit", "2", "--domain", "sailing lore")
         found, printed, facts = mined(*options, verb="generate")
-        assert all("response_format" in request for request in server.seen)
-        _, shown, _ = mined("--dry-run", "--prompt", "eci", verb="generate")
+        assert all("sailing lore" in request["messages"][0]["content"] for request in server.seen)
     assert (len(found), facts["answered"], facts["cost"]) == (6, 2, 14.0)
-    assert '"hard_negative_document_10"' in shown
     assert "14.00" in printed
     assert found.provenance["settings"]["prompt"] == "negatives-3"
-    found.write(source := tmp_path / "llm.parquet")
-    marked, _, facts = mined(source, "--answers", answers_of(tmp_path), verb="filter")
-    assert facts["rejected"] == {"holds an answer": 1}
-    assert marked.provenance["before"]["stage"] == "generate"
+    mined("--top", "2")[0].write(source := tmp_path / "bm25.parquet")
+    marked, _, facts = mined(source, "--max-score", "0", verb="filter")
+    assert facts["rejected"] == {"score above 0": len(marked)}
+    assert marked.provenance["before"]["stage"] == "mine"
     assert "no rule to filter by; give one of --margin" in mined(source, verb="filter", status=2)
     assert "no model" in mined(verb="generate", status=2)
     assert "two numbers" in mined("--llm-model", "m", "--llm-args", "price=cheap", verb="generate", status=2)
-
-
-def answers_of(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    path.write_text('{"query_id": "q1", "answers": ["bees"]}\n')
-    return path
 
 
 def test_exports(mined, tmp_path):

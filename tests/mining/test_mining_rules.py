@@ -19,7 +19,6 @@ from foils.mining.candidates import COPIES
 from foils.mining.pairs import Scores, TextPairs
 from foils.mining.retrievers import EncoderScorer
 from foils.mining.rules import (
-    HoldsAnswer,
     LookAlikes,
     Margin,
     PositiveScores,
@@ -30,7 +29,6 @@ from foils.mining.rules import (
     Uniform,
     filter_negatives,
     near_positives,
-    table_pairs,
 )  # fmt: skip
 from foils.runtime import memory
 from foils.runtime.errors import InputError
@@ -147,14 +145,6 @@ def test_with_rules_the_window_ends_at_ten_times_top_unless_said(world):
     found = mine_negatives(world, Listed(SCORES), split="train", top=1, rules=[ScoreAbove(-1.0)], ranks=(0, None))
     assert found.rejected() == {"score above -1": 8}
     assert found.short == {"the collection has no further document": 1}
-
-
-def test_answers(world):
-    answers = HoldsAnswer({"q": ["Ash!", "elm wood", "---"], "other": ["birch"]})
-    found = mined(world, rules=[answers], top=3)
-    assert found.rejected() == {"holds an answer": 2}
-    assert kept(mined(world, rules=[answers], top=8))[:3] == ["n1", "n2", "n4"]
-    assert HoldsAnswer({"q": ["as"]}).marks(table_pairs(found, world)).sum() == 0  # whole words
 
 
 def test_rules_without_scores_are_refused(world):

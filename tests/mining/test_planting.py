@@ -14,7 +14,7 @@ from foils.mining.cross_encoder import CrossEncoderRetriever
 from foils.mining.fusion import fuse_sources
 from foils.mining.pairs import Rule, TextPairs
 from foils.mining.planting import drawn_positives, planted_by_filter, planted_by_fusion, read_planted
-from foils.mining.retrievers import TableRetriever, UnionRetriever
+from foils.mining.retrievers import TableRetriever
 from foils.mining.rules import (
     Margin,
     PositiveScores,
@@ -70,12 +70,6 @@ WAYS = {
     "cross-encoder, later, with a margin": lambda world: {
         "retriever": cross_encoder(world), "ranks": (2, 30),
         "rules": [Margin(PositiveScores.of(world.collection, NoisyScorer(world), np.arange(QUERIES)), absolute=0.02)],
-    },
-    "cross-encoder of two pools": lambda world: {
-        "retriever": CrossEncoderRetriever(
-            world.collection, NoisyScorer(world),  # type: ignore[arg-type]
-            UnionRetriever([world.dense(), RandomRetriever(world.collection)]), depth=30,
-        ),
     },
     "TriSampler": trisampler,
 }  # fmt: skip
@@ -250,14 +244,10 @@ def test_nothing_is_said_of_what_cannot_be_planted():
     scorer = world.dense()
     for retriever in (
         source,
-        UnionRetriever([world.dense(), source]),
         CrossEncoderRetriever(world.collection, scorer, source),  # type: ignore[arg-type]
     ):
         found = mine_negatives(world.collection, retriever, split="train", top=2, near_duplicate=1.1, plant=10)
         assert "recapture" not in found.provenance
-    union = UnionRetriever([world.dense(), RandomRetriever(world.collection)])
-    found = mine_negatives(world.collection, union, split="train", top=2, near_duplicate=1.1, plant=10)
-    assert Recapture.of(found.provenance).way == "planted"
 
 
 def test_the_first_queries_that_are_planted_are_the_same_for_every_number_and_need():

@@ -15,10 +15,10 @@ from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EmbeddingSettings, EncodingSettings
 from foils.llm import LLMSettings
 from foils.mining.fusion import fuse_sources
-from foils.mining.generation import SAMPLING, WritingSettings, first_prompt, generate_negatives
+from foils.mining.generation import SAMPLING, WritingSettings, generate_negatives
 from foils.mining.methods import Models
 from foils.mining.planting import planted_by_filter, planted_by_fusion
-from foils.mining.results import FirstPrompt, Fused, Generated, ScoredPairs
+from foils.mining.results import Fused, Generated, ScoredPairs
 from foils.mining.rules import filter_negatives
 from foils.mining.settings import (
     FilterSettings,
@@ -89,11 +89,10 @@ def generate(
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,
     limit: Annotated[int | None, Option(least=1)] = None,
-    dry_run: bool = False,
     writing: WritingSettings,
     llm: LLMSettings = WRITER,
     reading: CollectionSettings,
-) -> Generated | FirstPrompt:
+) -> Generated:
     """Let a language model write negatives: texts that resemble an answer to the query but are not one.
 
     The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one. Answers are kept as they
@@ -105,15 +104,12 @@ def generate(
         split: Split of the judgements; its queries that have a positive get negatives.
         seed: Seed of the model's sampling, where the server heeds it, and of what is drawn for a prompt.
         limit: Ask for this many queries alone, the first ones. Default: all.
-        dry_run: Show the first prompt, and ask nothing.
 
     Raises:
         InputError: a collection that cannot be read, no model, or a server that refuses the key or the model.
         FailureError: the server fails query after query; what was finished is kept.
         MissingExtraError: the openai package is not installed.
     """
-    if dry_run:
-        return FirstPrompt(first_prompt(reading.open(collection), writing, split=split, top=top, seed=seed))
     client, loaded = llm.client(), reading.open(collection)
     generated = generate_negatives(
         loaded,
@@ -197,7 +193,7 @@ def filter(
     named = as_source(source, loaded)
     models = Models(loaded, split, filters, encoding)
     scorer, scored_by = models.scorer()
-    rules = filters.rules(loaded, models.positive_scores(scorer))
+    rules = filters.rules(models.positive_scores(scorer))
     marked = filter_negatives(named.negatives, loaded, rules, scorer=scorer)
     facts = {"split": split, "rules": filters.describe(), **scored_by}
     inputs = {"collection": loaded.digest, named.name: named.digest}

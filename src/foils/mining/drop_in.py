@@ -170,7 +170,7 @@ def mine_hard_negatives(
             ranks=(range_min, end),
             rank_rejected=False,
             depth=depth,
-            rules=limits.rules(collection, lambda: scores),
+            rules=limits.rules(lambda: scores),
             draw=None if seed is None else Uniform(),
             seed=seed or 0,
             made=provenance("mine_hard_negatives", facts, inputs={"collection": collection.digest}),

@@ -166,12 +166,6 @@ class Written:
         }  # fmt: skip
 
 
-def first_prompt(collection: Collection, writing: WritingSettings, *, split: str, top: int, seed: int = 0) -> str:
-    """Return the prompt of the split's first query, as it would be sent (a dry run)."""
-    record = _records(collection, writing, (), split, 1, seed)[0]
-    return writing.asked(record.query, record.positives[0], top, record.drawn)
-
-
 def generate_negatives(
     collection: Collection,
     client: Client,

@@ -22,6 +22,8 @@ from foils.mining.pairs import Draw, PairScorer, Retriever, Rule
 from foils.mining.planting import PLANTED
 from foils.mining.results import Mined
 from foils.mining.retrievers import (
+    K1,
+    B,
     BM25Retriever,
     DenseRetriever,
     EncoderScorer,
@@ -29,7 +31,6 @@ from foils.mining.retrievers import (
     OwnSimilarityRetriever,
     RandomRetriever,
     TableRetriever,
-    UnionRetriever,
 )
 from foils.mining.rules import PositiveScores, TriSampler
 from foils.mining.settings import FilterSettings, RankingSettings, WindowSettings
@@ -77,7 +78,7 @@ class Models:
         if method == "random":
             return RandomRetriever(self.collection, seed=self.seed), {"seed": self.seed}
         if method == "bm25":
-            return BM25Retriever(self.collection), {"k1": 1.2, "b": 0.75}
+            return BM25Retriever(self.collection), {"k1": K1, "b": B}
         if method == "dense" and (fusion := Fusion.of(self.encoding.encoder)) and fusion.deploys == "both":
             dense, facts = self.dense(method)
             both = FusedRetriever(BM25Retriever(self.collection), dense, fusion)
@@ -93,17 +94,16 @@ class Models:
         return OwnSimilarityRetriever(self.collection, model), {"encoder": model.describe()}
 
     def _over_pool(self) -> tuple[Retriever, dict[str, Any]]:
-        depth, names = self.ranking.pool_depth, self.ranking.pools()
+        depth, name = self.ranking.pool_depth, self.ranking.ranking()
         facts: dict[str, Any] = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth}
         pool: Retriever
-        if names is None:
+        if name is None:
             source = as_source(self.ranking.pool, self.collection)
             pool = TableRetriever(self.collection, source.negatives, name=source.name)
             facts["pool"] = {"source": source.name, "digest": source.digest}
         else:
-            rankings = {name: self.retriever(name) for name in names}
-            pool = UnionRetriever([retriever for retriever, _ in rankings.values()])
-            facts["pool"] = {name: of for name, (_, of) in rankings.items()}
+            pool, of_pool = self.retriever(name)
+            facts["pool"] = {name: of_pool}
         return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
 
     def scorer(self) -> tuple[PairScorer | None, dict[str, Any]]:
@@ -152,7 +152,7 @@ class Mining:
         retriever, of_method = models.retriever(method)
         scorer, scored_by = models.scorer()
         positives = models.positive_scores(scorer, retriever)
-        rules, draw = filters.rules(loaded, positives), window.drawn(positives)
+        rules, draw = filters.rules(positives), window.drawn(positives)
         if method == "trisampler":
             encoder, store = models.encoder
             region = TriSampler.of_model(loaded, encoder, store, query_rows=loaded.queries_of(models.split))

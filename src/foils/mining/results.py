@@ -8,7 +8,7 @@ from typing import Any
 from foils.data.negatives import Negatives
 from foils.llm import Usage
 from foils.runtime.files import without_nan
-from foils.runtime.results import Result, Table, number
+from foils.runtime.results import Table, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,25 +133,6 @@ class ScoredPairs(Negatives):
         names = ("name", "pairs", "prefers_positive")
         teachers = without_nan([dict(zip(names, each, strict=True)) for each in self.teachers])
         return {"settings": self.provenance.get("settings", {}), "teachers": teachers}
-
-
-@dataclass(frozen=True)
-class FirstPrompt(Result):
-    """The prompt for the first query, as it would be sent.
-
-    Attributes:
-        text: of the prompt.
-    """
-
-    text: str
-
-    def tables(self) -> list[Table]:
-        """Return the prompt, as a remark without a table."""
-        return [Table("prompt for the first query", (), (), self.text)]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the prompt."""
-        return {"prompt": self.text}
 
 
 @dataclass(frozen=True, kw_only=True)

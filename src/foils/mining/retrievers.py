@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import bm25s
 import numpy as np
@@ -19,11 +19,12 @@ from foils.encode.encoder import Encoder
 from foils.encode.nearest import BLOCK, top_inner_products
 from foils.encode.own_similarity import OwnIndex, OwnSimilarity
 from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
+from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import map_blocks, workers
 
+K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
 QUERIES = 256  # that BM25 scores at once, at most
 ENTRY = 16  # bytes of a BM25 score and its document, while the product is made
 PAIRS = 4_096  # whose vectors are multiplied at once, at most
@@ -40,30 +41,20 @@ class BM25Retriever:
 
     Args:
         collection: documents and queries.
-        k1: saturation of the term frequency, at least 0; at 0 a term counts once, however often it is there.
-        b: how much a long document is held against its terms, in [0, 1].
-        language: of stemmer and stop words, as Snowball names it.
-
-    Raises:
-        InputError: k1 or b out of range.
     """
 
     name = column = "bm25"
     short = "no further document shares a term with the query"
 
-    def __init__(self, collection: Collection, *, k1: float = 1.2, b: float = 0.75, language: str = "english") -> None:
-        if not (np.isfinite(k1) and k1 >= 0):
-            raise InputError(f"k1 {k1}; expected a finite number of at least 0")
-        if not 0 <= b <= 1:
-            raise InputError(f"b {b}; expected a number from 0 to 1")
+    def __init__(self, collection: Collection) -> None:
         self._collection = collection
         self._tokenizer = bm25s.tokenization.Tokenizer(
-            splitter=words, stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
+            splitter=words, stopwords="english", stemmer=Stemmer.Stemmer("english"), lower=True
         )
         documents = len(collection.documents)
         with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
             ids = [tokens for part in self._document_ids(documents, advance) for tokens in part]
-        index = bm25s.BM25(method="lucene", k1=k1, b=b)
+        index = bm25s.BM25(method="lucene", k1=K1, b=B)
         with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
             index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
         stored = index.scores
@@ -408,36 +399,3 @@ class FusedRetriever:
         found[0][queries[rows][kept], place[kept]] = documents[rows][kept]
         found[1][queries[rows][kept], place[kept]] = fused[kept]
         return found
-
-
-class UnionRetriever:
-    """Ranks what several retrievers rank, by best rank, ties by their order; without a score.
-
-    Args:
-        retrievers: at least one.
-    """
-
-    compares = False
-    short = "no ranking has a further document"
-
-    def __init__(self, retrievers: Sequence[Retriever]) -> None:
-        if not retrievers:
-            raise InputError("a union of rankings needs at least one")
-        self._retrievers = tuple(retrievers)
-        self.name = "+".join(retriever.name for retriever in retrievers)
-
-    def with_judgements(self, collection: Collection) -> UnionRetriever | None:
-        """Return the union of its retrievers with other judgements; None where one of them cannot be had so."""
-        parts = [with_judgements_of(retriever, collection) for retriever in self._retrievers]
-        known = [part for part in parts if part is not None]
-        return UnionRetriever(known) if len(known) == len(parts) else None
-
-    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows, and NaN for scores."""
-        lists = [retriever.search(query_rows, depth)[0] for retriever in self._retrievers]
-        merged = np.stack(lists, axis=2).reshape(len(query_rows), -1)  # rank by rank, the retrievers in turn
-        ranked = np.full((len(merged), depth), -1, np.int64)
-        for row, listed in enumerate(merged):
-            distinct = list(dict.fromkeys(listed[listed >= 0].tolist()))[:depth]
-            ranked[row, : len(distinct)] = distinct
-        return ranked, np.full(ranked.shape, np.nan)

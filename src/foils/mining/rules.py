@@ -6,11 +6,10 @@ Margins compare a candidate's score s with the scores of its query's labelled po
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
@@ -152,35 +151,6 @@ class ScoreBelow(Unjudged):
     def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates score below the limit, (n,)."""
         return np.asarray(_scored(pairs) < self.limit)
-
-
-class HoldsAnswer(Unjudged):
-    """Rejects documents that hold an answer of the query, as whole words: equal tokens (`alphanumeric`) in a row.
-
-    Args:
-        answers: query id -> its answers; a query that is not in it has none. An answer without a letter or digit is
-            none.
-
-    Source: DPR's has_answer (Karpukhin et al. 2020).
-    """
-
-    reason = "holds an answer"
-
-    def __init__(self, answers: Mapping[str, Sequence[str]]) -> None:
-        tokens = {key: [alphanumeric(answer) for answer in listed] for key, listed in answers.items()}
-        self._answers = {key: [f" {' '.join(each)} " for each in listed if each] for key, listed in tokens.items()}
-
-    def marks(self, pairs: TextPairs) -> Marks:
-        """Return which documents hold an answer, (n,)."""
-        rows, index = np.unique(pairs.query_rows, return_inverse=True)
-        ids = pairs.collection.queries["query_id"].take(pa.array(rows)).to_pylist()
-        answers_of = [self._answers.get(key, []) for key in ids]
-        marks = np.zeros(len(pairs), bool)
-        for row, text in enumerate(pairs.documents[:]):
-            if answers := answers_of[index[row]]:
-                words = f" {' '.join(alphanumeric(text))} "
-                marks[row] = any(answer in words for answer in answers)
-        return marks
 
 
 class LookAlikes:

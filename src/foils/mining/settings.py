@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data.collection import Collection
 from foils.data.fusion import NORMALISATIONS
-from foils.data.records import Complaints, json_objects, text_field
 from foils.data.sources import SourceLike
 from foils.encode.models import OWN_KINDS
 from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings
 from foils.mining.fusion import METHODS as FUSIONS
 from foils.mining.pairs import Draw, Rule
-from foils.mining.rules import HoldsAnswer, Margin, PositiveScores, ScoreAbove, ScoreBelow, SimANS, Uniform
+from foils.mining.rules import Margin, PositiveScores, ScoreAbove, ScoreBelow, SimANS, Uniform
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import MemorySettings, ScaleSettings
 
 if TYPE_CHECKING:
-    AnswersLike = str | Path | Mapping[str, Sequence[str]]
-    PoolLike = SourceLike | Sequence[str]
+    PoolLike = SourceLike
 else:
-    AnswersLike = Path
     PoolLike = str
 
 BEST = "best"  # ranks that are decided between
 DRAWS = ("top", "uniform", "simans")
+RULES = ("margin", "relative_margin", "max_score", "min_score")
 SCORERS = ("own", "encoder", "cross-encoder")
 POOLS = ("random", "bm25", "dense")
 METHODS = ("random", "bm25", "dense", "cross-encoder", "ance", "trisampler", *OWN_KINDS.values())
@@ -109,8 +104,8 @@ class RankingSettings(Settings):
     """What ranks the documents.
 
     Attributes:
-        pool: What a cross-encoder ranks anew: random, bm25, dense, several of them as bm25,dense; or a source, as
-            [NAME=]PATH. In Python also a table of negatives.
+        pool: What a cross-encoder ranks anew: random, bm25, dense; or a source, as [NAME=]PATH. In Python also a table
+            of negatives.
         pool_depth: Documents of the pool for each query.
     """
 
@@ -119,24 +114,17 @@ class RankingSettings(Settings):
     pool: Annotated[PoolLike, Option(metavar="POOL")] = "bm25"
     pool_depth: Annotated[int, Option(least=1)] = 100
 
-    def pools(self) -> list[str] | None:
-        """Return the names of the rankings that are the pool; None where it is a source.
+    def ranking(self) -> str | None:
+        """Return the name of the ranking that is the pool; None where it is a source.
 
         Raises:
             UnknownNameError: a name that is none of these, and no path of a source.
         """
-        if isinstance(self.pool, str):
-            names = [name.strip() for name in self.pool.split(",")]
-        elif isinstance(self.pool, (list, tuple)):
-            names = list(self.pool)
-        else:
+        if not isinstance(self.pool, str) or (self.pool not in POOLS and any(sign in self.pool for sign in "=/.")):
             return None
-        unknown = [name for name in names if name not in POOLS]
-        if unknown and isinstance(self.pool, str) and any(sign in self.pool for sign in "=/."):
-            return None
-        if unknown:
-            raise UnknownNameError(spelled("pool"), unknown[0], POOLS)
-        return names
+        if self.pool not in POOLS:
+            raise UnknownNameError(spelled("pool"), self.pool, POOLS)
+        return self.pool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +137,6 @@ class FilterSettings(Settings):
             NV-Retriever's 95 % of the positive).
         max_score: Reject negatives that score above this.
         min_score: Reject negatives that score below this.
-        answers: Reject documents that contain an answer to the query, by a file of JSON lines {"query_id", "answers"}.
-            In Python also a dictionary: query id -> answers.
         scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or cross-encoder.
         cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a CrossEncoder.
     """
@@ -161,15 +147,12 @@ class FilterSettings(Settings):
     relative_margin: float | None = None
     max_score: float | None = None
     min_score: float | None = None
-    answers: Annotated[AnswersLike | None, Option()] = None
     scorer: Annotated[str, Option(names=SCORERS)] = "own"
     cross_encoder: Annotated[CrossEncoderLike | None, Option(metavar="MODEL")] = None
 
-    def rules(self, collection: Collection, positives: Callable[[], PositiveScores]) -> list[Rule]:
+    def rules(self, positives: Callable[[], PositiveScores]) -> list[Rule]:
         """Return the rules, in the order in which they are asked; `positives` are scored for margins."""
         rules: list[Rule] = []
-        if self.answers is not None:
-            rules.append(HoldsAnswer(_answers(self.answers, collection)))
         if self.margin is not None:
             rules.append(Margin(positives(), absolute=self.margin))
         if self.relative_margin is not None:
@@ -182,32 +165,7 @@ class FilterSettings(Settings):
 
     def describe(self) -> dict[str, Any]:
         """Return the rules' settings for provenance."""
-        facts = {
-            **self.changed("margin", "relative_margin", "max_score", "min_score", "answers"),
-            "scorer": self.scorer,
-        }
-        if self.answers is not None:
-            facts["answers"] = Path(self.answers).name if isinstance(self.answers, (str, Path)) else "given"
-        return facts
-
-
-def _answers(answers: AnswersLike, collection: Collection) -> Mapping[str, Sequence[str]]:
-    """Read a file of answers; a dictionary is taken as it is."""
-    if isinstance(answers, Mapping):
-        return answers
-    complaints = Complaints(Path(answers))
-    by_query: dict[str, list[str]] = {}
-    queries = set(collection.queries["query_id"].to_pylist())
-    for line, record in json_objects(Path(answers), complaints):
-        query, texts = text_field(record.get("query_id")), record.get("answers")
-        if query is None or not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            complaints.add('expected {"query_id": string, "answers": [string, …]}', line)
-        elif query not in queries:
-            complaints.add(f"unknown query_id {json.dumps(query)}: not in the collection {collection.name}", line)
-        else:
-            by_query[query] = [*by_query.get(query, []), *texts]
-    complaints.settle()
-    return by_query
+        return {**self.changed(*RULES), "scorer": self.scorer}
 
 
 def check_mining(
@@ -226,7 +184,7 @@ def check_mining(
         )
     if method not in METHODS:
         raise UnknownNameError(flag, method, METHODS)
-    methods = {method, *((ranking.pools() or []) if method == "cross-encoder" else [])}
+    methods = {method, *filter(None, [ranking.ranking() if method == "cross-encoder" else None])}
     if method != "cross-encoder":
         refuse(ranking.changed(), f"with {flag} {method}; give it with {flag} cross-encoder")
     if method == "trisampler":
@@ -249,9 +207,8 @@ def check_mining(
 def check_filtering(filters: FilterSettings, machine: MemorySettings, encoding: EncodingSettings) -> None:
     """Refuse options that do nothing beside the others, and filtering without a rule."""
     _check_models(filters, {**encoding.changed(base=AT_128), **machine.changed("ray")}, set(), "filter")
-    rules = ("margin", "relative_margin", "max_score", "min_score", "answers")
-    if not filters.changed(*rules):
-        raise InputError(f"no rule to filter by; give one of {', '.join(map(spelled, rules))}")
+    if not filters.changed(*RULES):
+        raise InputError(f"no rule to filter by; give one of {', '.join(map(spelled, RULES))}")
 
 
 def _check_models(filters: FilterSettings, options: dict[str, Any], methods: Set[str], what: str) -> None:
