@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import foils
 from foils.cli.app import run
@@ -73,3 +74,26 @@ def test_control_characters_of_documents_do_not_reach_the_terminal() -> None:
     shown = str(foils.describe(collection))
     assert not {"\x1b", "\x07", "\x9b"} & {*shown}
     assert "red \ufffd[2J\ufffd1A boat" in shown
+
+
+@pytest.mark.parametrize(
+    ("rows", "warning"),
+    [
+        ("12,x\n13,y\n", "There is no letter in 2 of the queries; is their column one of ids or numbers?"),
+        ("caf\u00c3\u00a9,x\n", "There are control characters, or letters of a wrong encoding, in 1 of the queries"),
+        ("a,b\x00\n", "There are control characters, or letters of a wrong encoding, in 1 of the documents"),
+        ("plain,words\nsame,same\n", "The positive is the query, word for word, in 1 pairs."),
+        ("caf\u00e9 \u0441\u044b\u0440,na\u00efve\n", ""),
+    ],
+)
+def test_what_it_points_out(tmp_path: Path, rows: str, warning: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"query,positive\n{rows}", "utf-8")
+    warnings = foils.describe(path).warnings
+    assert any(warning in each for each in warnings)
+    assert warning or not any("letter" in each or "word for word" in each for each in warnings)
+
+
+def test_a_split_without_a_relevant_document_is_pointed_out() -> None:
+    table = pa.table({"query": ["a"], "positive": ["x"], "score": [0]})
+    assert "No document of train is relevant: nothing can be" in " ".join(foils.describe(table).warnings)

@@ -163,8 +163,8 @@ def test_ir_datasets_is_read_once(register: Register, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"docs": [*DOCS, ("d1", "again")]}, r"\(docs\):4: duplicate id 'd1' \(first on line 1\)"),
-        ({"docs": [("d1", "A"), ("d2", " ")]}, r"\(docs\):2: 'd2' has an empty text"),
+        ({"docs": [*DOCS, ("d1", "again")]}, r"\(documents\):4: duplicate id 'd1' \(first on line 1\)"),
+        ({"docs": [("d1", "A"), ("d2", " ")]}, r"\(documents\):2: 'd2' has an empty text"),
         ({"docs": [("d1", "A")], "doc_type": None}, r"\(qrels test\):2: unknown doc_id 'd3'"),
         ({"queries": [("q1", "x")]}, r"\(qrels test\):2: unknown query_id 'q2'"),
         ({"queries": [*QUERIES, ("q1", "another text")]}, r"\(queries\):3: duplicate id 'q1'"),
@@ -320,9 +320,9 @@ def test_two_folders_of_one_name_are_two(hf_folder: WriteHf) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"corpus": {"corpus": [*CORPUS, CORPUS[0]]}}, r"\(corpus\):4: duplicate id 'd1' \(first on line 1\)"),
-        ({"corpus": {"corpus": [*CORPUS, {"_id": "d4", "text": ""}]}}, r"\(corpus\):4: 'd4' has an empty text"),
-        ({"corpus": {"corpus": [{"_id": "d1", "contents": "x"}]}}, r"\(corpus\):1: expected doc_id, title, text"),
+        ({"corpus": {"corpus": [*CORPUS, CORPUS[0]]}}, r"\(documents\):4: duplicate id 'd1' \(first on line 1\)"),
+        ({"corpus": {"corpus": [*CORPUS, {"_id": "d4", "text": ""}]}}, r"\(documents\):4: 'd4' has an empty text"),
+        ({"corpus": {"corpus": [{"_id": "d1", "contents": "x"}]}}, r"\(documents\):1: expected doc_id, title, text"),
         ({"queries": {"queries": [{"_id": "q1"}]}}, r"\(queries\):1: expected query_id, text as text"),
         ({"default": {"test": [{**TEST[0], "score": 0.5}]}}, r"\(qrels test\):1: .* the relevance as a whole number"),
         ({"default": {"test": [{**TEST[0], "corpus-id": "d9"}]}}, r"\(qrels test\):1: unknown doc_id 'd9'"),

@@ -1,91 +1,166 @@
-"""Tables of pairs that cannot be understood: what is wrong, by line, and what to do."""
+"""Files and tables that nobody should make, and many do: each is read as it is, or refused with what to do about it."""
 
 from __future__ import annotations
 
+import bz2
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import foils
 from foils.runtime.errors import FormatError, InputError
-from pair_files import ROWS, write_csv
+
+HEADER = "query,positive\n"
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"query": "a", "question": "b", "positive": "c"}], "columns query and question could each be the query; say"),
-        (
-            [{"q": "a", "p": "b"}],
-            r"no column is known as query or positive; the columns are 'q', 'p' .of CSV and TSV the first line",
-        ),
-        ([{"query": "a", "positive": "b"}, {"query": " ", "positive": "b"}], r"csv:3: the query \(query\) is empty"),
-        ([{"query": "a", "positive": ""}], r"csv:2: the positive \(positive\) is empty; expected a text"),
-        ([{"query": "a", "positive": "b", "score": "0.87"}], r"csv:2: score is '0.87'; expected a whole number"),
-        (
-            [{"query": "a", "positive": "b", "score": "1"}, {"query": "a", "positive": "b", "score": "0"}],
-            "csv:3: the pair has another relevance on line 2",
-        ),
-        (
-            [{"qid": "1", "query": "a", "positive": "b"}, {"qid": "1", "query": "c", "positive": "d"}],
-            "csv:3: the query '1' has another text before",
-        ),
-        (
-            [{"query": "a", "positive": "b", "doc_id": "1"}, {"query": "c", "positive": "d", "doc_id": "1"}],
-            "csv:3: the document '1' has another text before",
-        ),
-    ],
-)
-def test_what_is_wrong_is_told_by_line(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
-    with pytest.raises(FormatError, match=message):
-        foils.load(write_csv(tmp_path / "wrong.csv", rows))
+FILES: dict[str, tuple[str, str | bytes, str]] = {
+    "empty": ("x.csv", "", "the file or its first line is empty; expected the columns"),
+    "no pairs": ("x.csv", HEADER, "no pairs in it"),
+    "utf-16": ("x.csv", (HEADER + "a,b\n").encode("utf-16-le"), "x.csv:1: UTF-16 or UTF-32, .* convert the file to"),
+    "latin-1": ("x.csv", HEADER.encode() + b"a,\xff\n", "x.csv:2: not UTF-8 at byte 2"),
+    "latin-1 JSON": ("x.json", '[\n{"query":"\xe9"}]'.encode("latin-1"), "x.json:2: not UTF-8; convert the file"),
+    "carriage returns": ("x.csv", "query,positive\ra,b\r", "x.csv:1: a carriage return that"),
+    "no header": ("x.csv", "who?,me\n", "no column is known as .* 'who[?]', 'me' [(]of CSV and TSV"),
+    "two queries": ("x.csv", "query,question,positive\n", "columns query and question could each be the query; say"),
+    "a column twice": ("x.csv", "query,query\na,b\n", "column query is there more than once"),
+    "a field too many": ("x.csv", "query;positive\na;b;c\n", "x.csv:2: 3 fields, expected 2 .* holds ';' is quoted"),
+    "an open quote": ("x.csv", HEADER + '"a,b\n', "x.csv:2: malformed record"),
+    "blank": ("x.csv", HEADER + "a,b\n ,b\n", "x.csv:3: the query [(]query[)] is ' '; expected a text"),
+    "invisible": ("x.csv", HEADER + "\u200b\u200d,b\n", "x.csv:2: the query [(]query[)] is .*; expected a text"),
+    "no positive": ("x.csv", HEADER + "a,\n", "x.csv:2: the positive [(]positive[)] is ''; expected a text, or a list"),
+    "a share": ("x.csv", "query,positive,score\na,b,0.87\n", ":2: the score .* is '0.87'; expected a whole number"),
+    "two grades": ("x.csv", "query,positive,score\na,b,1\na,b,0\n", ":3: the pair has another relevance on line 2"),
+    "two queries of an id": ("x.csv", f"qid,{HEADER}1,a,b\n1,c,d\n", "x.csv:3: the query '1' has another text before"),
+    "two documents of an id": ("x.csv", "query,positive,pid\na,b,1\nc,d,1\n", ":3: the document '1' has another text"),
+    "columns of lists": ("x.json", '{"query": ["a", "b"]}', "x.json: no column is known as positive"),
+    "a list for a query": ("x.json", '{"query": ["a"], "positive": "b"}', "query[)] is .'a'.; expected a text"),
+    "an object over lines": ("x.json", '{\n "query": "a"\n}', "x.json:1: one JSON object over several lines; expected"),
+    "lists for records": ("x.jsonl", '["a", "b"]\n["c", "d"]\n', "x.jsonl:1: expected a list of JSON .*, found str"),
+    "a cut last line": ("x.jsonl", '{"query": "a", "positive": "b"}\n{"q', "x.jsonl:2: malformed JSON .* character 2"),
+    "another dictionary": ("x.jsonl", '{"query": "a", "positive": {"content": "b"}}', "is {'content': 'b'}; expected"),
+    "half a surrogate": ("x.jsonl", '{"query": "\\ud800", "positive": "b"}', ":1: the query .* is .*; expected a text"),
+    "an id with a fraction": ("x.jsonl", '{"qid": 1.5, "query": "a", "positive": "b"}', "query_id .* is 1.5; expected"),
+    "a truth for an id": ("x.jsonl", '{"qid": true, "query": "a", "positive": "b"}', "query_id .* is True"),
+    "a record of a line": (
+        "x.json",
+        json.dumps([{"query": "a", "positive": "b"}, {"query": "c", "positive": ""}]),
+        "x.json:1: record 2: the positive",
+    ),
+    "no Parquet": ("x.parquet", HEADER + "a,b\n", "x.parquet: not Parquet, by its first bytes; name"),
+    "bzip2": ("x.csv", bz2.compress(b"query"), "x.csv: bzip2 by its first bytes, .* gzipped; unpack"),
+    "no table": ("x.txt", "a", "not a table by its name; expected .csv, .tsv, .json"),
+    "a split that is a path": ("x.csv", "query,positive,split\na,b,../up\n", "a split called '../up'; expected"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"", "the file or its first line is empty; expected the columns"),
-        (b"query,positive\n", "no pairs in it"),
-        (b"query;positive\na;b;c\n", "csv:2: 3 fields, expected 2 as in the header; a text that holds ';' is quoted"),
-        (b"query,positive\na,b,c\n", "csv:2: 3 fields, expected 2 as in the header; a text that holds ',' is quoted"),
-        (b'query,positive\n"a,b\n', "csv:2: malformed record"),
-        (b"query,positive\na,\xff\n", "csv:2: not UTF-8 at byte 2"),
-        (b"query,query\na,b\n", "column query is there more than once"),
-        ("\ufeffquery,positive\nä,b\n".encode("utf-16"), "csv:1: UTF-16"),
-    ],
-)
-def test_malformed_files(tmp_path: Path, text: bytes, message: str) -> None:
-    path = tmp_path / "wrong.csv"
-    path.write_bytes(text)
-    with pytest.raises(FormatError, match=message):
+@pytest.mark.parametrize(("name", "data", "message"), FILES.values(), ids=FILES)
+def test_files_that_are_refused(tmp_path: Path, name: str, data: str | bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    with pytest.raises(InputError, match=message):
         foils.load(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none.csv: no such file"):
-        foils.load(tmp_path / "none.csv")
-    (tmp_path / "pairs.txt").write_text("a")
-    with pytest.raises(InputError, match=r"not a table by its name; expected .csv, .tsv, .json"):
-        foils.load(tmp_path / "pairs.txt")
+READ: dict[str, tuple[str, str | bytes, list[str]]] = {
+    "windows line ends and a mark": ("x.csv", b"\xef\xbb\xbfquery,positive\r\na,b\r\n", ["a"]),
+    "an index and blanks": ("x.csv", ", Query , Positive \n0,a,b\n", ["a"]),
+    "an invisible mark in a name": ("x.csv", "\u200bquery,positive\na,b\n", ["a"]),
+    "right to left": ("x.csv", HEADER + "\u05de\u05d4,\u202eb\n", ["\u05de\u05d4"]),
+    "large whole ids": ("x.csv", f"qid,{HEADER}-3,a,b\n{10**30},c,d\n", ["a", "c"]),
+    "one object": ("x.json", '{"query": "a", "positive": {"title": "t", "text": "b"}}', ["a"]),
+}
 
 
-def test_options_of_pairs_are_refused_with_other_collections(beir_folder: Callable[..., Path]) -> None:
-    folder = beir_folder()
+@pytest.mark.parametrize(("name", "data", "queries"), READ.values(), ids=READ)
+def test_files_that_are_read(tmp_path: Path, name: str, data: str | bytes, queries: list[str]) -> None:
+    path = tmp_path / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    assert foils.load(path).queries["text"].to_pylist() == queries
+
+
+def test_kinds_of_parquet_columns(tmp_path: Path) -> None:
+    texts = pa.array(["a", "b", "a"])
+    for kind in (texts.dictionary_encode(), texts.cast(pa.large_string()), texts.cast(pa.string_view())):
+        pq.write_table(pa.table({"query": kind, "positive": ["x", "y", "z"]}), tmp_path / "x.parquet")
+        assert foils.load(tmp_path / "x.parquet").queries["text"].to_pylist() == ["a", "b"]
+    pq.write_table(pa.table({"query": pa.array([b"a"]), "positive": ["x"]}), tmp_path / "x.parquet")
+    with pytest.raises(FormatError, match=r"x.parquet:1: the query \(query\) is b'a'; expected a text"):
+        foils.load(tmp_path / "x.parquet")
+
+
+def test_paths_that_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "away.csv").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe.csv")
+    for given, message in {
+        tmp_path / "none.csv": "none.csv: no such file",
+        tmp_path / "folder.csv": "is a folder, not a file",
+        tmp_path / "away.csv": "is a link that leads to no file",
+        tmp_path / "pipe.csv": "is a pipe or a device; write it to a file first",
+        "-": "more than once",
+        "/dev/null": "is a pipe or a device",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            foils.load(given)
+
+
+def pandas(*columns: Any, names: list[Any]) -> Any:
+    made = pytest.importorskip("pandas").DataFrame(list(zip(*columns, strict=True)))
+    made.columns = names
+    return made
+
+
+PAIRS = {"query": ["a", "b"], "positive": ["x", "y"]}
+TABLES: dict[str, tuple[Callable[[], Any], str]] = {
+    "mixed": (lambda: pandas(["a", 2], ["x", "y"], names=["query", "positive"]), "DataFrame is no table that"),
+    "names twice": (lambda: pandas(["a"], ["b"], names=["query", "query"]), "DataFrame is no .*Duplicate column"),
+    "missing": (lambda: pandas(["a"], [float("nan")], names=["query", "positive"]), ":1: the positive .* is None"),
+    "numbers for names": (lambda: pandas(["a"], ["x"], names=[0, 1]), "the columns are '0', '1'"),
+    "columns of lists": (lambda: PAIRS, "dict of query, positive; expected split -> table. Make columns of lists"),
+    "nothing": (lambda: None, "None is no collection; expected a file, a folder, a table or a name"),
+    "an empty split": (
+        lambda: {"train": pa.table(PAIRS), "test": pa.table(PAIRS).slice(2)},
+        r"Table \(test\): no pairs in this split; leave it out",
+    ),
+    "a query in two splits": (
+        lambda: {"train": pa.table(PAIRS), "test": pa.table(PAIRS)},
+        r"Table \(test\):1: the query 'a' is in train and in test; give it one split",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "message"), TABLES.values(), ids=TABLES)
+def test_tables_that_are_refused(made: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        foils.load(made())
+
+
+def test_tables_that_are_read() -> None:
+    polars, datasets = pytest.importorskip("polars"), pytest.importorskip("datasets")
+    frame = polars.DataFrame({"query": polars.Series(PAIRS["query"], dtype=polars.Categorical), "positive": ["x", "y"]})
+    chosen = datasets.Dataset.from_dict(PAIRS).select([1, 0]).with_format("torch")
+    assert foils.load(frame).queries["text"].to_pylist() == ["a", "b"]
+    assert foils.load(chosen).queries["text"].to_pylist() == ["b", "a"]
+    upper = {"Train": pa.table(PAIRS), "VALIDATION": pa.table({"query": ["c"], "positive": ["z"]})}
+    assert foils.load(upper).splits == ["train", "dev"]
+
+
+def test_options_of_pairs(beir_folder: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r"columns .*: no effect with .*, which is not made of pairs"):
-        foils.load(folder, columns={"query": "a"})
-    with pytest.raises(InputError, match="expected three shares that sum to 1"):
-        foils.load(pa.Table.from_pylist(ROWS), split_shares=(0.5, 0.1, 0.1))
-
-
-def test_missing_values_of_data_frames() -> None:
-    frame = pytest.importorskip("pandas").DataFrame({"query": ["a", "b"], "positive": ["x", float("nan")]})
-    with pytest.raises(FormatError, match=r"DataFrame:2: the positive \(positive\) is missing; expected a text"):
-        foils.load(frame)
+        foils.load(beir_folder(), columns={"query": "a"})
+    with pytest.raises(InputError, match="columns: positive is given twice; a column is one thing"):
+        foils.load(pa.table(PAIRS), columns={"query": "positive", "positive": "positive"})
+    for shares in ((float("nan"), 0.5, 0.5), (0.5, 0.1, 0.1)):
+        with pytest.raises(InputError, match=r"splits .*; expected three shares that sum to 1"):
+            foils.load(pa.table(PAIRS), split_shares=shares)

@@ -10,8 +10,9 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,26 +122,17 @@ class Collection:
         Raises:
             InputError: empty texts, or judgements that name unknown ids.
         """
-
-        def listed(kind: str, rows: Iterable[tuple[Any, ...]]) -> Source:
-            return Source(f"{name} ({kind})", lambda _: ((0, row) for row in rows))
-
-        return build(
+        texts = {key: ("", of) if isinstance(of, str) else of for key, of in documents.items()}
+        made = CheckedRecords.of_rows(
             name,
-            None,
-            CheckedRecords(
-                listed(
-                    "documents", [(key, *(("", of) if isinstance(of, str) else of)) for key, of in documents.items()]
-                ),
-                listed("queries", queries.items()),
-                {
-                    split: listed(
-                        f"qrels {split}", [(query, *each) for query, of in judged.items() for each in of.items()]
-                    )
-                    for split, judged in qrels.items()
-                },
-            ),
+            lambda: ((key, *of) for key, of in texts.items()),
+            queries.items,
+            {
+                split: partial(iter, [(query, *each) for query, of in judged.items() for each in of.items()])
+                for split, judged in qrels.items()
+            },
         )
+        return build(name, None, made)
 
     @property
     def splits(self) -> list[str]:
@@ -178,7 +170,13 @@ class Collection:
             UnknownNameError: the collection has no such split.
             InputError: it has no judgements at all.
         """
-        self._check_split(split, option)
+        if not self.qrels:
+            raise InputError(
+                f"{self.name} has no judgements, so no split {split!r}; foils mine and foils rate take every query "
+                f"with {spelled('split', ALL_QUERIES)}"
+            )
+        if split not in self.qrels:
+            raise UnknownNameError(f"split of the collection {self.name}", split, self.splits, spelled(option))
         return self.qrels[split]
 
     def positives(self, split: str) -> Positives:
@@ -211,8 +209,7 @@ class Collection:
             return self.known_positives
         if split == TRAIN and split not in self.qrels:
             return _positives_of([], self)
-        self._check_split(split)
-        return _positives_of([self.qrels[split]], self)
+        return _positives_of([self.judgements(split)], self)
 
     def queries_of(self, split: str) -> Rows:
         """Return the rows of a split's queries that have a positive, in its order; of `all`, of every query.
@@ -229,15 +226,6 @@ class Collection:
 
     def _is_all(self, split: str) -> bool:
         return split == ALL_QUERIES and split not in self.qrels
-
-    def _check_split(self, split: str, option: str = "split") -> None:
-        if not self.qrels:
-            raise InputError(
-                f"{self.name} has no judgements, so no split {split!r}; foils mine and foils rate take every query "
-                f"with {spelled('split', ALL_QUERIES)}"
-            )
-        if split not in self.qrels:
-            raise UnknownNameError(f"split of the collection {self.name}", split, self.splits, spelled(option))
 
     @cached_property
     def known_positives(self) -> Positives:
@@ -293,15 +281,14 @@ def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:
     if len(tables) > 1 and len(queries):
         kept = PairIndex(queries, documents).distinct
         queries, documents = queries[kept], documents[kept]
-    distinct, first, inverse = np.unique(queries, return_index=True, return_inverse=True)
-    order_of_query = np.argsort(np.argsort(first))
-    order = np.argsort(order_of_query[inverse], kind="stable")
-    counts = np.bincount(order_of_query[inverse], minlength=len(distinct))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Positives(distinct[np.argsort(first)], offsets, documents[order])
+    encoded = pa.array(queries).dictionary_encode()  # queries are numbered as they first come
+    number = np.asarray(encoded.indices, np.int64)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(encoded.dictionary)))])
+    return Positives(np.asarray(encoded.dictionary, np.int64), offsets, documents[np.argsort(number, kind="stable")])
 
 
 Record = tuple[int, tuple[Any, ...]]
+Rowed = Callable[[], Iterable[tuple[Any, ...]]]
 Keep = Callable[[str, pa.Schema, Iterable[pa.RecordBatch]], pa.Table]
 """Stores the batches of a table under a name, and returns the table."""
 
@@ -415,6 +402,21 @@ def _mapped(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
+@contextmanager
+def fetching(where: str, but: type[Exception] = InputError) -> Iterator[None]:
+    """Turn what the libraries raise when they cannot fetch or parse a data set into an InputError, `but` one kind."""
+    try:
+        yield
+    except (InputError, but):
+        raise
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
+        said = str(error).strip().partition("\n")[0][:300]
+        raise InputError(
+            f"cannot read {where} ({type(error).__name__}: {said}); check the name, and the network (HF_HUB_OFFLINE "
+            "lets nothing be fetched)"
+        ) from error
+
+
 @dataclass(frozen=True)
 class Source:
     """One file, or stream, of records of a collection.
@@ -445,6 +447,30 @@ class CheckedRecords:
     qrels: Mapping[str, Source]
     lenient: bool = False
 
+    @classmethod
+    def of_rows(
+        cls, where: str, documents: Rowed, queries: Rowed, qrels: Mapping[str, Rowed], lenient: bool = False
+    ) -> CheckedRecords:
+        """Return what reads rows that something else gives, a row at a time, counted from 1.
+
+        Args:
+            where: they come from, for complaints.
+            documents: opens the stream of rows; what fails then is an InputError.
+            queries: as documents.
+            qrels: split -> the same of judgements.
+            lenient: as above.
+        """
+
+        def source(kind: str, rows: Rowed) -> Source:
+            def records(_: Complaints) -> Iterator[Record]:
+                with fetching(f"{where} ({kind})"):
+                    yield from enumerate(rows(), start=1)
+
+            return Source(f"{where} ({kind})", records)
+
+        judged = {split: source(f"qrels {split}", rows) for split, rows in qrels.items()}
+        return cls(source("documents", documents), source("queries", queries), judged, lenient)
+
     def __call__(self, keep: Keep) -> Tables:
         """Return the tables.
 
@@ -454,81 +480,83 @@ class CheckedRecords:
         left_out: Counter[str] = Counter()
         documents = self._texts("documents", self.documents, DOCUMENTS, keep, left_out)
         queries = self._texts("queries", self.queries, QUERIES, keep, left_out)
-        ids = queries["query_id"], documents["doc_id"]
-        qrels = {split: self._judgements(split, source, *ids, keep, left_out) for split, source in self.qrels.items()}
+        ids = {"query_id": queries["query_id"], "doc_id": documents["doc_id"]}
+        qrels = {split: self._judgements(split, source, ids, keep, left_out) for split, source in self.qrels.items()}
         counts = ", ".join(f"{count:,} {kind}" for kind, count in left_out.items())
         return Tables(documents, queries, qrels, f" (left out: {counts})" if counts else "")
 
     def _texts(self, kind: str, source: Source, schema: pa.Schema, keep: Keep, left_out: Counter[str]) -> pa.Table:
         complaints, lines = Complaints(source.where), array("q")
 
-        def checked() -> Iterator[tuple[Any, ...]]:
-            with progress.task(f"reading {kind}", unit=kind) as advance:
-                for line, given in source.records(complaints):
-                    advance(1)
-                    identifier, *texts = values = tuple(map(text_field, given))
-                    if None in values:
-                        complaints.add(
-                            f"expected {', '.join(schema.names)} as text in valid Unicode{KEYS}", line or None
-                        )
-                    elif not identifier:
-                        complaints.add("empty id; give every record an id", line or None)
-                    elif any(text and text.strip() for text in texts):
-                        lines.append(line)
-                        yield values
-                    elif self.lenient:
-                        left_out[f"{kind} without a text"] += 1
-                    else:
-                        complaints.add(f"{identifier!r} has an empty text; {EMPTY}", line or None)
+        def checked(given: tuple[Any, ...]) -> tuple[Any, ...] | str:
+            identifier, *texts = values = tuple(map(text_field, given))
+            if None in values:
+                return f"expected {', '.join(schema.names)} as text in valid Unicode{KEYS}"
+            if not identifier:
+                return "empty id; give every record an id"
+            if any(text and text.strip() for text in texts):
+                return values
+            if not self.lenient:
+                return f"{identifier!r} has an empty text; {EMPTY}"
+            left_out[f"{kind} without a text"] += 1
+            return ()
 
-        table = keep(kind, schema, batches_of(checked(), schema))
+        table = keep(kind, schema, batches_of(_checked(kind, source, checked, complaints, lines), schema))
         ids = table[schema.names[0]]
         first = rows_of(ids, ids)
-        for row in np.flatnonzero(first != np.arange(len(first))):
-            before = f" (first on line {lines[first[row]]})" if lines[row] else ""
-            complaints.add(f"duplicate id {ids[int(row)].as_py()!r}{before}; ids must be unique", lines[row] or None)
+        for row in np.flatnonzero(first != np.arange(len(first))).tolist():
+            said = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}); ids must be unique"
+            complaints.add(said, lines[row])
         complaints.settle()
         if not len(table):
             raise FormatError(f"no {kind} in it; expected at least one record", source.where)
         return table
 
     def _judgements(
-        self,
-        split: str,
-        source: Source,
-        query_ids: pa.ChunkedArray,
-        doc_ids: pa.ChunkedArray,
-        keep: Keep,
-        left_out: Counter[str],
+        self, split: str, source: Source, ids: Mapping[str, pa.ChunkedArray], keep: Keep, left_out: Counter[str]
     ) -> pa.Table:
         complaints, lines = Complaints(source.where), array("q")
 
-        def checked() -> Iterator[tuple[Any, ...]]:
-            for line, given in source.records(complaints):
-                query, document, grade = given if len(given) == len(QRELS) else (None,) * len(QRELS)
-                values = text_field(query), text_field(document), _relevance(grade)
-                if None in values:
-                    complaints.add(JUDGEMENT, line or None)
-                else:
-                    lines.append(line)
-                    yield values
+        def checked(given: tuple[Any, ...]) -> tuple[Any, ...] | str:
+            query, document, grade = given if len(given) == len(QRELS) else (None,) * len(QRELS)
+            values = text_field(query), text_field(document), _relevance(grade)
+            return JUDGEMENT if None in values else values
 
-        judged = pa.Table.from_batches(batches_of(checked(), QRELS), QRELS)
-        queries, documents = rows_of(judged["query_id"], query_ids), rows_of(judged["doc_id"], doc_ids)
-        known = (queries >= 0) & (documents >= 0)
+        rows = _checked("judgements", source, checked, complaints, lines)
+        judged = pa.Table.from_batches(batches_of(rows, QRELS), QRELS)
+        pairs = np.stack([rows_of(judged[column], among) for column, among in ids.items()])
+        known = np.minimum(*pairs) >= 0
         if self.lenient and not known.all():
             left_out["judgements of what is not there"] += int((~known).sum())
-            judged = judged.filter(pa.array(known))
-            queries, documents, lines = queries[known], documents[known], array("q", np.asarray(lines)[known].tolist())
-        for column, rows, file in (("query_id", queries, "queries"), ("doc_id", documents, "documents")):
-            for row in np.flatnonzero(rows < 0):
-                unknown = judged[column][int(row)].as_py()
-                complaints.add(f"unknown {column} {unknown!r}: it is not among the {file}", lines[row] or None)
-        twice = PairIndex(queries, documents).first != np.arange(len(queries))
-        for row in np.flatnonzero(twice & (queries >= 0) & (documents >= 0)):
-            complaints.add("the pair is judged twice; keep one judgement", lines[row] or None)
+            lines = array("q", np.asarray(lines)[known].tolist())
+            judged, pairs, known = judged.filter(pa.array(known)), pairs[:, known], known[known]
+        for column, found in zip(ids, pairs, strict=True):
+            for row in np.flatnonzero(found < 0).tolist():
+                file = "queries" if column == "query_id" else "documents"
+                said = f"unknown {column} {judged[column][row].as_py()!r}: it is not among the {file}"
+                complaints.add(said, lines[row])
+        for row in np.flatnonzero((PairIndex(*pairs).first != np.arange(len(known))) & known).tolist():
+            complaints.add("the pair is judged twice; keep one judgement", lines[row])
         complaints.settle()
         return keep(f"qrels-{split}", QRELS, judged.to_batches())
+
+
+def _checked(
+    kind: str,
+    source: Source,
+    check: Callable[[tuple[Any, ...]], tuple[Any, ...] | str],
+    complaints: Complaints,
+    lines: array[int],
+) -> Iterator[tuple[Any, ...]]:
+    """Yield what a check makes of each record, if anything, and note its line; a text is what is wrong with it."""
+    with progress.task(f"reading {kind}", unit=kind) as advance:
+        for line, given in source.records(complaints):
+            advance(1)
+            if isinstance(values := check(given), str):
+                complaints.add(values, line)
+            elif values:
+                lines.append(line)
+                yield values
 
 
 KEYS = " (by the keys _id, title and text in files)"

@@ -195,47 +195,40 @@ class PairColumns:
         return (used["query"], used["positive"]) if used.keys() == {"query", "positive"} else (None, None)
 
     def _read(self, fields: Mapping[str, Any]) -> PairRecord:
-        query = text_field(self._value("query", fields)) or ""
+        query = self._text("query", fields)
         if self.names["query"] and blank(query):
-            raise _WrongError(f"the query {self._given('query', fields)}; expected a text")
+            raise self._wrong("query", fields, "a text")
         positives, negatives = self._documents("positive", fields), self._documents("negative", fields)
         if self.names["positive"] and not positives:
-            raise self._no_text("positive", fields)
+            raise self._wrong("positive", fields, A_DOCUMENT)
         grade = _grade(self._value("score", fields)) if self.names["score"] else 1
         if grade is None:
-            column = self.names["score"][0]
-            raise _WrongError(
-                f"{column} is {fields.get(column)!r:.40}; expected a whole number, the relevance, 0 for a negative. "
-                f"Leave the column out with {spelled('columns')} score="
-            )
+            expected = f"a whole number, the relevance, 0 for a negative. Leave it out with {spelled('columns')} score="
+            raise self._wrong("score", fields, expected)
         query_id, doc_id = self._identifier("query_id", fields), self._identifier("doc_id", fields)
         if doc_id is not None and len(positives) > 1:
             raise _WrongError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
         if len(positives) == 1:
-            title = (text_field(self._value("title", fields)) or positives[0].title).strip()
-            positives = [Document(doc_id or positives[0].doc_id, title, positives[0].text)]
-        split = (text_field(self._value("split", fields)) or "").strip()
-        return PairRecord(query_id, query.strip(), tuple(positives), tuple(negatives), grade, split)
+            first, title = positives[0], self._text("title", fields)
+            positives = [Document(doc_id or first.doc_id, title or first.title, first.text)]
+        return PairRecord(query_id, query, tuple(positives), tuple(negatives), grade, self._text("split", fields))
 
     def _value(self, role: str, fields: Mapping[str, Any]) -> Any:
         name = self.names[role]
         return _known(fields.get(name[0])) if name else None
 
-    def _given(self, role: str, fields: Mapping[str, Any]) -> str:
-        """What a record gives for a role, for a complaint: `(column) is …`."""
-        values = [_known(fields.get(name)) for name in self.names[role]]
-        said = next((_said(value) for value in values if value is not None), "is missing")
-        return f"({', '.join(self.names[role])}) {said}"
+    def _text(self, role: str, fields: Mapping[str, Any]) -> str:
+        return (text_field(self._value(role, fields)) or "").strip()
 
-    def _no_text(self, role: str, fields: Mapping[str, Any]) -> _WrongError:
-        what = "a negative" if role == "negative" else "the positive" if self.names["query"] else "the document"
-        return _WrongError(f"{what} {self._given(role, fields)}; expected a text, or a list of texts")
+    def _wrong(self, role: str, fields: Mapping[str, Any], expected: str) -> _WrongError:
+        role_and_columns = f"{role} ({', '.join(self.names[role])})"
+        return _WrongError(f"the {role_and_columns} is {self._value(role, fields)!r:.40}; expected {expected}")
 
     def _identifier(self, role: str, fields: Mapping[str, Any]) -> str | None:
         given = self._value(role, fields)
         identifier = _identifier(given)
         if identifier is None and given not in (None, ""):
-            raise _WrongError(f"the {role} {self._given(role, fields)}; expected a text or a whole number")
+            raise self._wrong(role, fields, "a text or a whole number")
         return identifier
 
     def _documents(self, role: str, fields: Mapping[str, Any]) -> list[Document]:
@@ -245,9 +238,12 @@ class PairColumns:
             value = _known(fields.get(name))
             for each in value if isinstance(value, (list, tuple)) else [] if value in (None, "") else [value]:
                 if (document := _document(each)) is None:
-                    raise self._no_text(role, fields)
+                    raise _WrongError(f"the {role} ({name}) is {each!r:.40}; expected {A_DOCUMENT}")
                 documents.append(document)
         return documents
+
+
+A_DOCUMENT = "a text, or a list of texts"
 
 
 class _WrongError(ValueError):
@@ -267,19 +263,11 @@ def _document(value: Any) -> Document | None:
 
 def blank(text: str) -> bool:
     """Tell whether nothing of a text is seen: white space, joiners, direction marks and the like."""
-    return not (text.strip() if text.isascii() else _seen(text))
+    return not _seen(text)
 
 
 def _seen(text: str) -> str:
-    return UNSEEN.sub("", text.replace("\u200b", "")).strip()
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, str) and not blank(value):
-        return f"is {value!r:.40}" if text_field(value) else "is no valid Unicode"
-    if isinstance(value, str):
-        return "is empty"
-    return f"is {type(value).__name__} {value!r:.40}" if value not in ([], {}) else "is empty"
+    return text.strip() if text.isascii() else UNSEEN.sub("", text.replace("\u200b", "")).strip()
 
 
 def _known(value: Any) -> Any:
@@ -310,7 +298,7 @@ def plain(name: str) -> str:
 
 def hash_of(text: str) -> int:
     """Return a 64-bit hash of a text (BLAKE2b)."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return int(text_id(text), 16)
 
 
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
@@ -383,7 +371,7 @@ class _PairReader:
         self._query_texts: list[str] = []
         self._documents: dict[str, int] = {}  # id -> row
         self._text_of_id: dict[str, int] = {}  # id that is given -> hash of its text
-        self._id_of_text: dict[bytes, str] = {}  # of the corpus's documents that are given an id
+        self._id_of_text: dict[str, str] = {}  # of the corpus's documents that are given an id
         self._splits: dict[str, int] = {}
         self._pairs = array("q")  # query, document, relevance, split, table and line of each pair
 
@@ -514,9 +502,8 @@ def document_id(document: Document) -> str:
     return document.doc_id or text_id(f"{document.title}\x1f{document.text}" if document.title else document.text)
 
 
-def _key(document: Document) -> bytes:
-    text = f"{document.title} {document.text}".strip()
-    return blake2b(text.encode(), digest_size=8).digest()
+def _key(document: Document) -> str:
+    return text_id(f"{document.title} {document.text}".strip())
 
 
 def text_id(text: str) -> str:

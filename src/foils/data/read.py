@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -14,7 +13,7 @@ from platform import python_version
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data.collection import CheckedRecords, Collection, Keep, Record, Source, Tables, build, cache_place
+from foils.data.collection import CheckedRecords, Collection, Keep, Record, Source, Tables, build, cache_place, fetching
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
 from foils.data.records import ENDINGS, Complaints, Records, json_objects, numbered_lines
@@ -109,20 +108,14 @@ def read_ir_datasets(name: str, lenient: bool) -> Collection:
     if documents is None:
         raise InputError(f"ir_datasets:{name} has no documents; give the ID of a data set that has")
     judged = {split: part for split, part in splits.items() if split}
-    where = f"ir_datasets:{name}"
-    return build(
-        name,
-        cache_place("ir_datasets", version("ir_datasets"), name, lenient),
-        CheckedRecords(
-            _fetched_rows(f"{where} (docs)", lambda: map(_ir_document, documents.docs_iter())),
-            _fetched_rows(f"{where} (queries)", lambda: _ir_queries(judged.values())),
-            {
-                split: _fetched_rows(f"{where} (qrels {split})", partial(_ir_judgements, of))
-                for split, of in judged.items()
-            },
-            lenient,
-        ),
+    made = CheckedRecords.of_rows(
+        f"ir_datasets:{name}",
+        lambda: map(_ir_document, documents.docs_iter()),
+        lambda: _ir_queries(judged.values()),
+        {split: partial(_ir_judgements, part) for split, part in judged.items()},
+        lenient,
     )
+    return build(name, cache_place("ir_datasets", version("ir_datasets"), name, lenient), made)
 
 
 def _ir_splits(ir_datasets: ModuleType, name: str) -> dict[str, Any]:
@@ -181,31 +174,6 @@ def _ir_judgements(part: Any) -> Iterator[tuple[Any, ...]]:
     return ((of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
 
 
-def _fetched_rows(where: str, rows: Callable[[], Iterable[tuple[Any, ...]]]) -> Source:
-    """A source whose records count from 1 and whose failures to fetch are the user's to know."""
-
-    def records(_: Complaints) -> Iterator[Record]:
-        with fetching(where):
-            yield from enumerate(rows(), start=1)
-
-    return Source(where, records)
-
-
-@contextmanager
-def fetching(where: str, but: type[Exception] = InputError) -> Iterator[None]:
-    """Turn what the libraries raise when they cannot fetch or parse a data set into an InputError, `but` one kind."""
-    try:
-        yield
-    except (InputError, but):
-        raise
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0][:300]
-        raise InputError(
-            f"cannot read {where} ({type(error).__name__}: {said}); check the name, and the network (HF_HUB_OFFLINE "
-            "lets nothing be fetched)"
-        ) from error
-
-
 HF_LAYOUT = (
     "expected configurations 'corpus' (_id, title, text) and 'queries' (_id, text), and the judgements (query-id, "
     "corpus-id, score) by split in 'qrels', in 'default', or in the repository {name}-qrels"
@@ -249,18 +217,15 @@ def read_hf(name: str, lenient: bool) -> Collection:
             ) from error
     names = list(map(split_name, judged))
     names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
+    made = CheckedRecords.of_rows(
+        f"hf:{name}",
+        lambda: map(_document, chain.from_iterable(corpus.values())),
+        lambda: map(_query, chain.from_iterable(queries.values())),
+        {split: partial(map, _hf_judgement, rows) for split, rows in zip(names, judged.values(), strict=True)},
+        lenient,
+    )
     return build(
-        Path(name).name,
-        cache_place("hf", name, lenient, *dict.fromkeys([*of_corpus, *of_queries, *of_judged])),
-        CheckedRecords(
-            _fetched_rows(f"hf:{name} (corpus)", lambda: map(_document, chain.from_iterable(corpus.values()))),
-            _fetched_rows(f"hf:{name} (queries)", lambda: map(_query, chain.from_iterable(queries.values()))),
-            {
-                split: _fetched_rows(f"hf:{name} (qrels {split})", partial(map, _hf_judgement, rows))
-                for split, rows in zip(names, judged.values(), strict=True)
-            },
-            lenient,
-        ),
+        Path(name).name, cache_place("hf", name, lenient, *dict.fromkeys([*of_corpus, *of_queries, *of_judged])), made
     )
 
 
@@ -423,15 +388,12 @@ def _pydocs(packages: Sequence[str] | None) -> Collection:
 
     def make(keep: Keep) -> Tables:
         found = read_pydocs(packages)
-
-        def source(kind: str, rows: Iterable[tuple[Any, ...]]) -> Source:
-            return Source(f"pydocs {kind}", lambda _: ((0, row) for row in rows))
-
-        return CheckedRecords(
-            source("documents", ((each.name, "", each.text) for each in found)),
-            source("queries", ((f"q:{each.name}", each.summary) for each in found)),
+        return CheckedRecords.of_rows(
+            "pydocs",
+            lambda: ((each.name, "", each.text) for each in found),
+            lambda: ((f"q:{each.name}", each.summary) for each in found),
             {
-                split: source(split, [(f"q:{each.name}", each.name, 1) for each in found if each.split == split])
+                split: partial(iter, [(f"q:{each.name}", each.name, 1) for each in found if each.split == split])
                 for split in SPLITS
             },
         )(keep)
