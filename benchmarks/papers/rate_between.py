@@ -15,17 +15,19 @@ draw the queries, those that lose their answers, the graphs and the noise; ± th
 from __future__ import annotations
 
 import argparse
+import tempfile
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 from scipy.stats import rankdata
 
+import foils
 from common import save
 from foils.data import Collection, Negatives, load_collection
 from foils.data.negatives import negatives_table
 from foils.encode import load_encoder
-from foils.rating import BiEncoderJudge, Candidates, Judge, rate_negatives
+from foils.rating import BiEncoderJudge, Candidates, Judge
 
 BETWEEN = (0, 2, 6, 12)
 
@@ -104,8 +106,10 @@ def measured(collection: Collection, vectors: np.ndarray, queries: int, seed: in
     found: dict[str, dict[str, float]] = {}
     for judge in judges:
         for between in BETWEEN:
-            settings = {"between": between} if between else {}
-            rated = rate_negatives(unlabelled, table, judge, split="all", seed=seed, **settings).table
+            settings: dict[str, Any] = {"between": between} if between else {}
+            with tempfile.TemporaryDirectory() as fresh:
+                settings |= {"judge": judge, "judgements": fresh, "split": "all", "seed": seed}
+                rated = foils.rate(unlabelled, table, **settings).table
             values = rated["elo"].to_numpy() + (rated["offset"].to_numpy() if between else 0)
             ids = list(zip(rated["query_id"].to_pylist(), rated["doc_id"].to_pylist(), strict=True))
             codes = np.unique([q for q, _ in ids], return_inverse=True)[1]

@@ -1,9 +1,20 @@
 """Judges and encoders with known answers, for tests."""
 
+import tempfile
+from typing import Any
+
 import numpy as np
 from scipy.special import expit
 
-from foils.rating import Candidates
+import foils
+from foils.data import Collection, Negatives
+from foils.rating import Candidates, Rated
+
+
+def rate_negatives(collection: Collection, negatives: Negatives, judge: Any, **settings: Any) -> Rated:
+    """Rate by a judge, or a list of them, without answers of before where no folder of theirs is given."""
+    with tempfile.TemporaryDirectory() as none:
+        return foils.rate(collection, negatives, judge=judge, **{"judgements": none, **settings})
 
 
 def letters(documents_per_query=(4, 3)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judging import LetterEncoder, NumberJudge, letters
+from judging import LetterEncoder, NumberJudge, letters, rate_negatives
 from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr, ndtr
 
@@ -18,7 +18,6 @@ from foils.llm import Client
 from foils.rating import (
     BiEncoderJudge,
     Candidates,
-    EnsembleJudge,
     LLMJudge,
     Pairs,
     PairwiseJudge,
@@ -27,7 +26,6 @@ from foils.rating import (
     candidate_keys,
     fit_offsets,
     pairs_between,
-    rate_negatives,
     thurstone,
 )  # fmt: skip
 from foils.rating.cross_query import fitted_offsets
@@ -176,7 +174,7 @@ def test_judges_of_one_query_alone_are_refused_before_anything_is_asked() -> Non
     numbers, table = collection()
     judge = NumberJudge()
     with pytest.raises(InputError, match="between_judge"):
-        rate_negatives(numbers, table, EnsembleJudge([NumbersBetween(), judge]), split="all", between=2)
+        rate_negatives(numbers, table, [NumbersBetween(), judge], split="all", between=2)
     assert judge.asked == 0
     rated = rate_negatives(numbers, table, judge, split="all", between=2, between_judge=NumbersBetween())
     assert np.isfinite(rated.table["offset"].to_numpy()).all()
@@ -187,7 +185,7 @@ def test_a_bi_encoder_compares_each_document_with_its_own_query() -> None:
     candidates = Candidates.of_lists(["q", "r"], ["a", "b"], [[("x", "a"), ("y", "b")], [("z", "b"), ("w", "a")]])
     judge = BiEncoderJudge(LetterEncoder(), temperature=1.0)
     first, second = np.array([0, 1, 0]), np.array([2, 2, 3])
-    found = answers_between(judge, candidates, first, second)
+    found = answers_between([judge], candidates, first, second)
     np.testing.assert_allclose(found, expit([0.0, -1.0, 1.0]), atol=0.01)
 
 
@@ -206,10 +204,10 @@ def test_a_language_model_sees_both_queries_in_both_orders_and_nothing_twice(tmp
 
     with serving(answer) as server:
         judge = LLMJudge(Client("m", server.url, pause=0.01), tmp_path)
-        found = answers_between(judge, candidates, np.array([1]), np.array([2]))
+        found = answers_between([judge], candidates, np.array([1]), np.array([2]))
         np.testing.assert_allclose(found, 0.9 * (expit(1.0) - 0.5) + 0.5)
         shown = {BETWEEN.search(one["messages"][0]["content"]).groups() for one in server.seen}
         assert shown == {("query 0", "1.0", "query 1", "0.0"), ("query 1", "0.0", "query 0", "1.0")}
         again = LLMJudge(Client("m", server.url, pause=0.01), tmp_path)
-        np.testing.assert_array_equal(answers_between(again, candidates, np.array([1]), np.array([2])), found)
+        np.testing.assert_array_equal(answers_between([again], candidates, np.array([1]), np.array([2])), found)
         assert len(server.seen) == 2

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judging import NumberJudge
+from judging import NumberJudge, rate_negatives
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.rating import EnsembleJudge, JudgementRecord, Rated, RecordedJudge, rate_negatives
+from foils.rating import Rated, RecordedJudge, session
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 
@@ -19,7 +19,7 @@ DOCUMENTS = {f"d{i}": str(i / 10) for i in range(40)}
 COLLECTION = Collection.from_dicts("numbers", DOCUMENTS, {f"q{i}": f"query {i}" for i in range(4)}, {})
 
 
-def rated(judge: Judge, sizes: dict[str, int], **settings: Any) -> Rated:
+def rated(judge: Judge | list[NumberJudge], sizes: dict[str, int], **settings: Any) -> Rated:
     pairs = [(query, f"d{i}") for query, n in sizes.items() for i in range(n)]
     table = negatives_table([q for q, _ in pairs], [d for _, d in pairs], "s", range(len(pairs)), [0.0] * len(pairs))
     return rate_negatives(COLLECTION, Negatives(table), judge, **settings)
@@ -27,7 +27,7 @@ def rated(judge: Judge, sizes: dict[str, int], **settings: Any) -> Rated:
 
 def questions(judge: NumberJudge, sizes: dict[str, int], folder: Path, **settings: Any) -> int:
     before = judge.asked
-    rated(judge, sizes, record=JudgementRecord(folder, {}), **settings)
+    rated(judge, sizes, judgements=folder, **settings)
     return judge.asked - before
 
 
@@ -58,13 +58,14 @@ def test_a_budget_is_divided_by_candidates() -> None:
 
 def test_the_judges_of_an_ensemble_share_a_budget() -> None:
     judges = [NumberJudge(), NumberJudge(antisymmetric=True, name="other")]
-    rated(EnsembleJudge(judges), {"q0": 20}, budget=60)
+    rated(judges, {"q0": 20}, budget=60)
     assert [judge.asked for judge in judges] == [40, 20]
 
 
-def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path: Path) -> None:
-    sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "rounds": 2, "block": 10}
-    whole = rated(NumberJudge(), sizes, record=JudgementRecord(tmp_path / "whole", {}), **settings)
+def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "rounds": 2, "judgements": tmp_path / "part"}
+    monkeypatch.setattr(session, "BLOCK", 10)
+    whole = rated(NumberJudge(), sizes, **{**settings, "judgements": tmp_path / "whole"})
 
     class Dying(NumberJudge):
         def judge(self, candidates: Any, pairs: Any) -> Any:
@@ -74,8 +75,8 @@ def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path: Path) ->
 
     first, second = Dying(), NumberJudge()
     with pytest.raises(KeyboardInterrupt):
-        rated(first, sizes, record=JudgementRecord(tmp_path / "part", {}), **settings)
-    again = rated(second, sizes, record=JudgementRecord(tmp_path / "part", {}), **settings)
+        rated(first, sizes, **settings)
+    again = rated(second, sizes, **settings)
     assert again.digest == whole.digest
     assert first.asked + second.asked <= 150 + 2 * 35  # whole queries are written together
 

@@ -5,7 +5,6 @@ import pytest
 from judging import NumberJudge, letters
 
 from foils.rating import (
-    EnsembleJudge,
     JudgementRecord,
     Judgements,
     Pairs,
@@ -255,12 +254,15 @@ def test_each_judge_of_an_ensemble_has_its_own_record_and_a_missing_order_is_ask
     def records():
         return [JudgementRecord(tmp_path / name, {"judge": name}) for name in ("fair", "biased")]
 
+    def both(*judges):
+        return combined([ask(one, candidates, pairs, record=kept) for one, kept in zip(judges, records(), strict=True)])
+
     lost = NumberJudge(temperature=1e9, bias=0.25, fail=[("q0d1", "q0d0")])  # fails when d1 is shown first
-    first = ask(EnsembleJudge([fair, lost]), candidates, pairs, record=records())
+    first = both(fair, lost)
     np.testing.assert_allclose(first.preference, 0.5, atol=1e-6)
     assert [len(record) for record in records()] == [3, 2]
     asked, whole = fair.asked, NumberJudge(temperature=1e9, bias=0.25)
-    again = ask(EnsembleJudge([fair, whole]), candidates, pairs, record=records())
+    again = both(fair, whole)
     assert (fair.asked - asked, whole.asked) == (0, 2)
     np.testing.assert_allclose(again.preference, 0.5, atol=1e-6)
     np.testing.assert_allclose(again.forward, 0.625, atol=1e-6)
@@ -269,15 +271,6 @@ def test_each_judge_of_an_ensemble_has_its_own_record_and_a_missing_order_is_ask
     recorded = ask(RecordedJudge(tmp_path), candidates, pairs)  # the folder of both is the ensemble
     np.testing.assert_array_equal(recorded.forward, again.forward)
     np.testing.assert_array_equal(recorded.backward, again.backward)
-
-
-def test_records_that_do_not_fit_the_judges_are_refused(tmp_path):
-    candidates, pairs, record = letters((2,)), all_pairs([2]), JudgementRecord(tmp_path, KEY)
-    for wrong in (record, [record]):
-        with pytest.raises(InputError, match="for each of its 2 judges"):
-            ask(EnsembleJudge([NumberJudge(), NumberJudge(bias=0.1)]), candidates, pairs, record=wrong)
-    with pytest.raises(InputError, match="2 records for the one judge numbers"):
-        ask(NumberJudge(), candidates, pairs, record=[record, None])
 
 
 def test_a_pair_that_repeats_is_kept_once(tmp_path):

@@ -8,11 +8,11 @@ from foils.rating import (
     BiEncoderJudge,
     Candidates,
     CrossEncoderJudge,
-    EnsembleJudge,
     Pairs,
     all_pairs,
     ask,
     bradley_terry,
+    combined,
 )
 from foils.runtime.errors import InputError
 
@@ -79,30 +79,14 @@ def test_nothing_to_judge_is_no_answer():
     assert BiEncoderJudge(LetterEncoder()).judge(words(), none).shape == (0,)
 
 
-def test_an_ensemble_is_the_mean_of_those_that_answered():
-    candidates, pairs = letters((3,)), all_pairs([3])
-    one, other = NumberJudge(antisymmetric=True), NumberJudge(temperature=2.0)
-    both = (one.judge(candidates, pairs) + other.judge(candidates, pairs)) / 2
-    np.testing.assert_allclose(EnsembleJudge([one, other]).judge(candidates, pairs), both)
-    failing = NumberJudge(temperature=2.0, fail=[("q0d0", "q0d1")])
-    found = EnsembleJudge([one, failing]).judge(candidates, pairs)
-    np.testing.assert_allclose(found, [one.judge(candidates, pairs)[0], *both[1:]])
-    assert np.isnan(EnsembleJudge([failing]).judge(candidates, pairs)[0])
-    with pytest.raises(InputError, match="at least one"):
-        EnsembleJudge([])
-
-
 @pytest.mark.parametrize("fail", [(), [("q0d1", "q0d0")], [("q0d0", "q0d1")]])
-def test_no_position_bias_enters_an_ensemble(fail):
+def test_no_position_bias_enters_the_mean_of_judges(fail):
     """A judge that always says 1/2 but for its bias, with and without an order that failed: the answer is 1/2."""
     candidates, pairs = letters((3,)), all_pairs([3])
     fair, biased = NumberJudge(temperature=1e9), NumberJudge(temperature=1e9, bias=0.25, fail=fail)
-    ensemble = EnsembleJudge([fair, biased])
-    np.testing.assert_allclose(ensemble.judge(candidates, pairs), 0.5, atol=1e-6)
-    found = ask(ensemble, candidates, pairs)
+    found = combined([ask(judge, candidates, pairs) for judge in (fair, biased)])
     np.testing.assert_allclose(found.preference, 0.5, atol=1e-6)
     np.testing.assert_allclose(found.forward[1:], 0.625, atol=1e-6)  # what is shown of the bias stays
-    assert EnsembleJudge([fair]).fingerprint != ensemble.fingerprint
 
 
 class FakeCrossEncoder:

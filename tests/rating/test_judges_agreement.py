@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from judging import NumberJudge
+from judging import NumberJudge, rate_negatives
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.rating import (
-    EnsembleJudge,
-    Judgements,
-    agreements,
-    rate_negatives,
-)
+from foils.rating import Judgements, agreements
 
 
 def said(*answers: float) -> Judgements:
@@ -38,7 +33,7 @@ def test_a_rating_shows_each_judge_of_an_ensemble() -> None:
             return 1 - super().judge(candidates, pairs)
 
     judges = [NumberJudge(), NumberJudge(bias=0.05, name="biased"), Backwards(name="backwards", temperature=4.0)]
-    rated = rate_negatives(collection, Negatives(rows), EnsembleJudge(judges), validate="all")
+    rated = rate_negatives(collection, Negatives(rows), judges, validate="all")
     summary = rated.summary
     assert [judge.name for judge in summary.judges] == ["numbers", "biased", "backwards"]
     assert [judge.agreement for judge in summary.judges] == [1, 1, 0]
@@ -52,4 +47,4 @@ def test_a_rating_shows_each_judge_of_an_ensemble() -> None:
     }
     assert "judge backwards" in str(rated)
     alone = rate_negatives(collection, Negatives(rows), judges[0])
-    assert alone.summary.judges == ()
+    assert alone.summary.judges == []

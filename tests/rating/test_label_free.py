@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judging import NumberJudge
+from judging import NumberJudge, rate_negatives
 
 from foils.data import Collection, Negatives
 from foils.data.collection import ALL_QUERIES
 from foils.data.negatives import TOP, negatives_table
-from foils.rating import ELO_PER_LOGIT, rate_negatives
+from foils.rating import ELO_PER_LOGIT
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.selection.doors import select
 

@@ -11,7 +11,7 @@ from judging import letters
 from scipy.special import expit
 
 from foils.llm import AnswerStore, Client, Sampling, Template
-from foils.rating import EnsembleJudge, LLMJudge, Pairs, QuestionSettings, all_pairs, ask
+from foils.rating import LLMJudge, Pairs, QuestionSettings, all_pairs, ask, combined
 from foils.rating.llm_judge import ANSWERS, SLOTS, UNREADABLE
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from llm_server import Reply, serving
@@ -204,11 +204,11 @@ def test_faulty_questions_are_refused(make, said):
         QuestionSettings(answer="points")
 
 
-def test_it_can_be_one_of_an_ensemble_that_goes_on_where_it_failed(tmp_path):
+def test_another_judge_goes_on_where_it_failed(tmp_path):
     candidates, pairs = letters((3,)), all_pairs([3])
     with serving(lambda number, asked: says(0.8)) as one, serving(lambda number, asked: Reply("?")) as other:
         sure, lost = judge(one, tmp_path), judge(other, tmp_path, model="n")
-        found = ask(EnsembleJudge([sure, lost]), candidates, pairs)
+        found = combined([ask(one, candidates, pairs) for one in (sure, lost)])
     np.testing.assert_allclose(found.forward, 0.8)
     np.testing.assert_allclose(found.preference, 0.5)  # it says so of whichever is shown first
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from judging import rate_negatives
 from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
@@ -19,7 +20,6 @@ from foils.rating import (
     Pairs,
     Rated,
     Spread,
-    rate_negatives,
     refined,
     regular_pairs,
     spread_of,

@@ -2,10 +2,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from judging import NumberJudge
+from judging import NumberJudge, rate_negatives
 
 from foils.data import Collection, Negatives
-from foils.rating import ELO_PER_LOGIT, JudgementRecord, rate_negatives
+from foils.rating import ELO_PER_LOGIT
 from foils.runtime.errors import InputError, UnknownNameError
 
 
@@ -89,9 +89,8 @@ def test_rejected_rows_other_splits_and_positives_are_not_rated():
     given = table([*rows(), ("q2", "d0"), ("q0", "d2")]).reject(np.arange(20) == 0, "too easy")
     rated = rate_negatives(collection(), given, NumberJudge(), split="train")
     assert rated.summary.skipped == {
-        "rejected before": 1,
+        "rejected before": 2,  # the positive in the table is one
         "query whose positives are in other splits": 1,
-        "labelled positive": 1,
     }
     np.testing.assert_array_equal(np.isnan(column(rated, "gap")), [i in (0, 18, 19) for i in range(20)])
     with pytest.raises(InputError, match="no row to rate: 1 query whose positives are in other splits; is 'train' the"):
@@ -184,16 +183,13 @@ def test_every_setting_changes_the_ratings(setting):
 
 
 def test_a_record_is_resumed_and_gives_the_same_table(tmp_path):
-    def rate(judge, record=None):
-        return rate_negatives(collection(), table(rows()), judge, split="train", record=record, block=4)
-
     judge = NumberJudge()
-    first = rate(judge, JudgementRecord(tmp_path, {}))
+    first = rate_negatives(collection(), table(rows()), judge, judgements=tmp_path)
     asked = judge.asked
-    again = rate(judge, JudgementRecord(tmp_path, {}))
+    again = rate_negatives(collection(), table(rows()), judge, judgements=tmp_path)
     assert judge.asked == asked
-    assert repr(first.table.to_pylist()) == repr(again.table.to_pylist())
-    assert repr(first.table.to_pylist()) == repr(rate(NumberJudge()).table.to_pylist())
+    anew = rate_negatives(collection(), table(rows()), NumberJudge())
+    assert repr(first.table.to_pylist()) == repr(again.table.to_pylist()) == repr(anew.table.to_pylist())
 
 
 def test_rows_in_another_order_get_the_same_gaps_when_all_pairs_are_asked():

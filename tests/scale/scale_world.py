@@ -14,12 +14,13 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
+import foils
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
 from foils.data.texts import DocumentTexts
 from foils.encode import Kind, VectorStore
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
-from foils.rating import BiEncoderJudge, JudgementRecord, rate_negatives
+from foils.rating import BiEncoderJudge, session
 from foils.runtime import memory
 from foils.runtime.parallel import executing
 from foils.scoring import ScoreSettings, compose, make_records, measure, score_sources
@@ -97,8 +98,8 @@ def rated(folder: Path) -> dict[str, bytes]:
     collection, retriever = dense(folder)
     negatives = mine_negatives(collection, retriever, split="train", top=5)
     judge = BiEncoderJudge(HashingEncoder(), store=VectorStore(folder / "vectors"))
-    record = JudgementRecord(folder / "judgements", {"judge": "hashing"})
-    found = rate_negatives(collection, negatives, judge, split="train", degree=4, record=record, block=64)
+    session.BLOCK = 64
+    found = foils.rate(collection, negatives, judge=judge, degree=4, judgements=folder / "judgements")
     return files(folder) | {"rated": table(found)}
 
 

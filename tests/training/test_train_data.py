@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import foils
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.rating import rate_negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
 from foils.training.reranker import RERANKER_LOSSES, reranker_set
@@ -116,24 +116,23 @@ def test_of_several_positives_a_rating_belongs_to_the_one_that_has_it(small):
 STRENGTHS = {"strong": 2.0, "weak": -1.0, "near": 1.0, "middle": 0.0, "far": -2.0}
 
 
-def test_a_weak_positive_is_trained_toward_its_own_rating():
-    """Strengths +2 and −1 of the positives, 1, 0, −2 of the negatives: their mean is 0, their variance 2."""
+def test_a_weak_positive_is_trained_toward_its_own_rating(tmp_path):
+    """Strength −1 of the positive, 1, 0, −2 of the negatives: their mean is −½, their variance 5/4."""
     collection = Collection.from_dicts(
         "strengths",
         {name: str(strength) for name, strength in STRENGTHS.items()},
         {"q": "query"},
-        {"train": {"q": {"strong": 1, "weak": 1}}},
+        {"train": {"q": {"weak": 1}}},
     )
     source = negatives([("q", name, rank) for rank, name in enumerate(("near", "middle", "far"))])
-    rated = rate_negatives(
-        collection, source, StrengthJudge(), split="train", positives=2, model="bradley-terry", prior_sd=1e4
-    )
-    made = training_set(collection, rated, form="lists", max_positives=2)
-    expected = np.array([[2, 1, 0, -2], [-1, 1, 0, -2]]) / np.sqrt(2)
+    exact = {"judgements": tmp_path, "model": "bradley-terry", "prior_sd": 1e4}
+    rated = foils.rate(collection, source, judge=StrengthJudge(), **exact)
+    made = training_set(collection, rated, form="lists")
+    expected = np.array([[-0.5, 1.5, 0.5, -1.5]]) / np.sqrt(5 / 4)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
     pairs = reranker_set(made, RERANKER_LOSSES["regression"])
     targets = {text: target for text, (target, _) in zip(pairs["document"], pairs["label"], strict=True)}
-    np.testing.assert_allclose([targets["-1.0"], targets["2.0"]], np.array([-1, 2]) / np.sqrt(2), atol=1e-3)
+    np.testing.assert_allclose([targets["-1.0"], targets["1.0"]], np.array([-0.5, 1.5]) / np.sqrt(5 / 4), atol=1e-3)
 
 
 class StrengthJudge:
@@ -211,12 +210,13 @@ def test_blocks_in_which_texts_are_read_change_nothing(small, monkeypatch):
     assert max(at_once) == 2
 
 
-def test_a_reranker_learns_ratings_of_queries_without_labels():
+def test_a_reranker_learns_ratings_of_queries_without_labels(tmp_path):
     """The strengths 3, 1, −1 of q's candidates are the ratings 2, 0, −2, and 1 and −1 of p's are 1 and −1."""
     documents = {name: str(float(strength)) for name, strength in (("a", 3), ("b", 1), ("c", -1))}
     unlabelled = Collection.from_dicts("unlabelled", documents, {"q": "query", "p": "another query"}, {})
     source = negatives([("q", "b", 0), ("p", "c", 0), ("q", "a", 1), ("q", "c", 2), ("p", "b", 1)])
-    rated = rate_negatives(unlabelled, source, StrengthJudge(), split="all", model="bradley-terry", prior_sd=1e4)
+    exact = {"judgements": tmp_path, "model": "bradley-terry", "prior_sd": 1e4}
+    rated = foils.rate(unlabelled, source, judge=StrengthJudge(), split="all", **exact)
     made = training_set(unlabelled, rated, split="all", form="lists")
     expected = np.array([[2, 0, -2], [1, -1, np.nan]]) / np.sqrt(2)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)

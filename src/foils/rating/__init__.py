@@ -23,13 +23,13 @@ from foils.rating.graph import (
     first_pairs,
     regular_pairs,
 )
-from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
+from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, load_cross_encoder_judge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
 from foils.rating.opening import JUDGES, DistilSettings, JudgeSettings, RatingSettings
 from foils.rating.pairs import Candidates, Judgements, Pairs, combined
 from foils.rating.prior import Spread, refined, spread_of
 from foils.rating.session import JudgementRecord, RecordedJudge, ask
-from foils.rating.stage import Rated, RatingSummary, rate_negatives
+from foils.rating.stage import Rated, RatingSummary
 from foils.statistics.elo_scale import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "CrossEncoderJudge",
     "DistilSettings",
     "Distilled",
-    "EnsembleJudge",
     "Judge",
     "JudgeSettings",
     "JudgementRecord",
@@ -82,7 +81,6 @@ __all__ = [
     "load_pairwise_judge",
     "online_elo",
     "pairs_between",
-    "rate_negatives",
     "refined",
     "regular_pairs",
     "save_judge",

@@ -11,6 +11,7 @@ and b is the maximum a posteriori of all queries together, e being known and b ~
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,8 +20,8 @@ import numpy.typing as npt
 
 from foils.rating.estimators import LINKS, Link, Ratings, maximum
 from foils.rating.graph import Keys, mixed
-from foils.rating.judges import EnsembleJudge, Judge, members
-from foils.rating.pairs import Candidates, Floats, Pairs, Rows, block_of
+from foils.rating.judges import Judge
+from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, block_of, combined
 from foils.rating.prior import Spread, bounded, spread_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
@@ -72,14 +73,14 @@ class Offsets:
         return {"comparisons": self.comparisons, "missing": self.missing, "spread": self.spread}
 
 
-def between_judges(judge: Judge) -> list[BetweenJudge]:
-    """Return the judge, or those of an ensemble, as judges of candidates of different queries.
+def between_judges(judges: Sequence[Judge]) -> list[BetweenJudge]:
+    """Return the judges as judges of candidates of different queries.
 
     Raises:
         InputError: one cannot compare them.
     """
     able: list[BetweenJudge] = []
-    for each in members(judge):
+    for each in judges:
         if not isinstance(each, BetweenJudge):
             raise InputError(
                 f"the judge {each.name} compares documents of one query alone; for comparisons between queries give "
@@ -126,13 +127,17 @@ def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArra
     return np.concatenate(edges)
 
 
-def answers_between(judge: Judge, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-    """Return (m,) P(first ≻ second), both orders averaged where order can matter, then the judges of an ensemble.
+def answers_between(judges: Sequence[Judge], candidates: Candidates, first: Rows, second: Rows) -> Floats:
+    """Return (m,) P(first ≻ second), both orders averaged where order can matter, then the judges.
 
     A judge that failed in one order is left out of that pair; NaN where all are.
     """
-    answers = np.stack([_both_orders(each, candidates, first, second) for each in between_judges(judge)])
-    return judge.mean(answers) if isinstance(judge, EnsembleJudge) else answers[0]
+    answers = []
+    for judge in between_judges(judges):
+        there = judge.between(candidates, first, second)
+        back = 1 - there if judge.antisymmetric else judge.between(candidates, second, first)
+        answers.append(Judgements(there, back))
+    return combined(answers).preference
 
 
 def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings: Ratings) -> Offsets:
@@ -183,8 +188,3 @@ def _dispersion(over: Pairs, w: Floats, link: Link, lead: Floats, offset: Floats
     used = float((of_query / (of_query + 1 / belief.prior_sd**2)).sum())
     expected = float((p * (1 - p)).sum()) * max(1 - used / len(w), 0.0)
     return float(((w - p) ** 2).sum()) / expected if expected > 0 else belief.dispersion
-
-
-def _both_orders(judge: BetweenJudge, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-    straight = judge.between(candidates, first, second)
-    return straight if judge.antisymmetric else (straight + 1 - judge.between(candidates, second, first)) / 2

@@ -58,47 +58,11 @@ def prepared(judge: Judge, candidates: Candidates, pairs: Pairs) -> Judge | None
     return ready
 
 
-class EnsembleJudge:
-    """The mean of several judges' probabilities, p = (1/|P|) Σ R_p(q, d_i, d_j) (eq. 29), R_p the mean of both orders.
-
-    A judge that failed in one order of a pair is left out of that pair's mean; NaN where every judge is. `ask` asks the
-    judges one after the other, and keeps the answers of each by themselves.
-
-    Args:
-        judges: at least one.
-
-    Raises:
-        InputError: no judge.
-    """
-
-    antisymmetric = True
-
-    def __init__(self, judges: Sequence[Judge]) -> None:
-        if not judges:
-            raise InputError("an ensemble needs at least one judge")
-        self.judges = tuple(judges)
-        self.name = "+".join(judge.name for judge in judges)
-        self.fingerprint = digest("ensemble", *(judge.fingerprint for judge in judges))
-
-    def mean(self, answers: Floats) -> Floats:
-        """Return (m,) the judges' mean of (J, m) answers, a missing one left out; NaN where all are."""
-        known = np.isfinite(answers)
-        total, count = np.where(known, answers, 0.0).sum(axis=0), known.sum(axis=0)
-        return np.asarray(np.divide(total, count, out=np.full(answers.shape[1], np.nan), where=count > 0))
-
-    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
-        """Return the mean of the judges' answers, each asked in both orders where order can matter, (m,)."""
-        return self.mean(np.stack([_both_orders(judge, candidates, pairs) for judge in self.judges]))
-
-
-def members(judge: Judge) -> tuple[Judge, ...]:
-    """Return the judges of an ensemble, or the judge alone."""
-    return judge.judges if isinstance(judge, EnsembleJudge) else (judge,)
-
-
-def _both_orders(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
-    straight = judge.judge(candidates, pairs)
-    return straight if judge.antisymmetric else (straight + 1 - judge.judge(candidates, pairs.turned)) / 2
+def fingerprint_of(judges: Sequence[Judge]) -> str:
+    """Return a digest of everything that decides what judges answer together."""
+    if len(judges) == 1:
+        return judges[0].fingerprint
+    return digest("ensemble", *(judge.fingerprint for judge in judges))
 
 
 class ScoringJudge(ABC):

@@ -319,7 +319,7 @@ class Judgements:
 
 
 def combined(answers: Sequence[Judgements]) -> Judgements:
-    """Return the mean of several judges' judgements of the same pairs, p = (1/|P|) Σ_p (f_p + 1 − b_p)/2.
+    """Return the mean of judges' judgements of the same pairs, p = (1/|P|) Σ_p (f_p + 1 − b_p)/2; of one, its own.
 
     f_p and b_p are judge p's answers in both orders. A judge that lacks one order of a pair is left out of that pair,
     with the order that it has: its position bias would stay in the mean. NaN where every judge is left out.
@@ -329,6 +329,8 @@ def combined(answers: Sequence[Judgements]) -> Judgements:
 
     Source: ANMI 2.0 eq. 29, each R_p being the mean of both orders.
     """
+    if len(answers) == 1:
+        return answers[0]
     forward = backward = count = np.zeros(())
     for one in answers:
         whole = np.isfinite(one.preference)

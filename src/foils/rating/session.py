@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from foils.data.records import whole_json
 from foils.data.tables import read_table, with_types, write_table
-from foils.rating.judges import EnsembleJudge, Judge, members, prepared
+from foils.rating.judges import Judge, prepared
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query, rows_between
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
@@ -29,6 +29,7 @@ from foils.runtime.parallel import map_shards
 _IDS, _ANSWERS = ["query_id", "first", "second"], ["forward", "backward"]
 SCHEMA = pa.schema([*((name, pa.string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
 _KEY = "judgements.json"
+BLOCK = 2048  # pairs asked, and written, together
 _AT_ONCE = 2**14  # answers put in their places together
 
 
@@ -242,66 +243,33 @@ def _parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet")) if folder.is_dir() else []
 
 
-RecordsLike = JudgementRecord | Sequence[JudgementRecord | None] | None
-
-
 def ask(
-    judge: Judge, candidates: Candidates, pairs: Pairs, *, record: RecordsLike = None, block: int = 2048
+    judge: Judge,
+    candidates: Candidates,
+    pairs: Pairs,
+    *,
+    record: JudgementRecord | None = None,
+    block: int | None = None,
 ) -> Judgements:
     """Return the judge's answers about all pairs, in both orders.
 
-    A judge that is antisymmetric by construction is asked once, and the other order is one minus its answer. The
-    judges of an ensemble are asked one after the other, and their answers `combined`.
+    A judge that is antisymmetric by construction is asked once, and the other order is one minus its answer.
 
     Args:
         judge: whom to ask.
         candidates: queries and documents.
         pairs: what to ask about.
-        record: where answers are kept; what it knows is not asked again. For an ensemble: one for each of its judges.
-        block: pairs asked, and written, together (whole queries, so somewhat more): what a kill can cost.
+        record: where answers are kept; what it knows is not asked again.
+        block: pairs asked, and written, together (whole queries, so somewhat more): what a kill can cost; None: 2048.
 
     Raises:
         FailureError: an answer outside [0, 1], or not one for each pair.
-        InputError: an ensemble with another number of records than judges.
     """
-    return together(ask_each(judge, candidates, pairs, record=record, block=block))
-
-
-def together(parts: Sequence[Judgements]) -> Judgements:
-    """Return what the judges of an ensemble say together of the same pairs; what a single one says as it is."""
-    return parts[0] if len(parts) == 1 else combined(parts)
-
-
-def _ask_one(
-    judge: Judge, candidates: Candidates, pairs: Pairs, record: JudgementRecord | None, block: int
-) -> Judgements:
+    candidates.check(pairs)
     if isinstance(judge, RecordedJudge):
         return judge.find(candidates, pairs)
     none = np.full(len(pairs), np.nan)
     known = record.find(candidates, pairs) if record is not None else Judgements(none, none.copy())
-    return _ask_open(judge, candidates, pairs, known, record, block)
-
-
-def ask_each(
-    judge: Judge, candidates: Candidates, pairs: Pairs, *, record: RecordsLike = None, block: int = 2048
-) -> list[Judgements]:
-    """Return what each judge of an ensemble says of all pairs, one after the other; of a single judge, its answers."""
-    candidates.check(pairs)
-    judges, own = members(judge), _record_of_each(judge, record)
-    return [_ask_one(one, candidates, pairs, kept, block) for one, kept in zip(judges, own, strict=True)]
-
-
-def questions_of(judge: Judge) -> int:
-    """Return how many questions a judge is asked about a pair: one of each order that can matter, recorded 0."""
-    if isinstance(judge, EnsembleJudge):
-        return sum(map(questions_of, judge.judges))
-    return 0 if isinstance(judge, RecordedJudge) else 1 if judge.antisymmetric else 2
-
-
-def _ask_open(
-    judge: Judge, candidates: Candidates, pairs: Pairs, known: Judgements, record: JudgementRecord | None, block: int
-) -> Judgements:
-    """Ask about the pairs that have no judgement, write the answers into `known`, and return it."""
     unknown = np.isnan(known.preference)
     open_rows = np.flatnonzero(unknown)
     ready = prepared(judge, candidates, pairs.where(unknown)) if len(open_rows) else None
@@ -315,7 +283,7 @@ def _ask_open(
             return rows, Judgements(straight, 1 - straight)
         return rows, Judgements(straight, _answers(asker, candidates, part.turned))
 
-    parts = parts_by_query(open_rows, pairs.query, block)
+    parts = parts_by_query(open_rows, pairs.query, block or BLOCK)
     with progress.task(f"asking {judge.name}", len(pairs), "pairs") as advance:
         advance(len(pairs) - len(open_rows))
         for rows, judgements in map_shards(answered, parts, model=True) if ready else map(answered, parts):
@@ -324,21 +292,6 @@ def _ask_open(
                 record.add(candidates, over.at(rows), judgements)
             advance(len(rows))
     return known
-
-
-def _record_of_each(judge: Judge, record: RecordsLike) -> Sequence[JudgementRecord | None]:
-    if not isinstance(judge, EnsembleJudge):
-        if isinstance(record, Sequence):
-            raise InputError(f"{len(record)} records for the one judge {judge.name}; give a single one")
-        return [record]
-    if record is None:
-        return [None] * len(judge.judges)
-    if not isinstance(record, Sequence) or len(record) != len(judge.judges):
-        raise InputError(
-            f"the answers of an ensemble are kept judge by judge; give a record (or None) for each of its "
-            f"{len(judge.judges)} judges"
-        )
-    return record
 
 
 def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
@@ -356,31 +309,33 @@ def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
 
 
 class JudgeSession:
-    """Asks a judge about pairs, and remembers every answer, of several judges each one's.
+    """Asks judges about pairs, and remembers every answer of each.
 
     Args:
-        judge: whom to ask.
+        judges: whom to ask, at least one; several are asked one after the other, and their answers `combined`.
         candidates: queries and documents.
-        record: where answers are kept; for an ensemble, one for each of its judges.
-        block: pairs asked, and written, together.
+        records: where the answers of each judge are kept, or None.
     """
 
-    def __init__(self, judge: Judge, candidates: Candidates, record: RecordsLike, block: int) -> None:
-        self._judge, self.candidates, self._record, self._block = judge, candidates, record, block
+    def __init__(
+        self, judges: Sequence[Judge], candidates: Candidates, records: Sequence[JudgementRecord | None]
+    ) -> None:
+        self.judges, self.candidates, self._records = judges, candidates, records
         nothing, none = np.zeros(0, np.int64), np.zeros(0)
         self._pairs = Pairs(candidates.offsets, nothing, nothing)
-        self._parts = [Judgements(none, none) for _ in members(judge)]  # of each judge, about all pairs so far
+        self.parts = [Judgements(none, none) for _ in judges]  # of each judge, about all pairs so far
         self._first = self._pairs, none
 
     def __call__(self, pairs: Pairs) -> Floats:
         """Return P(first ≻ second), (m,), of all judges together."""
-        parts = ask_each(self._judge, self.candidates, pairs, record=self._record, block=self._block)
+        asked = zip(self.judges, self._records, strict=True)
+        parts = [ask(judge, self.candidates, pairs, record=record) for judge, record in asked]
         self._pairs, order = self._pairs.joined(pairs)
-        self._parts = [
+        self.parts = [
             Judgements(*(np.concatenate(both)[order] for both in zip(astuple(old), astuple(new), strict=True)))
-            for old, new in zip(self._parts, parts, strict=True)
+            for old, new in zip(self.parts, parts, strict=True)
         ]
-        preference = together(parts).preference
+        preference = combined(parts).preference
         if not len(self._first[0]):
             self._first = pairs, preference
         return preference
@@ -393,9 +348,12 @@ class JudgeSession:
 
     def unknown(self, judge: Judge, pairs: Pairs) -> Pairs:
         """Return the pairs that a judge, one of those asked, has not answered before by its record."""
-        number = members(self._judge).index(judge)
-        record = _record_of_each(self._judge, self._record)[number]
+        record = self._records[self.judges.index(judge)]
         return pairs if record is None else pairs.where(np.isnan(record.find(self.candidates, pairs).preference))
+
+    def everything(self) -> tuple[Pairs, Judgements]:
+        """Return all pairs that were asked about and their answers, query by query."""
+        return self._pairs, combined(self.parts)
 
     def answered(self) -> tuple[Pairs, Floats]:
         """Return all pairs that have an answer, and the answers."""
@@ -411,21 +369,14 @@ class JudgeSession:
         return np.where(at < 0, np.nan, np.concatenate([heard, 1 - heard, [np.nan]])[at])
 
     def affordable(self, budget: int) -> int:
-        """Return how many pairs can be asked about with this many questions.
+        """Return how many pairs can be asked about with this many questions: one of each order that can matter.
 
         Raises:
             InputError: not one; or judgements are recorded, and nothing is asked.
         """
-        each = questions_of(self._judge)
+        asked = [judge for judge in self.judges if not isinstance(judge, RecordedJudge)]
+        each = sum(1 if judge.antisymmetric else 2 for judge in asked)
         if not each or budget < each:
             why = f"a pair takes {each} questions" if each else "the judgements are recorded, and nothing is asked"
             raise InputError(f"{spelled('budget', budget)}: {why}; {'give more' if each else 'leave it out'}")
         return budget // each
-
-    def everything(self) -> tuple[Pairs, Judgements]:
-        """Return all pairs that were asked about and their answers, query by query."""
-        return self._pairs, together(self._parts)
-
-    def judges(self) -> list[tuple[str, Judgements]]:
-        """Return each judge's name and its answers about all pairs, in the order of `everything`."""
-        return list(zip((each.name for each in members(self._judge)), self._parts, strict=True))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,28 +12,24 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
-from foils.data.tables import Provenance, provenance
 from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.llm import ModelUse
 from foils.rating.adaptive import ask_adaptively
-from foils.rating.cross_query import Offsets, answers_between, between_judges, fit_offsets, pairs_between
+from foils.rating.cross_query import Offsets
 from foils.rating.diagnostics import agreements, deviance_explained
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, lead_errors
 from foils.rating.graph import (
     Keys,
     algebraic_connectivity,
-    candidate_keys,
     first_pairs,
-    query_keys,
     regular_pairs,
 )
-from foils.rating.judges import Judge, members
+from foils.rating.judges import Judge
 from foils.rating.llm_judge import LLMJudge
 from foils.rating.opening import RatingSettings
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows
 from foils.rating.prior import Spread, order_noise, refined, spread_of
-from foils.rating.session import JudgeSession, RecordsLike
-from foils.runtime.doors import door
+from foils.rating.session import JudgeSession
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
 from foils.runtime.results import Table, number
@@ -83,7 +79,7 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     """Put each query's kept rows, in the table's order, and its first labelled positive after them.
 
     A query that is labelled in no split is rated without a positive; one whose positives are in other splits alone is
-    not rated. Rows of labelled positives are left out of a query's rows.
+    not rated. Labelled positives among the rows are rejected already, as `as_source` does.
 
     Raises:
         InputError: ids unknown to the collection, or no row to rate.
@@ -91,15 +87,9 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     """
     query, document = negatives.rows_in(collection)
     labels, known = collection.labels(split), collection.known_positives
-    elsewhere = (labels.places(query) < 0) & (known.places(query) >= 0)
-    in_split = negatives.keep & ~elsewhere
-    usable = in_split & ~known.contain(query, document)
-    skipped = {
-        "rejected before": int((~negatives.keep).sum()),
-        OTHER_SPLIT: int((negatives.keep & elsewhere).sum()),
-        POSITIVE: int(in_split.sum() - usable.sum()),
-    }
-    row = np.flatnonzero(usable)
+    elsewhere = negatives.keep & (labels.places(query) < 0) & (known.places(query) >= 0)
+    skipped = {"rejected before": int((~negatives.keep).sum()), OTHER_SPLIT: int(elsewhere.sum())}
+    row = np.flatnonzero(negatives.keep & ~elsewhere)
     if not len(row):
         why = ", ".join(f"{n} {why}" for why, n in skipped.items() if n) or "the table has no rows"
         hint = f"; is {split!r} the split?" if skipped[OTHER_SPLIT] else "; rate a table with negatives to train on"
@@ -304,95 +294,9 @@ class Rated(Negatives):
 BORDERLINE = (80.0, 150.0)
 
 
-@door
-def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
-    collection: Collection,
-    negatives: Negatives,
-    judge: Judge,
-    *,
-    split: str = "train",
-    rating: RatingSettings,
-    between_judge: Judge | None = None,
-    record: RecordsLike = None,
-    block: int = 2048,
-    seed: int = 0,
-    announce: Callable[[JudgeSession, Pairs], None] | None = None,
-    name: str = "negatives",
-    digest: str = "",
-) -> Rated:
-    """Add `elo, elo_se, gap, gap_se` (Elo points, mean 1500 over a query's candidates): how hard each one really is.
-
-    A query's candidates are its rows that no stage rejected and its first labelled positive, where it has one. They
-    are compared on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and
-    rated per query. With a `budget` every query has its first pairs, as many as go with its
-    candidates. A query's graph depends on its id, its candidates' and the seed alone. gap = e_reference − e_d, so
-    that a small or negative one means danger. The reference is the labelled positive;
-    of a query without any it is the candidate rated best, which was chosen for its rating.
-    `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`). With
-    `validate`, the column `preference` is P(reference ≻ d), asked directly about the gaps of a first fit; these answers
-    enter the ratings, whose reference stays the one that was asked about.
-
-    With comparisons `between` queries there is a column `offset` (Elo points, mean 0 over queries), the same in all
-    rows of a query: elo + offset can be compared between queries (`foils.rating.cross_query`).
-
-    A reference has its own elo and elo_se, and no gap: what a model that learns ratings is to learn of it. A positive
-    that has no row in the given table gets one after its rows, rejected as a labelled positive; the row of a candidate
-    that is the reference of its query is rejected, too, since it is no negative of it.
-
-    Args:
-        collection: texts and judgements.
-        negatives: the table; rejected rows get NaN.
-        judge: whom to ask.
-        split: whose labelled positives; `all`: those of every split.
-        between_judge: compares candidates of different queries; None: the judge.
-        record: where judgements are kept and found again; for an ensemble, one for each of its judges.
-        block: pairs asked, and recorded, together.
-        seed: of the graphs.
-        announce: called with what is about to be asked about, before the first question.
-        name: of the table, for titles.
-        digest: of the file that the table was read from, for provenance; "": the table's own.
-
-    Raises:
-        InputError: ids unknown to the collection, an odd degree, or no row to rate.
-        UnknownNameError: an unknown model, validation or split.
-    """
-    if rating.between is not None:
-        between_judges(between_judge or judge)
-    rows = rateable(collection, negatives, split)
-    asking = JudgeSession(judge, rows.candidates, record, block)
-    answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed), announce)
-    _refuse_silence(judge, len(heard))
-    fit = _Fit.of(answered, heard, _spread(asking, answered, heard, rating), rating.model)
-    best = rows.references(fit.ratings.elo)
-    direct = {}
-    if rating.validate != "none":
-        direct["preference"] = _direct(
-            asking, _gaps(fit.ratings, best, rows.candidates.offsets), best, everywhere=rating.validate == "all"
-        )
-        fit = _Fit.of(*asking.answered(), fit.spread, rating.model)
-    ratings, gap = fit.ratings, _gaps(fit.ratings, best, rows.candidates.offsets)
-    gap_error = fit.gap_errors(best, gap, *asking.everything())
-    tops = best[~rows.labelled & np.isfinite(ratings.elo[best])]
-    unrated = int(np.isnan(gap[rows.candidate]).sum())
-    gap[tops] = gap_error[tops] = np.nan
-    between = _between(between_judge or judge, rows.candidates, ratings, rating.between, seed)
-    if between is not None:
-        direct["offset"] = np.repeat(between.offset, np.diff(rows.candidates.offsets))
-    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error, **direct}
-    every, judgements = asking.everything()
-    return Rated.of(
-        _rated_table(negatives, rows, columns, ratings, tops),
-        provenance=_provenance(collection, negatives, judge, between_judge, split, rating, seed, digest),
-        title=f"{name} rated by {judge.name} ({rating.model})", collection=collection, split=split, source=name,
-        summary=replace(_summary(every, judgements, rows, unrated, fit), **_of_judges(asking), between=between),
-        candidates=rows.candidates, pairs=every, preference=judgements.preference,
-        models={each.name: each.asked.use() for each in _language_models(judge, between_judge)},
-    )  # fmt: skip
-
-
-def _refuse_silence(judge: Judge, answers: int) -> None:
+def refuse_silence(judges: Sequence[Judge], answers: int) -> None:
     """Raise a FailureError where language models were asked, and each question failed: no table is to look rated."""
-    failed = [each for each in _language_models(judge) if each.asked.failures]
+    failed = [each for each in judges if isinstance(each, LLMJudge) and each.asked.failures]
     if failed and not answers:
         why = "; ".join(
             f"{each.name} at {each.client.server or 'the default server'}: {each.asked.failures.most_common(1)[0][0]}"
@@ -401,20 +305,18 @@ def _refuse_silence(judge: Judge, answers: int) -> None:
         raise FailureError(f"no question was answered ({why}); the next run asks them again")
 
 
-def _answered(
-    asking: JudgeSession, settings: RatingSettings, keys: Keys, announce: Callable[[JudgeSession, Pairs], None] | None
-) -> tuple[Pairs, Floats]:
-    """The pairs that were answered, and the answers."""
-    sizes = np.diff(asking.candidates.offsets)
-    pairs = regular_pairs(sizes, degree=settings.degree, keys=keys)
-    if settings.budget is not None:
-        pairs = first_pairs(pairs, asking.affordable(settings.budget))
-    if announce is not None:
-        announce(asking, pairs)
+def pairs_of(asking: JudgeSession, settings: RatingSettings, keys: Keys) -> Pairs:
+    """Return the pairs to ask about: a random regular graph, or what a budget leaves of it."""
+    pairs = regular_pairs(np.diff(asking.candidates.offsets), degree=settings.degree, keys=keys)
+    return pairs if settings.budget is None else first_pairs(pairs, asking.affordable(settings.budget))
+
+
+def answered(asking: JudgeSession, pairs: Pairs, settings: RatingSettings) -> tuple[Pairs, Floats]:
+    """Return the pairs that were answered, and the answers; with rounds, of as many pairs as these."""
     if settings.rounds:
         goal = np.diff(pairs.pair_offsets)
         place = np.arange(len(pairs)) - pairs.pair_offsets[pairs.query]
-        start = pairs.where(place < sizes[pairs.query])  # the first cycle
+        start = pairs.where(place < pairs.sizes[pairs.query])  # the first cycle
         pairs, preference = ask_adaptively(start, asking, goal=goal, rounds=settings.rounds, model=settings.model)
     else:
         preference = asking(pairs)
@@ -422,7 +324,7 @@ def _answered(
     return pairs.where(known), preference[known]
 
 
-def _spread(asking: JudgeSession, pairs: Pairs, preference: Floats, settings: RatingSettings) -> Spread:
+def spread_that_fits(asking: JudgeSession, pairs: Pairs, preference: Floats, settings: RatingSettings) -> Spread:
     """The prior that is given, under which an answer counts as one yes or no, or the one that fits the answers.
 
     Its spread comes from the pairs that were drawn at random alone: those that rounds choose lie close together.
@@ -433,7 +335,7 @@ def _spread(asking: JudgeSession, pairs: Pairs, preference: Floats, settings: Ra
     return Spread(settings.prior_sd)
 
 
-def _rated_table(
+def rated_table(
     negatives: Negatives, rows: Rateable, columns: dict[str, Floats], ratings: Ratings, tops: Rows
 ) -> Negatives:
     """The table with these columns, (N,) each, a row for each positive that is rated, and the tops rejected."""
@@ -450,46 +352,14 @@ def _rated_table(
     return rated.reject(np.isin(np.arange(len(rated)), rows.rows_of(tops)), TOP) if len(tops) else rated
 
 
-def _provenance(
-    collection: Collection,
-    negatives: Negatives,
-    judge: Judge,
-    between_judge: Judge | None,
-    split: str,
-    rating: RatingSettings,
-    seed: int,
-    digest: str,
-) -> Provenance:
-    models = [each.describe() for each in _language_models(judge, between_judge)]
-    settings: dict[str, Any] = {"split": split, "judge": judge.name, **vars(rating)}
-    settings |= {"between_judge": between_judge.name} if between_judge else {}
-    settings |= {"language_models": models} if models else {}
-    inputs = {"collection": collection.digest, "source": digest or negatives.digest, "judge": judge.fingerprint}
-    return provenance("rate", settings, inputs=inputs, seed=seed, before=negatives.provenance)
-
-
-def _language_models(*given: Judge | None) -> list[LLMJudge]:
-    judges = [each for judge in given if judge is not None for each in members(judge)]
-    return [each for each in judges if isinstance(each, LLMJudge)]
-
-
-def _between(judge: Judge, candidates: Candidates, ratings: Ratings, degree: int | None, seed: int) -> Offsets | None:
-    """The offsets of queries, or None where none are asked for."""
-    if degree is None:
-        return None
-    keys, of_query = candidate_keys(candidates, seed), query_keys(candidates.query_ids, seed)
-    pairs = pairs_between(candidates.offsets, keys, of_query, np.isfinite(ratings.elo), degree)
-    return fit_offsets(candidates, pairs, answers_between(judge, candidates, *pairs.T), ratings)
-
-
-def _gaps(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
+def gaps_of(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
     """(N,) e_reference − e_d in Elo points; NaN where the two cannot be compared."""
     of = np.repeat(reference, np.diff(offsets))
     together = ratings.component[of] == ratings.component
     return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
 
 
-def _direct(asking: JudgeSession, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
+def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
     """(N,) P(reference ≻ d | q), asked directly (eq. 35) unless it was before; NaN where there is no answer."""
     wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
     wanted[reference] = False
@@ -505,7 +375,7 @@ def _direct(asking: JudgeSession, gap: Floats, reference: Rows, *, everywhere: b
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """Ratings, and what they were fitted to."""
 
     pairs: Pairs
@@ -514,7 +384,7 @@ class _Fit:
     spread: Spread
 
     @classmethod
-    def of(cls, pairs: Pairs, preference: Floats, spread: Spread, model: str) -> _Fit:
+    def of(cls, pairs: Pairs, preference: Floats, spread: Spread, model: str) -> Fit:
         """Fit the ratings."""
         ratings = ESTIMATORS[model](pairs, preference, prior_sd=spread.prior_sd)
         return cls(pairs, preference, ratings.scaled_errors(spread.dispersion**0.5), spread)
@@ -534,7 +404,8 @@ class _Fit:
         return np.hypot(shrunken * factor * self.lead_errors(reference), (shrunken - 1) * gap)
 
 
-def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int, fit: _Fit) -> RatingSummary:
+def summary_of(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int, fit: Fit) -> RatingSummary:
+    """Return what a rating did, but for its single judges and the comparisons between queries."""
     ratings, spread = fit.ratings, fit.spread
     known = ratings.elo_error[np.isfinite(ratings.elo_error)]
     return RatingSummary(
@@ -554,14 +425,9 @@ def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int,
     )
 
 
-def _of_judges(asking: JudgeSession) -> dict[str, Any]:
-    """What a summary says of each of several judges."""
-    judges = asking.judges()
-    if len(judges) < 2:
-        return {}
-    answers = [each for _, each in judges]
-    facts = [
-        JudgeSummary(name, own.missing, own.position_bias, float(agreement))
-        for (name, own), agreement in zip(judges, agreements(answers), strict=True)
-    ]
-    return {"judges": facts}
+def summaries_of(asking: JudgeSession) -> list[JudgeSummary]:
+    """Return what a summary says of each of several judges; nothing of a single one."""
+    if len(asking.judges) < 2:
+        return []
+    each = zip(asking.judges, asking.parts, agreements(asking.parts), strict=True)
+    return [JudgeSummary(judge.name, own.missing, own.position_bias, float(share)) for judge, own, share in each]
