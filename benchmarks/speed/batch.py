@@ -1,13 +1,13 @@
 """Speed of batch construction on made-up vectors with cluster structure.
 
     python benchmarks/run.py batch speed 58880 [--dim 768]     HOBIT's time and peak memory, beside a plain NumPy greedy
-    python benchmarks/run.py batch growth 58880 200000 502939 1700000 --search cells
+    python benchmarks/run.py batch growth 58880 200000 502939
                                                            time and memory against the number of pairs, mapped from disk
     python benchmarks/run.py batch methods 58880               every method: time, hardness, contradictions
 
 Each run adds to benchmarks/results/batch.json. The plain greedy searches all unused documents for each batch with one
 matrix product and evaluates every candidate's gain at each step; it is timed on the first batches and scaled up.
-`growth` maps float16 vectors from --folder (2 · N · d · 2 bytes: 5.2 GB for 1.7 million at d = 768) and counts what the
+`growth` maps float16 vectors from --folder (2 · N · d · 2 bytes: 1.5 GB for 502,939 at d = 768) and counts what the
 process allocates beside them; its objective is compared with exact candidates and plain greedy on the first batches.
 """
 
@@ -112,12 +112,10 @@ def objective(queries: np.ndarray, documents: np.ndarray, batches: list[np.ndarr
     )
 
 
-def epoch(queries: np.ndarray, documents: np.ndarray, search: str) -> tuple[list[np.ndarray], dict[str, float]]:
+def epoch(queries: np.ndarray, documents: np.ndarray) -> tuple[list[np.ndarray], dict[str, float]]:
     """One epoch of HOBIT in this process, and what it took."""
     start, cpu = time.perf_counter(), time.process_time()
-    batches = hobit_batches(
-        queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), shuffle=False, search=search
-    )
+    batches = hobit_batches(queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), shuffle=False)
     rows, dim = queries.shape
     return list(batches), {
         "rows": rows, "dim": dim, "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
@@ -131,12 +129,12 @@ def lost(queries: np.ndarray, documents: np.ndarray, plain: list[np.ndarray], ou
     return (objective(queries, documents, ours[: len(plain)]) - exact) / abs(exact)
 
 
-def timed(rows: int, dim: int, compare: int, search: str) -> dict[str, float]:
+def timed(rows: int, dim: int, compare: int) -> dict[str, float]:
     """One epoch of HOBIT in this process; memory is what is needed beyond the state before the vectors were made."""
     hobit_batches(*made_up(600, dim), batch_size=SIZE, rng=np.random.default_rng(0))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     queries, documents = made_up(rows, dim)
-    batches, found = epoch(queries, documents, search)
+    batches, found = epoch(queries, documents)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     found["peak_over_vectors"] = peak / (queries.nbytes + documents.nbytes)
     if compare:
@@ -171,7 +169,7 @@ class Watch(threading.Thread):
         return 1024 * int(status.partition("RssAnon:")[2].split()[0])
 
 
-def grown(rows: int, dim: int, compare: int, search: str, folder: Path) -> dict[str, float]:
+def grown(rows: int, dim: int, compare: int, folder: Path) -> dict[str, float]:
     """One epoch of HOBIT over mapped float16 vectors, in this process."""
     hobit_batches(*made_up(600, dim), batch_size=SIZE, rng=np.random.default_rng(0))
     paths = [folder / f"{rows}-{side}.npy" for side in ("queries", "documents")]
@@ -184,7 +182,7 @@ def grown(rows: int, dim: int, compare: int, search: str, folder: Path) -> dict[
     watch = Watch()
     before = watch.held()
     watch.start()
-    batches, found = epoch(queries, documents, search)
+    batches, found = epoch(queries, documents)
     watch.done.set()
     plain = plain_epoch(queries, documents, compare, mapped=True)
     vectors, beside = queries.nbytes + documents.nbytes, watch.peak - before
@@ -206,7 +204,6 @@ def of_methods(rows: int, dim: int) -> dict[str, object]:
         "hobit, in order of building": ("hobit", {"shuffle": False}, conflicts),
         "hobit, k-means": ("hobit", {"seed_order": "k-means"}, conflicts),
         "hobit, facility location": ("hobit", {"seed_order": "facility-location"}, conflicts),
-        "hobit, isolated first": ("hobit", {"seed_order": "isolated-first"}, conflicts),
         "hobit, alpha 0": ("hobit", {"alpha": 0.0}, conflicts),
         "hobit, conflicts ignored": ("hobit", {}, None),
         "random, conflicts ignored": ("random", {}, None),
@@ -227,7 +224,7 @@ def tables(result: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """What HOBIT takes, and how that grows."""
     runs = sorted((each for each in result.items() if "rows" in each[1]), key=lambda each: each[1]["rows"])
     speed = [
-        {"pairs": of["rows"], "candidates": key.rpartition("-")[2], "time": f"{of['seconds']:.0f} s",
+        {"pairs": of["rows"], "time": f"{of['seconds']:.0f} s",
          "against plain": f"{of['speedup']:.0f} × faster",
          "memory, of the vectors'": f"{of['peak_over_vectors']:.2f} ×"}
         for key, of in runs if key.startswith("speed")
@@ -239,10 +236,8 @@ def tables(result: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
          "objective below exact greedy's": f"{100 * abs(of['objective_difference']):.2f} %"}
         for key, of in runs if key.startswith("growth")
     ]  # fmt: skip
-    return {
-        "Time and memory of one epoch of HOBIT": speed,
-        "Growth with the number of pairs, vectors mapped from disk": growth,
-    }
+    grown = {"Growth with the number of pairs, vectors mapped from disk": growth} if growth else {}
+    return {"Time and memory of one epoch of HOBIT": speed, **grown}
 
 
 def record(key: str, value: object) -> None:
@@ -257,23 +252,22 @@ def main() -> None:
     parser.add_argument("rows", type=int, nargs="*")
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--plain", type=int, default=20, help="batches of the plain greedy to time")
-    parser.add_argument("--search", choices=["exact", "cells"], default="exact")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "batch_growth")
     options = parser.parse_args()
     if options.what == "methods":
         record(f"methods-{options.rows[0]}", of_methods(options.rows[0], options.dim))
     elif options.what == "one":  # in a process of its own, for its memory
-        print(json.dumps(timed(options.rows[0], options.dim, options.plain, options.search)))
+        print(json.dumps(timed(options.rows[0], options.dim, options.plain)))
     elif options.what == "one-mapped":
         options.folder.mkdir(parents=True, exist_ok=True)
-        print(json.dumps(grown(options.rows[0], options.dim, options.plain, options.search, options.folder)))
+        print(json.dumps(grown(options.rows[0], options.dim, options.plain, options.folder)))
     else:
         one = "one" if options.what == "speed" else "one-mapped"
         for rows in options.rows:
             command = [sys.executable, __file__, one, str(rows), "--dim", str(options.dim)]
-            command += ["--plain", str(options.plain), "--search", options.search, "--folder", str(options.folder)]
+            command += ["--plain", str(options.plain), "--folder", str(options.folder)]
             ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            record(f"{options.what}-{rows}-{options.dim}-{options.search}", json.loads(ran.stdout))
+            record(f"{options.what}-{rows}-{options.dim}-exact", json.loads(ran.stdout))
 
 
 if __name__ == "__main__":

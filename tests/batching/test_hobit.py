@@ -23,7 +23,7 @@ from foils.batching import (
     smooth_hardness,
 )
 from foils.batching import hobit as hobit_module
-from foils.batching.nearest import Cells, nearest
+from foils.batching.nearest import nearest
 from foils.runtime.errors import InputError, UnknownNameError
 
 
@@ -75,7 +75,7 @@ def test_compiled_and_blocked_is_the_plain_algorithm(rows, size, tau, alpha):
     np.testing.assert_array_equal(got.order, expected)
 
 
-@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location", "isolated-first"])
+@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location"])
 @pytest.mark.parametrize("rows", [1, 31, 32, 33, 500])
 def test_an_epoch_is_a_partition(rows, seed_order):
     batches = build(clustered(rows, 8, 5), seed_order=seed_order)
@@ -83,13 +83,12 @@ def test_an_epoch_is_a_partition(rows, seed_order):
     assert [len(b) for b in batches] == [32] * (rows // 32) + ([rows % 32] if rows % 32 else [])
 
 
-@pytest.mark.parametrize("seed_order", ["uniform", "isolated-first"])
-def test_other_rows_fill_the_short_batch_in_each_epoch(seed_order):
+def test_other_rows_fill_the_short_batch_in_each_epoch():
     # documents of 60 rows point away from all queries: nothing calls for them, so they are what is left over
     queries, documents = (side.copy() for side in clustered(1000, 24, 25))
     queries[:, 0], documents[:, 0], documents[:60] = 1.0, 1.0, -np.eye(24)[0]
     queries, documents = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (queries, documents))
-    last = [build((queries, documents), epoch, batch_size=96, seed_order=seed_order)[-1] for epoch in range(20)]
+    last = [build((queries, documents), epoch, batch_size=96)[-1] for epoch in range(20)]
     assert {batch.size for batch in last} == {1000 % 96}
     again = [np.isin(batch, before).mean() for before, batch in pairwise(last)]
     assert np.mean(again) < 0.25  # as many rows meet there again by chance: 4 %
@@ -100,7 +99,7 @@ def test_no_rows_no_batches():
     assert len(build((np.empty((0, 4), np.float32), np.empty((0, 4), np.float32)))) == 0
 
 
-@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location", "isolated-first"])
+@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location"])
 def test_same_seed_same_batches(pairs, seed_order):
     first, again, other = (build(pairs, seed, seed_order=seed_order).order for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
@@ -116,7 +115,6 @@ def test_same_seed_same_batches(pairs, seed_order):
         {"candidates": 9},
         {"seed_order": "k-means"},
         {"seed_order": "facility-location"},
-        {"seed_order": "isolated-first"},
         {"shuffle": False},
         {"conflicts": find_conflicts([i % 300 for i in range(1000)], list(range(1000)))},
     ],
@@ -193,36 +191,6 @@ def test_small_temperatures_take_the_other_greedy(pairs, monkeypatch):
     np.testing.assert_array_equal(build(pairs, tau=0.05).order, expected)
 
 
-def seeds_hardness(queries, documents, batches, seeds):
-    full = [b for b in batches if len(b) == batches.batch_size]
-    return np.mean([smooth_hardness(hardness(queries[b[:seeds]], documents[b[:seeds]], documents[b])) for b in full])
-
-
-def test_cells_reach_the_objective_of_exact_search_within_a_percent():
-    queries, documents = clustered(9000, 32, 90)
-    values = {
-        search: seeds_hardness(
-            queries, documents, build((queries, documents), search=search, candidates=64, shuffle=False), 4
-        )
-        for search in ("exact", "cells")
-    }
-    assert values["cells"] != values["exact"]  # it does look elsewhere
-    assert values["cells"] == pytest.approx(values["exact"], rel=0.01)
-
-
-def test_cells_find_most_of_the_nearest_and_only_what_is_asked_among():
-    queries, documents = clustered(6000, 16, 60)
-    among = np.flatnonzero(np.random.default_rng(0).random(6000) < 0.8)
-    found = Cells.build(documents, rng=np.random.default_rng(0)).nearest(queries[:40], documents, among, k=20)
-    exact, _ = nearest(queries[:40], documents, among, k=20)
-    assert np.isin(found, among).all()
-    recall = np.mean([np.isin(exact[i], found[i]).mean() for i in range(40)])
-    assert recall > 0.7  # a sixteenth at random: 0.06
-    assert (np.diff(np.take_along_axis(queries[:40] @ documents.T, found, axis=1)) <= 1e-6).all()
-    few = Cells.build(documents, rng=np.random.default_rng(0)).nearest(queries[:3], documents, among[:50], k=20)
-    np.testing.assert_array_equal(few, nearest(queries[:3], documents, among[:50], k=20)[0])
-
-
 def test_looking_ahead_changes_nothing(pairs, monkeypatch):
     expected = build(pairs).order
     for ahead in (1, 10**6):
@@ -276,13 +244,8 @@ def test_settings_out_of_range_are_refused(pairs, change, message):
 
 
 def test_unknown_seed_order_lists_the_known(pairs):
-    with pytest.raises(UnknownNameError, match="facility-location, isolated-first, k-means, uniform"):
+    with pytest.raises(UnknownNameError, match="facility-location, k-means, uniform"):
         build(pairs, seed_order="kmeans")
-
-
-def test_unknown_search_lists_the_known(pairs):
-    with pytest.raises(UnknownNameError, match="cells, exact"):
-        build(pairs, search="faiss")
 
 
 def test_vectors_that_do_not_fit_are_refused(pairs):

@@ -22,7 +22,7 @@ from foils.batching import (
     smooth_hardness,
 )
 from foils.batching.plan import measure_rows
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 
 
 def build(pairs, seed=0, **chosen):
@@ -135,18 +135,6 @@ def test_every_setting_changes_the_batches(pairs, setting):
     assert not np.array_equal(build(pairs).order, build(pairs, **setting).order)
 
 
-def test_cells_find_about_as_hard_batches():
-    pairs = clustered(9000, 32, 90)
-    losses = {
-        search: measure_rows(
-            *pairs, build(pairs, search=search, candidates=48), conflicts=no_conflicts(len(pairs[0]))
-        ).loss.mean()
-        for search in ("exact", "cells")
-    }
-    assert losses["cells"] != losses["exact"]
-    assert losses["cells"] == pytest.approx(losses["exact"], rel=0.02)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [({"batch_size": 0}, "batch_size"), ({"candidates": 0}, "candidates"), ({"alpha": -0.1}, "alpha"),
@@ -155,8 +143,3 @@ def test_cells_find_about_as_hard_batches():
 def test_settings_out_of_range_are_refused(pairs, change, message):
     with pytest.raises(InputError, match=message):
         build(pairs, **change)
-
-
-def test_unknown_search_lists_the_known(pairs):
-    with pytest.raises(UnknownNameError, match="cells, exact"):
-        build(pairs, search="faiss")

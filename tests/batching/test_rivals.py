@@ -20,9 +20,8 @@ from foils.batching import (
     random_batches,
     random_order,
     rank_communities,
-    same_source,
 )
-from foils.batching.hobit import coverage_order, facility_location_seeds, isolated_first_seeds, kmeans_seeds
+from foils.batching.hobit import coverage_order, facility_location_seeds, kmeans_seeds
 from foils.batching.methods import method_named
 from foils.runtime.errors import InputError, UnknownNameError
 
@@ -199,35 +198,6 @@ def test_facility_location_seeds_cover_more_than_random_ones():
     assert coverage(line[:16]) > random
 
 
-def test_isolated_first_draws_what_no_query_is_near():
-    # three documents in directions of their own; the others' queries and documents share one
-    vectors = np.eye(5, dtype=np.float32)[[0, 0, 1, 0, 0, 2, 0, 0, 3, 0]]
-    line, groups = isolated_first_seeds(vectors, vectors, seeds=2, rng=np.random.default_rng(0))
-    assert line.tolist() == [2, 5, 8, 0, 1, 3, 4, 6, 7, 9]  # its own query does not count; ties by position
-    assert groups.size == 0
-    # against the definition, where all queries are asked
-    queries, documents = clustered(300, 8, 10)
-    scores = documents @ queries.T - 9 * np.eye(300)
-    nearness = np.sort(scores, axis=1)[:, -16:].mean(axis=1)
-    line, _ = isolated_first_seeds(queries, documents, seeds=8, rng=np.random.default_rng(0))
-    np.testing.assert_array_equal(line, np.argsort(nearness, kind="stable"))
-
-
-def test_isolated_first_saves_the_last_batches():
-    # a fifth of the pairs are apart from the rest: under uniform seeds they end up together in the last batches
-    rng = np.random.default_rng(0)
-    queries, documents = clustered(1000, 24, 10, noise=0.3)
-    far = rng.standard_normal((200, 24)).astype(np.float32)
-    documents[:200] = queries[:200] = far / np.linalg.norm(far, axis=1, keepdims=True)
-    share = {}
-    for order in ("uniform", "isolated-first"):
-        batches = METHODS["hobit"].build(
-            queries, documents, batch_size=50, seed_order=order, shuffle=False, rng=np.random.default_rng(0)
-        )
-        share[order] = (batches.order[-200:] < 200).mean()
-    assert share["isolated-first"] < share["uniform"]
-
-
 def sources(sizes, size=8):
     start, out = 0, {}
     for name, n in sizes.items():
@@ -246,11 +216,6 @@ def test_a_mixture_takes_pieces_of_different_sources():
     assert np.mean(two) == 1
     pieces = {tuple(rows[p]) for rows, own in mix.values() for p in own}
     assert all(tuple(b[:8]) in pieces and tuple(b[8:]) in pieces for b in list(batches)[:-1])
-
-
-def test_the_mask_of_a_mixture_keeps_negatives_inside_their_source():
-    mask = same_source(np.array([0, 0, 1, 1]), np.array([3, 0, 2]))
-    np.testing.assert_array_equal(mask, [[True, False, True], [False, True, False], [True, False, True]])
 
 
 def test_mixtures_that_do_not_fit_are_refused():

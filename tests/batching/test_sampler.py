@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +16,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
-from datasets import Dataset, DatasetDict  # noqa: E402
+from datasets import Dataset  # noqa: E402
 from sampler_training import SIZE, data, losses, orders, small_model, small_transformer, train, with_rows  # noqa: E402
-from sentence_transformers.base.sampler import DefaultBatchSampler  # noqa: E402
-from torch.utils.data import ConcatDataset, DataLoader  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 
 import foils  # noqa: E402
 import foils.batching.sampler as sampler_module  # noqa: E402
 from foils.batching import METHODS, find_conflicts, no_conflicts  # noqa: E402
-from foils.batching.sampler import SAVED, BatchPlanner, MixedBatchSampler, PlannedBatchSampler  # noqa: E402
+from foils.batching.sampler import SAVED, BatchPlanner, PlannedBatchSampler  # noqa: E402
 from foils.batching.vectors import WIDE, EmbeddingCache, narrowed  # noqa: E402
 from foils.runtime.errors import FormatError, InputError  # noqa: E402
 from sparse_models import tiny_sparse_and_multi_vector  # noqa: E402
@@ -198,45 +196,6 @@ def test_length_is_exact(rows, drop):
     assert len(list(sampler)) == len(sampler) == (rows // 8 if drop else -(-rows // 8))
 
 
-def two_sets():
-    whole = with_rows(data())
-    return DatasetDict({"first": whole.select(range(50)), "second": whole.select(range(50, 90))})
-
-
-def test_batches_of_two_data_sets_join_pieces_of_both(tmp_path):
-    planner = BatchPlanner("hobit", SMALL["hobit"])
-    mixed = partial(MixedBatchSampler, parts=2)
-    seen = orders(planner, tmp_path, dataset=two_sets(), multi_dataset_batch_sampler=mixed)
-    assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 2
-    joined = [{row < 50 for row in batch} == {True, False} for batch in seen[0]]
-    assert all(joined[:-1])
-    assert seen[0] != seen[1]
-    trainer = train(planner, tmp_path / "b", evaluation=two_sets(), multi_dataset_batch_sampler=mixed)
-    assert [e for e in trainer.state.log_history if any("loss" in key for key in e)]
-
-
-def test_resuming_a_mixture_is_exact(tmp_path):
-    runs = []
-    for resume in (None, str(tmp_path / "checkpoint-7")):
-        planner = BatchPlanner("hobit", SMALL["hobit"])
-        mixed = partial(MixedBatchSampler, parts=2)
-        runs.append(
-            train(planner, tmp_path, save=7, dataset=two_sets(), multi_dataset_batch_sampler=mixed, resume=resume)
-        )
-    np.testing.assert_array_equal(weights(runs[0]), weights(runs[1]))
-
-
-def test_mixtures_that_do_not_fit_are_refused():
-    sets = ConcatDataset(list(two_sets().values()))
-    planner = BatchPlanner("random")
-    planned = [PlannedBatchSampler(part, 16, False, planner=planner) for part in sets.datasets]
-    with pytest.raises(InputError, match="parts must divide the batch size 16"):
-        MixedBatchSampler(sets, planned, parts=3)
-    plain = [DefaultBatchSampler(part, 16, False) for part in sets.datasets]
-    with pytest.raises(InputError, match=r"batch_sampler=planner"):
-        MixedBatchSampler(sets, plain, parts=2)
-
-
 def test_warmup_epochs_are_random(tmp_path):
     warm = orders(BatchPlanner("hobit", SMALL["hobit"], warmup=1), tmp_path / "a", lr=0.0)
     random = orders(BatchPlanner("random"), tmp_path / "b", lr=0.0)
@@ -280,7 +239,6 @@ def test_annealing_begins_after_the_warm_up(tmp_path, monkeypatch):
         ("hobit", {"warmup": -1}, "warmup"),
         ("hobit", {"refresh": 0}, "refresh"),
         ("ngame", {"anneal": 3}, "alpha"),
-        ("hobit", {"cache": "float16"}, "cache"),
         ("ngame", {"teacher": (np.ones((1, 1)), np.ones((1, 1)))}, "teacher"),
         ("hobit", {"positives": [("a", "b")], "avoid_known": False}, "leave one out"),
         ("hobit", {"positives": [("a", "b")], "known": no_conflicts(90)}, "leave out positives"),
@@ -496,12 +454,6 @@ def test_cache_refuses_what_does_not_fit():
         cache.update(np.array([1]), np.ones((1, 5)), np.ones((1, 5)))
     with pytest.raises(InputError, match="diverged"):
         cache.update(np.array([1]), good[:1] * np.nan, good[:1])
-    with pytest.raises(InputError, match="float16"):
-        EmbeddingCache(3, dtype="int8")
-    half = EmbeddingCache(3, dtype="float16")
-    half.update(np.array([0, 2]), good, good)
-    assert half.nbytes == cache.nbytes // 2
-    np.testing.assert_allclose(half.queries[0], 0.5)
 
 
 def test_a_data_set_without_a_positive_column_is_refused():

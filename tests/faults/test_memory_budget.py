@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foils.batching.nearest import Cells
 from foils.batching.nearest import nearest as nearest_rows
 from foils.data import Collection
 from foils.encode import Vectors
@@ -90,17 +89,12 @@ def nearest_for_batches() -> Any:
     return found, scores.round(4)
 
 
-def cells() -> Any:
-    return Cells.build(unit(20_000, 16, 2), rng=np.random.default_rng(0)).cell_of
-
-
-@pytest.mark.parametrize("work", [nearest_for_batches, cells])
-def test_a_smaller_budget_takes_less_for_batches_and_gives_the_same_but_for_rounding(work):
+def test_a_smaller_budget_takes_less_for_batches_and_gives_the_same_but_for_rounding():
     """Other blocks are other matrix products, whose last digits may differ."""
-    work()
-    whole, much = peak(work)
+    nearest_for_batches()
+    whole, much = peak(nearest_for_batches)
     with memory.limited(SMALL):
-        limited, little = peak(work)
+        limited, little = peak(nearest_for_batches)
     assert little < 0.6 * much
     for one, other in zip(np.atleast_1d(whole), np.atleast_1d(limited), strict=True):
         assert np.mean(np.asarray(one) == np.asarray(other)) > 0.999

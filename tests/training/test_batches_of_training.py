@@ -14,7 +14,6 @@ pytest.importorskip("datasets")
 from sentence_transformers import SentenceTransformerTrainer
 
 from foils.batching.doors import batch as plan_batches
-from foils.batching.vectors import EmbeddingCache
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
@@ -197,23 +196,9 @@ def test_b3_may_have_a_teacher(collection, tmp_path, trained_on):
     assert named == [rows.tolist() for epoch in planned.plan.epochs for rows in epoch] != alone
 
 
-def test_the_cache_of_hobit_c_may_be_of_half_precision(collection, tmp_path, monkeypatch, trained_on):
-    types, original = [], EmbeddingCache.update
-
-    def noting(self, *given):
-        original(self, *given)
-        types.append(self.queries.dtype)
-
-    monkeypatch.setattr(EmbeddingCache, "update", noting)
-    trained_on(training_set(collection), tmp_path / "half", "hobit-c", {**OWN["hobit"], "cache": "float16"})
-    assert set(types) == {np.dtype("float16")}
-
-
 @pytest.mark.parametrize(
     ("name", "own", "said"),
     [
-        ("hobit-c", {"cache": "float8"}, "float16 or float32"),
-        ("hobit", {"cache": "float16"}, "unknown setting of hobit"),
         ("hobit", {"teacher": "x"}, "unknown setting of hobit"),
         ("b3", {"teacher": "no/such-model"}, "no/such-model"),
     ],

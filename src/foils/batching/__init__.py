@@ -12,7 +12,7 @@ from foils.batching.conflicts import (
 )
 from foils.batching.hobit import hobit_batches, mutual_batches
 from foils.batching.methods import METHODS, BatchChoice, BatchingMethod
-from foils.batching.multi_dataset import mixed_batches, same_source
+from foils.batching.multi_dataset import mixed_batches
 from foils.batching.objective import (
     batch_hardness,
     greedy,
@@ -59,7 +59,6 @@ __all__ = [
     "random_batches",
     "random_order",
     "rank_communities",
-    "same_source",
     "separate_conflicts",
     "shuffled",
     "smooth_hardness",

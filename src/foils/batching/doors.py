@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 
 from foils.batching.conflicts import known_conflicts
-from foils.batching.methods import METHODS, OF_TRAINING, method_named
+from foils.batching.methods import METHODS, TEACHER, method_named
 from foils.batching.plan import BatchPlan, plan_epochs
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
@@ -59,9 +59,8 @@ def batch(
     """
     method_named(method, settings or {})  # before anything is read
     own = dict(settings or {})
-    idle = [name for name in OF_TRAINING if name in own]
-    if idle:
-        raise InputError(f"{', '.join(idle)}: no effect on a plan, whose vectors are the encoder's; leave it out")
+    if TEACHER in own:
+        raise InputError(f"{TEACHER}: no effect on a plan, whose vectors are the encoder's; leave it out")
     rows = rows.completed("pairs" if source is None else "triplets")
     loaded = reading.open(collection)
     negatives = None if source is None else as_source(source, loaded)

@@ -9,7 +9,6 @@ it are the seeds S, and up to |S| further rows are chosen for them. The increase
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -20,16 +19,13 @@ from scipy.special import logsumexp
 
 from foils.batching.batches import Batches, Matrix, Rows, check_batch_size, check_vectors, shuffled
 from foils.batching.conflicts import Conflicts, no_conflicts, swap_conflicts
-from foils.batching.nearest import Cells, Unused, nearest
+from foils.batching.nearest import Unused
 from foils.batching.objective import check_alpha, check_tau
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
 
 POOL = 256
 """Rows that one facility-location ranking represents."""
-
-SAMPLED, NEAREST = 1024, 16
-"""Random queries that a document's isolation is judged by, and how many of them, the nearest, count."""
 
 
 class SeedOrder(Protocol):
@@ -92,30 +88,6 @@ def facility_location_seeds(
     return np.lexsort((rank, pool_of, rank // seeds)).astype(np.int64), np.empty(0, np.int64)
 
 
-def isolated_first_seeds(
-    queries: NDArray[np.floating], documents: NDArray[np.floating], *, seeds: int, rng: np.random.Generator
-) -> tuple[Rows, Rows]:
-    """Draw first the rows whose document is furthest from the queries: nobody else would call for them.
-
-    A document that no query finds near is in no seed's candidates, so under uniform seeds such rows are left for the
-    last batches, which are the easiest. Here each is the seed of a batch of its own neighbours while those are still
-    unused. A document's nearness is the mean of its 16 highest products with 1,024 queries drawn by `rng`, its own
-    left out; rows come by rising nearness, ties by position. Not in the paper.
-    """
-    n = queries.shape[0]
-    sampled = np.sort(rng.choice(n, size=min(SAMPLED, n), replace=False))
-    right, count = queries[sampled].astype(np.float32), min(NEAREST, sampled.size)
-    nearness = np.empty(n, np.float32)
-    for start in range(0, n, 8192):
-        scores = documents[start : start + 8192].astype(np.float32) @ right.T
-        own = np.flatnonzero((sampled >= start) & (sampled < start + len(scores)))
-        scores[sampled[own] - start, own] = -1.0
-        nearness[start : start + len(scores)] = np.sort(np.partition(scores, -count, axis=1)[:, -count:], axis=1).mean(
-            1
-        )
-    return np.argsort(nearness, kind="stable").astype(np.int64), np.empty(0, np.int64)
-
-
 def coverage_order(vectors: NDArray[np.float64]) -> Rows:
     """Rank rows by greedy facility location: each next one adds most to Σ_i max_j max(0, v_i·v_j).
 
@@ -137,11 +109,9 @@ SEEDS: dict[str, SeedOrder] = {
     "uniform": uniform_seeds,
     "k-means": kmeans_seeds,
     "facility-location": facility_location_seeds,
-    "isolated-first": isolated_first_seeds,
 }
 
 
-SEARCHES = ("exact", "cells")
 NO_ROWS: Rows = np.empty(0, np.int64)
 AHEAD = 16
 """Seeds are searched for as many batches at once as use up 1/16 of the unused rows, at most 64."""
@@ -161,7 +131,6 @@ def hobit_batches(
     seeds: int = 8,
     candidates: int = 128,
     seed_order: str = "uniform",
-    search: str = "exact",
     shuffle: bool = True,
 ) -> Batches:
     """Return the batches of one epoch by HOBIT (Algorithm 2).
@@ -185,10 +154,7 @@ def hobit_batches(
         tau: τ_h > 0 of H̃ (eq. 10); towards 0 only each seed's hardest row counts, above it their mean.
         seeds: s, at most `batch_size`; fewer leave more of the batch to be chosen.
         candidates: k_cand; at least (b − s) / s fills a batch. The paper does not give it.
-        seed_order: "uniform" (Algorithm 2), "k-means" or "facility-location" (A.11), or "isolated-first", which keeps
-            the last batches of an epoch from being made of what no seed called for (ours).
-        search: "exact" looks at every unused document, O(N²) in all; "cells" into a sixteenth of ~√N clusters of
-            documents, and pays off beyond some hundred thousand pairs.
+        seed_order: "uniform" (Algorithm 2), "k-means" or "facility-location" (A.11).
         shuffle: shuffle the batches, so that those built from leftovers are not all trained on last.
 
     Raises:
@@ -196,7 +162,7 @@ def hobit_batches(
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
-    check_setting(batch_size, seeds, candidates, search, alpha=alpha, tau=tau)
+    check_setting(batch_size, seeds, candidates, alpha=alpha, tau=tau)
     check_names("seed order", [seed_order], SEEDS)
     n = queries.shape[0]
     known = no_conflicts(n) if conflicts is None else conflicts
@@ -204,7 +170,7 @@ def hobit_batches(
         raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
     line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
     state = known.state()
-    unused = Unused(finder(search, queries, documents, rng), state[0], candidates)
+    unused = Unused(queries, documents, state[0], candidates)
     batches = Filler(queries, documents, unused, state, line, groups, alpha, tau, rng, known.classes or n).epoch(
         batch_size, seeds
     )
@@ -317,17 +283,7 @@ class Filler:
         return batch
 
 
-def finder(
-    search: str, queries: Matrix, documents: Matrix, rng: np.random.Generator
-) -> Callable[[Rows, Rows, int], Rows]:
-    """Return (seeds, unused rows, k) → the k unused rows nearest to each seed, best first."""
-    if search == "exact":
-        return lambda seeds, among, k: nearest(queries[seeds], documents, among, k=k)[0]
-    cells = Cells.build(documents, rng=rng)
-    return lambda seeds, among, k: cells.nearest(queries[seeds], documents, among, k=k)
-
-
-def check_setting(batch_size: int, seeds: int, candidates: int, search: str, *, alpha: float, tau: float) -> None:
+def check_setting(batch_size: int, seeds: int, candidates: int, *, alpha: float, tau: float) -> None:
     """Raise InputError for a setting out of range, MissingExtraError without numba."""
     check_alpha(alpha)
     check_tau(tau)
@@ -339,7 +295,6 @@ def check_setting(batch_size: int, seeds: int, candidates: int, search: str, *, 
         )
     if candidates < 1:
         raise InputError(f"candidates is how many neighbours of each seed to consider, at least 1; got {candidates}")
-    check_names("candidate search", [search], SEARCHES)
     require("numba", "batch")
 
 
@@ -353,7 +308,6 @@ def mutual_batches(
     alpha: float = 0.0,
     tau: float = 0.05,
     candidates: int = 512,
-    search: str = "exact",
     shuffle: bool = True,
 ) -> Batches:
     """Return the batches of one epoch, each grown from one row by doubling, with all its rows as seeds.
@@ -375,7 +329,6 @@ def mutual_batches(
             α = 0 and the temperature of the training, H̃ over all rows is τ_h times the InfoNCE loss, a constant of
             each row aside.
         candidates: nearest rows of the first row that are considered; at least b fills a batch.
-        search: "exact" or "cells", as HOBIT's.
         shuffle: shuffle the batches, so that those built from leftovers are not all trained on last.
 
     Raises:
@@ -383,14 +336,14 @@ def mutual_batches(
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
-    check_setting(batch_size, 1, candidates, search, alpha=alpha, tau=tau)
+    check_setting(batch_size, 1, candidates, alpha=alpha, tau=tau)
     n = queries.shape[0]
     known = no_conflicts(n) if conflicts is None else conflicts
     if known.rows != n:
         raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
     state, line = known.state(), rng.permutation(n).astype(np.int64)
     asking, answering = Joined(queries, documents, 0.5), Joined(documents, queries)
-    unused = Unused(finder(search, asking, answering, rng), state[0], candidates)
+    unused = Unused(asking, answering, state[0], candidates)
     batches = _Grower(asking, answering, unused, state, line, NO_ROWS, alpha, tau, rng, known.classes or n).epoch(
         batch_size, 1
     )

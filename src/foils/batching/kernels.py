@@ -56,14 +56,6 @@ def merge_top(scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
 
 
 @compiled
-def merge_top_of(who: Any, scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
-    """Merge scores (m, n) into the heaps of the queries `who` (m,) alone."""
-    for row in range(who.size):
-        q = who[row]
-        merge_top(scores[row : row + 1], ids, top_scores[q : q + 1], top_ids[q : q + 1])
-
-
-@compiled
 def free(row: int, stamp: int, state: Any) -> bool:
     """Say whether `row` is unused and conflicts with no row of the batch numbered `stamp`."""
     used, known, document_stamp, query_stamp = state

@@ -56,9 +56,8 @@ METHODS: dict[str, BatchingMethod] = {
 
 SCHEDULE = {"warmup": 0, "refresh": 1, "anneal": 0}
 """Settings that every method has beside its own, in epochs, as `BatchChoice` takes them."""
-TEACHER, CACHE = "teacher", "cache"
-OF_TRAINING = (TEACHER, CACHE)
-"""Settings of a training alone: the name of B3's `teacher`, and the precision of HOBIT-C's `cache`."""
+TEACHER = "teacher"
+"""A setting of B3 in a training alone: the name of its teacher."""
 
 
 def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
@@ -69,7 +68,7 @@ def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
     """
     check_names("batching method", [name], METHODS)
     method = METHODS[name]
-    own = {"teacher": [TEACHER], "cached": [CACHE]}.get(method.vectors, [])
+    own = [TEACHER] if method.vectors == "teacher" else []
     check_names(f"setting of {name}", settings, {**method.settings, **SCHEDULE, **dict.fromkeys(own)})
     return method
 
@@ -81,8 +80,7 @@ class BatchChoice:
         name: one of `METHODS`.
         settings: the method's own settings, and those of `SCHEDULE`: `warmup`, epochs of random batches before the
             method begins (HOBIT A.9); `refresh`, embed anew every so many epochs; `anneal`, epochs after the warm-up
-            over which HOBIT's α rises linearly from 0 to its value (0: constant). HOBIT-C has `cache`, the precision of
-            its vectors: float32 or float16.
+            over which HOBIT's α rises linearly from 0 to its value (0: constant).
         avoid_known: keep pairs apart that are known positives of each other, judged by the texts of the data set.
         positives: further (query text, document text) pairs known to be relevant.
         known: conflicts among the rows of the one training set, as `foils.batching.conflicts.known_conflicts` finds
@@ -115,7 +113,6 @@ class BatchChoice:
         self.method = method_named(name, self.settings)
         if TEACHER in self.settings:
             raise InputError(f"{TEACHER}: a training reads that; here give a teacher's vectors")
-        self.dtype = self.settings.pop(CACHE, "float32")
         counts = [self.settings.pop(each, default) for each, default in SCHEDULE.items()]
         self.warmup, self.refresh, self.anneal = counts
         if not all(isinstance(each, int) and each >= least for each, least in zip(counts, (0, 1, 0), strict=True)):

@@ -140,7 +140,7 @@ def mixed_batches(sources: Mapping[str, tuple[Rows, Batches]], *, parts: int = 4
     """Join batches of several data sets: each batch takes `parts` pieces, of different sources while there is a choice.
 
     A batch of 4 × 64 keeps, in each piece, negatives that are hard within their source; the mask for the loss
-    (`same_source`) leaves the others out. Sources are drawn in proportion to the pieces they have left, so that all
+    leaves the others out. Sources are drawn in proportion to the pieces they have left, so that all
     run out together. Pieces shorter than the rest (at most one a source) make up the end of the epoch.
 
     Args:
@@ -177,18 +177,6 @@ def mixed_batches(sources: Mapping[str, tuple[Rows, Batches]], *, parts: int = 4
             left[source] -= 1
             line.append(full[source][left[source]])
     return Batches(np.concatenate([np.empty(0, np.int64), *line, *short]), parts * size)
-
-
-def same_source(source_of: Rows, rows: Rows) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """Return (b, b): whether rows i and j of a batch are of one source, so that j is a valid negative of i.
-
-    Args:
-        source_of: (N,) the source's number of every row.
-        rows: (b,) the batch.
-    """
-    mine = source_of[rows]
-    mask: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = mine[:, None] == mine[None, :]
-    return mask
 
 
 def _draw(left: Rows, parts: int, rng: np.random.Generator) -> Rows:

@@ -26,13 +26,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sentence_transformers.base.sampler import DefaultBatchSampler, MultiDatasetDefaultBatchSampler
+from sentence_transformers.base.sampler import DefaultBatchSampler
 from transformers import TrainerCallback
 
 from foils.batching.batches import Batches, Rows
 from foils.batching.conflicts import Conflicts, find_conflicts, warn_of_classes
 from foils.batching.methods import BatchChoice
-from foils.batching.multi_dataset import mixed_batches
 from foils.batching.vectors import (
     BLOCK,
     DistinctTexts,
@@ -202,7 +201,7 @@ class PlannedBatchSampler(EpochBatchSampler):
         if self.conflicts is not None:
             warn_of_classes(self.conflicts, self.batch_size)
         if choice.method.vectors == "cached":
-            self.cache = EmbeddingCache(count, dtype=choice.dtype, scaled=scaled)
+            self.cache = EmbeddingCache(count, scaled=scaled)
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in super().__iter__():
@@ -533,65 +532,6 @@ def _trainer_that_loads() -> Any:
             return frame.f_locals["self"]
         frame = frame.f_back  # type: ignore[assignment]
     return None
-
-
-class MixedBatchSampler(MultiDatasetDefaultBatchSampler):  # type: ignore[misc]
-    """Each batch joins `parts` pieces, of different data sets while there is a choice; the data sets share columns.
-
-        SentenceTransformerTrainingArguments(
-            ..., batch_sampler=planner, multi_dataset_batch_sampler=partial(MixedBatchSampler, parts=4)
-        )
-
-    Args:
-        dataset: the data sets laid end to end (a `ConcatDataset`).
-        batch_samplers: a `PlannedBatchSampler` for each; their batches become the pieces.
-        generator: not used: the batches depend on (seed, epoch) and the model alone.
-        seed: of every epoch's generator.
-        parts: pieces per batch; the batch size must be a multiple of it.
-
-    Raises:
-        InputError: `parts` does not divide the batch size, or a sampler is of another kind.
-
-    Source: HOBIT A.8.
-    """
-
-    def __init__(
-        self,
-        dataset: Any,
-        batch_samplers: Sequence[Any],
-        generator: Any = None,
-        seed: int | None = 0,
-        *,
-        parts: int = 4,
-    ) -> None:
-        super().__init__(dataset, list(batch_samplers), generator, seed or 0)
-        if parts < 1 or self.batch_size % parts:
-            raise InputError(f"parts must divide the batch size {self.batch_size}; got {parts}")
-        if not all(isinstance(sampler, PlannedBatchSampler) for sampler in batch_samplers):
-            raise InputError("mixed batches are joined from planned ones; pass batch_sampler=planner too")
-        self.parts = parts
-        for sampler in batch_samplers:
-            sampler.batch_size = self.batch_size // parts
-
-    def __len__(self) -> int:
-        rows = sum(map(len, self.dataset.datasets))
-        return int(rows // self.batch_size if self.drop_last else -(-rows // self.batch_size))
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (batch.tolist() for batch in islice(self.batches(), len(self)))
-
-    def batches(self) -> Batches:
-        """Return this epoch's batches over all data sets; plain order where no model was handed over."""
-        sizes = [len(part) for part in self.dataset.datasets]
-        if not any(sampler.attached for sampler in self.batch_samplers):
-            return Batches(np.arange(sum(sizes)), self.batch_size)
-        begins = np.cumsum([0, *sizes[:-1]])
-        sources = {
-            str(k): (begin + np.arange(size), sampler.batches())
-            for k, (begin, size, sampler) in enumerate(zip(begins, sizes, self.batch_samplers, strict=True))
-        }
-        rng = np.random.default_rng([self.seed, self.epoch, len(sizes)])
-        return mixed_batches(sources, parts=self.parts, rng=rng)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -31,17 +31,14 @@ class EmbeddingCache:
 
     Args:
         rows: N, how many pairs there are.
-        dtype: "float16" halves the memory of "float32"; products are taken in single precision either way.
         scaled: whether vectors are kept with length 1, for a model that compares by cosine; else they are kept as they
             are, for one that compares by inner product.
     """
 
-    def __init__(self, rows: int, *, dtype: str = "float32", scaled: bool = True) -> None:
-        if dtype not in ("float16", "float32"):
-            raise InputError(f"the cache holds float16 or float32; got {dtype!r}")
-        self.rows, self.dtype, self.scaled = rows, dtype, scaled
-        self.queries: Vectors = np.empty((0, 0), dtype)
-        self.documents: Vectors = np.empty((0, 0), dtype)
+    def __init__(self, rows: int, *, scaled: bool = True) -> None:
+        self.rows, self.scaled = rows, scaled
+        self.queries: Vectors = np.empty((0, 0), np.float32)
+        self.documents: Vectors = np.empty((0, 0), np.float32)
         self.filled = np.zeros(rows, bool)
         self.recent = np.zeros(rows, bool)
         self._fresh = np.zeros(rows, bool)
@@ -66,8 +63,8 @@ class EmbeddingCache:
         if rows.size and not (rows.min() >= 0 and rows.max() < self.rows):
             raise InputError(f"the cache has rows 0..{self.rows - 1}; got {rows.min()}..{rows.max()}")
         if not self.queries.size:
-            self.queries = np.zeros((self.rows, queries.shape[1]), self.dtype)
-            self.documents = np.zeros((self.rows, queries.shape[1]), self.dtype)
+            self.queries = np.zeros((self.rows, queries.shape[1]), np.float32)
+            self.documents = np.zeros((self.rows, queries.shape[1]), np.float32)
         expected = (rows.size, self.queries.shape[1])
         if queries.shape != expected or documents.shape != expected:
             raise InputError(
@@ -109,8 +106,8 @@ class EmbeddingCache:
         shapes = [array.shape for array in pair if array.dtype.kind == "f" and np.isfinite(array).all()]
         if len(shapes) < 2 or shapes[0] != shapes[1] or len(shapes[0]) != 2 or shapes[0][0] != self.rows:
             raise InputError("the saved cache has no vectors of these rows; resume from another checkpoint")
-        self.queries = state["queries"].astype(self.dtype)
-        self.documents = state["documents"].astype(self.dtype)
+        self.queries = state["queries"].astype(np.float32)
+        self.documents = state["documents"].astype(np.float32)
         self.filled = state["filled"].astype(bool)
         self.recent = state.get("recent", np.zeros(self.rows)).astype(bool)
         self._fresh = np.zeros(self.rows, bool)
