@@ -174,7 +174,7 @@ def test_a_program_alone_gives_an_upper_bound_and_asks_once(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ask": "me"}, "ask me: nobody is called that; expected one of terminal, page, csv, bi-encoder:MODEL"),
+        ({"ask": "me"}, "ask me: nobody is called that; expected one of terminal, page, bi-encoder:MODEL"),
         ({"ask": "llm"}, "ask llm needs the model's name"),
         ({"ask": "cross-encoder"}, "cross-encoder needs its model"),
         ({"ask": "page", "encoder": "y"}, "encoder y: no effect with ask a person, .* leave it out, or give draw unc"),
@@ -185,7 +185,6 @@ def test_a_program_alone_gives_an_upper_bound_and_asks_once(tmp_path: Path) -> N
         ({"ask": oracle, "base_url": "http://x"}, "base_url http://x: no effect without ask llm"),
         ({"ask": oracle, "question": "own.txt"}, "question own.txt: no effect without ask llm"),
         ({"ask": oracle, "labeller": "a:b"}, "labeller a:b: expected a person's name, without a colon"),
-        ({"ask": "csv", "output": "labels.jsonl"}, "ask csv is for spreadsheets"),
         ({"ask": oracle, "output": "labels.xlsx"}, r"labels are written as \.tsv"),
         ({"ask": lambda *_: "yes"}, "the function answered 'yes'; expected True, False, or None"),
     ],

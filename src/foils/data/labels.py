@@ -287,26 +287,19 @@ class Labels(Result):
             _complain_of_ids(table, collection, Complaints(path), lines)
         return cls(table)
 
-    def write(self, path: str | Path, *, shown: Mapping[str, Sequence[str]] | None = None) -> None:
+    def write(self, path: str | Path) -> None:
         """Write the labels, whole, in the form that the name's ending says: .tsv, .csv, .jsonl or .parquet.
 
         In CSV and TSV a text that a spreadsheet would take for a formula gets a ' before it, which `read` takes away.
 
         Args:
             path: of the file.
-            shown: more columns, as texts to read: name -> one value a row.
 
         Raises:
             InputError: another ending.
             FailureError: the file cannot be written.
         """
-        table = self.table
-        for name, values in (shown or {}).items():
-            table = table.append_column(name, pa.array(list(values), pa.large_string()))
-        if shown:  # what is read and filled in comes first
-            first = ("relevant", *shown)
-            table = table.select([*first, *(name for name in LABELS.names if name not in first)])
-        write_labels(path, table, self.provenance)
+        write_labels(path, self.table, self.provenance)
 
     def programs(self) -> list[str]:
         """Return the names of the programs that judged, in the order in which they come."""

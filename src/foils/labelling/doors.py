@@ -23,7 +23,6 @@ from foils.labelling.dialogue import label_page, on_terminal
 from foils.labelling.evidence import evidence_of, prior_before_labels
 from foils.labelling.judging import (
     PAGE,
-    TABLE,
     TERMINAL,
     UNCERTAIN,
     Answer,
@@ -202,8 +201,11 @@ def ask_open(
     if who == TERMINAL:
         with on_terminal() as dialogue:
             dialogue.go_through(sheet, labelling.labeller)
-    elif who in (PAGE, TABLE):
-        return None, [_handed_over(labelling, sheet, ", ".join(universe.members))]
+    elif who == PAGE:
+        path = sheet.path.with_suffix(".html")
+        write_text(path, label_page(sheet, labelling.labeller, title=", ".join(universe.members)))
+        add = spelled("answers", "FILE")
+        return None, [f"Open {path} in a browser, judge, download the answers, and add them with {add}."]
     elif isinstance(who, str) or is_judge(who):
         program = opened(who, question=labelling.question)
         _judged(program, sheet)
@@ -211,15 +213,6 @@ def ask_open(
     elif who is not None:
         _answered(cast("Answer", who), sheet, labelling.labeller)
     return None, []
-
-
-def _handed_over(labelling: LabelSettings, sheet: LabelSheet, title: str) -> str:
-    """Write the page; return what to do with it, or with the table."""
-    if labelling.ask == TABLE:
-        return f"Fill in the column relevant (1 or 0) of {sheet.path}, and save it in this form."
-    path = sheet.path.with_suffix(".html")
-    write_text(path, label_page(sheet, labelling.labeller, title=title))
-    return f"Open {path} in a browser, judge, download the answers, and add them with {spelled('answers', 'FILE')}."
 
 
 def _judged(program: PairJudge, sheet: LabelSheet) -> None:
@@ -279,7 +272,7 @@ def _check_labelling(labelling: LabelSettings, llm: LLMSettings, encoding: Encod
     """Refuse options that do nothing beside the others, and a question without anybody who answers it."""
     who = labelling.ask
     if who is None and not labelling.files and not sys.stdin.isatty():
-        ways = ", ".join(spelled("ask", way) for way in (PAGE, TABLE, "llm:MODEL"))
+        ways = ", ".join(spelled("ask", way) for way in (PAGE, "llm:MODEL"))
         raise InputError(f"nobody is there to judge: there is no terminal; give one of {ways}")
     check_settings(labelling, llm, encoding)
 
@@ -318,9 +311,7 @@ def label(
     drawn = universe.draw(labelling.n, seed=labelling.seed, belief=belief)
     digests = {"collection": loaded.digest, **{source.name: source.digest for source in named}}
     made = provenance("label", settings, inputs=digests, seed=labelling.seed)
-    sheet = LabelSheet.of(
-        Path(labelling.output), loaded, universe, drawn, provenance=made, with_texts=labelling.ask == TABLE
-    )
+    sheet = LabelSheet.of(Path(labelling.output), loaded, universe, drawn, provenance=made)
     for given in labelling.files:
         sheet.add(Labels.of(given, loaded), person=labelling.labeller)
     sheet.write()

@@ -24,8 +24,8 @@ from foils.statistics.survey import Share, corrected_share
 
 Answer = Callable[[str, str, str], bool | None]
 """A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
-TERMINAL, PAGE, TABLE = "terminal", "page", "csv"
-BY_PEOPLE = (TERMINAL, PAGE, TABLE)
+TERMINAL, PAGE = "terminal", "page"
+BY_PEOPLE = (TERMINAL, PAGE)
 EQUAL, UNCERTAIN = "equal", "uncertain"
 
 if TYPE_CHECKING:
@@ -42,18 +42,17 @@ class LabelSettings(Settings):
 
     Attributes:
         n: Number of pairs to label. A larger number keeps all pairs of a smaller one.
-        ask: Who judges: terminal asks you here, page writes an HTML page beside the labels, csv writes the texts and an
-            empty column `relevant` for a spreadsheet, or a program: bi-encoder[:MODEL], cross-encoder:MODEL,
-            pairwise:FOLDER or llm[:MODEL]. Default: terminal, where there is one and no --answers are given. In Python
-            also a judge of `foils.rate`, or a function of query, positive and document that returns True, False or
-            None.
+        ask: Who judges: terminal asks you here, page writes an HTML page beside the labels, or a program:
+            bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER or llm[:MODEL]. Default: terminal, where there is
+            one and no --answers are given. In Python also a judge of `foils.rate`, or a function of query, positive and
+            document that returns True, False or None.
         draw: Which pairs come first: equal gives all pairs of a source the same probability; uncertain prefers those
             that the encoder cannot tell, by what `foils score` believes of each pair before any label. Give the options
             of the encoder that scores.
         split: Split of the judgements that uncertain learns from.
         output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
             again.
-        answers: File with answers to add, as the page or a spreadsheet gives it. May be given several times. In Python
+        answers: File with answers to add, as the page gives it. May be given several times. In Python
             also labels or a DataFrame.
         labeller: Name under which a person's answers are kept.
         checks: Number of labelled positives, and of documents drawn at random, that a program also judges, so that its
@@ -79,8 +78,6 @@ class LabelSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ending(self.output)
-        if self.ask == TABLE and Path(self.output).suffix.lower() not in (".csv", ".tsv"):
-            raise InputError(f"{self.output}: {spelled('ask', TABLE)} is for spreadsheets; name the file .csv or .tsv")
         if not self.labeller.strip() or ":" in self.labeller:
             raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
 

@@ -17,7 +17,6 @@ from foils.data.collection import Collection
 from foils.data.labels import BETWEEN, CHECKS, LABELS, PERSON, Labels, pair_keys, pair_rows
 from foils.data.negatives import Negatives
 from foils.data.tables import Provenance
-from foils.pages.page import shortened
 from foils.runtime.errors import InputError
 from foils.runtime.files import alone, file_digest
 from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers
@@ -97,7 +96,6 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
     return PairPool(joined.take(pa.array(first)), members)
 
 
-LONGEST = 5_000  # characters of a text that a file shows; spreadsheets cut longer cells
 _SPARED = 10  # a file that takes so many times the time since the last writing is written later
 
 
@@ -110,7 +108,6 @@ class Pair:
     document: str
 
 
-_NONE = Pair("", "", "")
 _GONE: Any = object()  # an answer that was taken back
 
 
@@ -126,7 +123,6 @@ class LabelSheet:
         others: key -> the columns of pairs that are labelled and were not drawn.
         answers: key -> judge -> 1, 0, or None for a pair that was skipped.
         provenance: of the file.
-        with_texts: whether the file shows the texts, too.
     """
 
     path: Path
@@ -136,7 +132,6 @@ class LabelSheet:
     others: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, dict[str, int | None]] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=dict)
-    with_texts: bool = False
     _collection: Collection | None = None
     _own: set[tuple[str, str]] = field(default_factory=set)  # (key, judge) of answers that were changed here
     _read: str = ""  # digest of the file as it was read or written last
@@ -211,7 +206,7 @@ class LabelSheet:
 
     def labels(self) -> Labels:
         """Return the drawn pairs with their answers, a row for each judge, and after them the answers to others."""
-        return Labels(pa.Table.from_pylist(self._rows()[0], LABELS), self.provenance)
+        return Labels(pa.Table.from_pylist(self._rows(), LABELS), self.provenance)
 
     def write(self) -> None:
         """Write the file of labels, with what others wrote into it meanwhile: it is locked, read again, and written."""
@@ -221,10 +216,7 @@ class LabelSheet:
 
     def _write(self) -> None:
         start = time.monotonic()
-        rows, shown = self._rows()
-        texts = {name: [shortened(getattr(each, name), LONGEST) for each in shown] for name in vars(_NONE)}
-        labels = Labels(pa.Table.from_pylist(rows, LABELS), self.provenance)
-        labels.write(self.path, shown=texts if self.with_texts else None)
+        self.labels().write(self.path)
         self._read, self._written = file_digest(self.path), time.monotonic()
         self._spent = self._written - start
 
@@ -233,18 +225,15 @@ class LabelSheet:
         if time.monotonic() - self._written >= _SPARED * self._spent:
             self.write()
 
-    def _rows(self) -> tuple[list[dict[str, Any]], list[Pair]]:
-        rows, shown = [], []
+    def _rows(self) -> list[dict[str, Any]]:
         nobody: dict[str | None, int | None] = {None: None}
-        for key, columns, texts in zip(self.keys, self.rows, self.shown, strict=True):
-            answers: Mapping[Any, int | None] = self.answers.get(key) or nobody
-            rows += [{**columns, "judge": judge, "relevant": relevant} for judge, relevant in answers.items()]
-            shown += [texts] * len(answers)
-        for key, columns in self.others.items():
-            answers = self.answers[key]
-            rows += [{**columns, "judge": judge, "relevant": relevant} for judge, relevant in answers.items()]
-            shown += [_NONE] * len(answers)
-        return rows, shown
+        pairs = [(columns, self.answers.get(key) or nobody) for key, columns in zip(self.keys, self.rows, strict=True)]
+        pairs += [(columns, self.answers[key]) for key, columns in self.others.items()]
+        return [
+            {**columns, "judge": judge, "relevant": relevant}
+            for columns, answers in pairs
+            for judge, relevant in answers.items()
+        ]
 
 
 def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Pair]:
