@@ -42,7 +42,7 @@ from tokenizers import Tokenizer
 
 import foils
 from common import hidden, load, narrowed, save
-from foils.batching.conflicts import Conflicts, known_conflicts
+from foils.batching.conflicts import Conflicts, known_conflicts, no_conflicts
 from foils.batching.methods import method_named
 from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives, load_collection
@@ -86,8 +86,7 @@ class Sampler:
     def batches(self, data: TrainingSet, known: Conflicts) -> str | BatchPlanner:
         if self.method == NO_DUPLICATES:
             return NO_DUPLICATES
-        apart: dict[str, Any] = {"avoid_known": False} if self.together else {"known": known}
-        return BatchPlanner(self.method, self.settings, **apart)
+        return BatchPlanner(self.method, self.settings, known=no_conflicts(known.rows) if self.together else known)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Who meets whom in a batch: HOBIT, its rivals, and the hook that hands their batches to a trainer."""
 
-from foils.batching.batches import Batches, joined, shuffled
+from foils.batching.batches import Batches, shuffled
 from foils.batching.conflicts import (
     Conflicts,
     find_conflicts,
@@ -26,7 +26,7 @@ from foils.batching.rivals import (
     b3_batches,
     balanced_clusters,
     batchsampler_batches,
-    community_batches,
+    joined,
     ngame_batches,
     proximity_graph,
     rank_communities,
@@ -42,7 +42,6 @@ __all__ = [
     "balanced_clusters",
     "batch_hardness",
     "batchsampler_batches",
-    "community_batches",
     "find_conflicts",
     "greedy",
     "hardness",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,20 +79,6 @@ class Batches:
 
     def __iter__(self) -> Iterator[Rows]:
         return (self[k] for k in range(len(self)))
-
-
-def joined(groups: Sequence[Rows], *, batch_size: int, rng: np.random.Generator) -> Batches:
-    """Shuffle groups of rows, join them end to end and cut the line into batches.
-
-    A group stays together as far as the cuts allow, so neighbours in a group meet in a batch.
-
-    Args:
-        groups: disjoint vectors of row numbers that together are 0..N-1; empty ones are fine.
-        batch_size: rows per batch.
-        rng: draws the order of the groups, and of the rows inside each.
-    """
-    line = [rng.permutation(groups[g]) for g in rng.permutation(len(groups))]
-    return Batches(np.concatenate([np.empty(0, np.int64), *line]), batch_size)
 
 
 def shuffled(batches: Batches, *, rng: np.random.Generator) -> Batches:

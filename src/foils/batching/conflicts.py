@@ -214,7 +214,7 @@ def separate_conflicts(line: Rows, conflicts: Conflicts, *, batch_size: int, rng
         rng: draws the partners of swaps.
     """
     check_batch_size(batch_size)
-    _check(line.size, conflicts)
+    check_rows(line.size, conflicts)
     require("numba", "batch")
     from foils.batching import kernels
 
@@ -231,7 +231,7 @@ def swap_conflicts(batches: Batches, conflicts: Conflicts, *, rng: np.random.Gen
     spreads them over the batches; the more rows there are, the fewer partners are tried. What is left is for the loss
     to mask (`Conflicts.matrix`).
     """
-    _check(batches.rows, conflicts)
+    check_rows(batches.rows, conflicts)
     require("numba", "batch")
     from foils.batching import kernels
 
@@ -261,6 +261,7 @@ def warn_of_classes(conflicts: Conflicts, batch_size: int) -> None:
         )  # fmt: skip
 
 
-def _check(rows: int, conflicts: Conflicts) -> None:
+def check_rows(rows: int, conflicts: Conflicts) -> None:
+    """Raise InputError unless the conflicts are of so many rows."""
     if conflicts.rows != rows:
         raise InputError(f"conflicts speak of {conflicts.rows} rows, the batches of {rows}")

@@ -9,18 +9,20 @@ it are the seeds S, and up to |S| further rows are chosen for them. The increase
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from foils.batching.batches import Batches, Matrix, Rows, check_batch_size, check_vectors, shuffled
-from foils.batching.conflicts import Conflicts, no_conflicts, swap_conflicts
+from foils.batching.conflicts import Conflicts, check_rows, no_conflicts, swap_conflicts
 from foils.batching.nearest import Unused
 from foils.batching.objective import check_alpha, check_tau
+from foils.batching.objective import greedy as plain_greedy
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
 
@@ -28,19 +30,8 @@ POOL = 256
 """Rows that one facility-location ranking represents."""
 
 
-class SeedOrder(Protocol):
-    """Orders the rows as seeds."""
-
-    def __call__(
-        self,
-        queries: NDArray[np.floating],
-        documents: NDArray[np.floating],
-        *,
-        seeds: int,
-        rng: np.random.Generator,
-    ) -> tuple[Rows, Rows]:
-        """Return a permutation of the rows, and the group of each row (empty: no groups)."""
-        ...
+SeedOrder = Callable[..., tuple[Rows, Rows]]
+"""(queries, documents, *, seeds, rng) → a permutation of the rows, and the group of each row (empty: no groups)."""
 
 
 def uniform_seeds(
@@ -164,18 +155,18 @@ def hobit_batches(
     check_vectors(queries, documents)
     check_setting(batch_size, seeds, candidates, alpha=alpha, tau=tau)
     check_names("seed order", [seed_order], SEEDS)
-    n = queries.shape[0]
-    known = no_conflicts(n) if conflicts is None else conflicts
-    if known.rows != n:
-        raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
+    known = _known(queries, conflicts)
     line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
-    state = known.state()
-    unused = Unused(queries, documents, state[0], candidates)
-    batches = Filler(queries, documents, unused, state, line, groups, alpha, tau, rng, known.classes or n).epoch(
-        batch_size, seeds
-    )
+    filler = Filler(queries, documents, candidates, known, line, groups, alpha, tau, rng)
+    batches = filler.epoch(batch_size, seeds)
     batches = batches if conflicts is None else swap_conflicts(batches, conflicts, rng=rng)
     return shuffled(batches, rng=rng) if shuffle else batches
+
+
+def _known(queries: NDArray[np.floating], conflicts: Conflicts | None) -> Conflicts:
+    known = no_conflicts(queries.shape[0]) if conflicts is None else conflicts
+    check_rows(queries.shape[0], known)
+    return known
 
 
 def _cuts(rows: int, batch_size: int, rng: np.random.Generator) -> tuple[list[int], slice]:
@@ -191,17 +182,18 @@ class Filler:
 
     queries: Matrix
     documents: Matrix
-    unused: Unused
-    state: tuple[Any, ...]
+    candidates: int
+    known: Conflicts
     line: Rows
     groups: Rows
     alpha: float
     tau: float
     rng: np.random.Generator
-    classes: int
     stamp: int = 0
 
     def __post_init__(self) -> None:
+        self.state, self.classes = self.known.state(), self.known.classes or self.known.rows
+        self.unused = Unused(self.queries, self.documents, self.state[0], self.candidates)
         self.group_stamp = np.zeros(int(self.groups.max(initial=0)) + 1, np.int32)
 
     def epoch(self, batch_size: int, seeds: int) -> Batches:
@@ -248,16 +240,14 @@ class Filler:
         above = np.maximum(weights.max(axis=1, initial=-np.inf) - totals, 0.0).sum()
         if above < kernels.FINITE:
             return kernels.greedy(weights, totals, rows, self.stamp, self.state, batch, filled)
-        left = np.ones(rows.size, bool)  # a very small τ_h: the plain form, which no weight makes infinite
-        while filled < batch.size and left.any():
-            gains = np.where(left, np.logaddexp(0.0, weights - totals[:, None]).sum(axis=0), -np.inf)
-            best = int(np.argmax(gains))
-            left[best] = False
-            if kernels.free(rows[best], self.stamp, self.state):
-                kernels.join(rows[best], self.stamp, self.state, batch, filled)
-                filled += 1
-                totals[:] = np.logaddexp(totals, weights[:, best])
-        return filled
+        one = np.empty(1, np.int64)  # a very small τ_h: the plain form, which no weight makes infinite
+        chosen = plain_greedy(
+            totals[:, None], weights, size=batch.size - filled, tau=1.0,
+            admits=lambda at: self.take(rows[at : at + 1], one, 0, 1, NO_ROWS) == 1,
+        )  # fmt: skip
+        batch[filled : filled + chosen.size] = rows[chosen]
+        totals[:] = logsumexp(np.column_stack([totals, weights[:, chosen]]), axis=1)
+        return filled + chosen.size
 
     def take(self, line: Rows, batch: Rows, filled: int, until: int, groups: Rows) -> int:
         """Add the first unused rows of a line that conflict with nobody; return the batch's size."""
@@ -337,16 +327,9 @@ def mutual_batches(
     """
     check_vectors(queries, documents)
     check_setting(batch_size, 1, candidates, alpha=alpha, tau=tau)
-    n = queries.shape[0]
-    known = no_conflicts(n) if conflicts is None else conflicts
-    if known.rows != n:
-        raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
-    state, line = known.state(), rng.permutation(n).astype(np.int64)
+    known, (line, groups) = _known(queries, conflicts), uniform_seeds(queries, documents, seeds=1, rng=rng)
     asking, answering = Joined(queries, documents, 0.5), Joined(documents, queries)
-    unused = Unused(asking, answering, state[0], candidates)
-    batches = _Grower(asking, answering, unused, state, line, NO_ROWS, alpha, tau, rng, known.classes or n).epoch(
-        batch_size, 1
-    )
+    batches = _Grower(asking, answering, candidates, known, line, groups, alpha, tau, rng).epoch(batch_size, 1)
     batches = batches if conflicts is None else swap_conflicts(batches, conflicts, rng=rng)
     return shuffled(batches, rng=rng) if shuffle else batches
 

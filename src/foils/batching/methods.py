@@ -16,7 +16,7 @@ from foils.batching.batches import Batches, Rows
 from foils.batching.conflicts import Conflicts, random_batches, random_order
 from foils.batching.hobit import hobit_batches, mutual_batches
 from foils.batching.multi_dataset import Mixture, mixed_batches
-from foils.batching.rivals import b3_batches, batchsampler_batches, community_batches, ngame_batches, rank_communities
+from foils.batching.rivals import b3_batches, batchsampler_batches, joined, ngame_batches, rank_communities
 from foils.batching.vectors import Vectors
 from foils.runtime.errors import InputError, check_names
 
@@ -81,7 +81,6 @@ class BatchChoice:
         settings: the method's own settings, and those of `SCHEDULE`: `warmup`, epochs of random batches before the
             method begins (HOBIT A.9); `refresh`, embed anew every so many epochs; `anneal`, epochs after the warm-up
             over which HOBIT's α rises linearly from 0 to its value (0: constant).
-        avoid_known: keep pairs apart that are known positives of each other, judged by the texts of the data set.
         positives: further (query text, document text) pairs known to be relevant.
         known: conflicts among the rows of the one training set, as `foils.batching.conflicts.known_conflicts` finds
             them in a collection; None: found by the texts of the data set and `positives`.
@@ -93,8 +92,7 @@ class BatchChoice:
         history: of each epoch that was built: its number, and the seconds of embedding and of building.
 
     Raises:
-        InputError: an unknown method or setting, counts out of range, a teacher without B3, positives with nothing to
-            be kept apart, `known` beside what it replaces.
+        InputError: an unknown method or setting, counts out of range, a teacher without B3, `known` beside positives.
     """
 
     def __init__(
@@ -102,7 +100,6 @@ class BatchChoice:
         name: str,
         settings: Mapping[str, Any] | None = None,
         *,
-        avoid_known: bool = True,
         positives: Sequence[tuple[str, str]] = (),
         known: Conflicts | None = None,
         teacher: tuple[Vectors, Vectors] | None = None,
@@ -122,13 +119,11 @@ class BatchChoice:
             )
         if self.anneal and "alpha" not in self.method.settings:
             raise InputError(f"anneal raises the setting alpha, which {name} does not have")
-        if positives and not avoid_known:
-            raise InputError("positives are kept apart, and avoid_known=False keeps nothing apart; leave one out")
-        if known is not None and (positives or not avoid_known):
-            raise InputError("known holds all that is kept apart; leave out positives and avoid_known=False")
+        if known is not None and positives:
+            raise InputError("known holds all that is kept apart; leave out positives")
         if teacher is not None and self.method.vectors != "teacher":
             raise InputError(f"b3, and only it, works from a teacher's vectors; got them for {name}")
-        self.avoid_known, self.positives, self.known = avoid_known, tuple(positives), known
+        self.positives, self.known = tuple(positives), known
         self.teacher, self.mixture = teacher, mixture
         self.history: list[dict[str, float]] = []
 
@@ -203,7 +198,7 @@ class BatchChoice:
                 return random_order(rows if of is None else of.size, **options)
             if kind == "teacher":
                 groups = communities or self.communities(self.teacher or vectors)
-                return community_batches(groups if of is None else places_of(groups, of), **options)
+                return joined(groups if of is None else places_of(groups, of), **options)
             queries, documents = (each if of is None else each[of] for each in self._needed(vectors))
             return self.method.build(queries, documents, **options, **self.settings_at(epoch))
 
@@ -215,8 +210,8 @@ class BatchChoice:
             own = built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), of)
             sources[name] = (begin + np.arange(of.size), own)
             begin += of.size
-        joined = mixed_batches(sources, parts=parts, rng=np.random.default_rng([seed, epoch]))
-        return Batches(np.concatenate(drawn)[joined.order], batch_size, among=self.mixture.rows)
+        mixed = mixed_batches(sources, parts=parts, rng=np.random.default_rng([seed, epoch]))
+        return Batches(np.concatenate(drawn)[mixed.order], batch_size, among=self.mixture.rows)
 
     def _needed(self, vectors: tuple[Vectors, Vectors] | None) -> tuple[Vectors, Vectors]:
         if vectors is None:

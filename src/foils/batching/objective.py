@@ -7,6 +7,8 @@ Source: HOBIT (seed pairs, eq. 1–16).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
@@ -79,7 +81,14 @@ def marginal_gain(weights: Matrix, candidates: Matrix, *, tau: float = 0.05) -> 
     return gains
 
 
-def greedy(weights: Matrix, candidates: Matrix, *, size: int, tau: float = 0.05) -> NDArray[np.int64]:
+def greedy(
+    weights: Matrix,
+    candidates: Matrix,
+    *,
+    size: int,
+    tau: float = 0.05,
+    admits: Callable[[int], bool] = lambda _: True,
+) -> NDArray[np.int64]:
     """Choose up to `size` candidates, each time the one of highest gain (HOBIT Algorithm 2, lines 8–11).
 
     H̃ is monotone and submodular (Theorem 5.11), so the result reaches 1 − 1/e of the best achievable increase.
@@ -90,17 +99,18 @@ def greedy(weights: Matrix, candidates: Matrix, *, size: int, tau: float = 0.05)
         candidates: (s, n).
         size: how many to choose.
         tau: τ_h > 0.
+        admits: whether the candidate at a position may join what was chosen so far; asked about the best one left.
 
     Returns:
-        (min(size, n),) positions among the candidates in the order chosen.
+        (min(size, n),) or fewer positions among the candidates in the order chosen.
     """
-    batch, free, chosen = weights, np.ones(candidates.shape[1], bool), []
-    for _ in range(min(size, candidates.shape[1])):
-        gains = np.where(free, marginal_gain(batch, candidates, tau=tau), -np.inf)
-        best = int(np.argmax(gains))
-        chosen.append(best)
-        free[best] = False
-        batch = np.concatenate([batch, candidates[:, [best]]], axis=1)
+    left, chosen = np.ones(candidates.shape[1], bool), list[int]()
+    while len(chosen) < size and left.any():
+        batch = np.concatenate([weights, candidates[:, chosen]], axis=1)
+        best = int(np.argmax(np.where(left, marginal_gain(batch, candidates, tau=tau), -np.inf)))
+        left[best] = False
+        if admits(best):
+            chosen.append(best)
     return np.asarray(chosen, np.int64)
 
 

@@ -18,7 +18,6 @@ from scipy.special import logsumexp
 from foils.batching.batches import Batches, check_vectors
 from foils.batching.conflicts import Conflicts, random_order, warn_of_classes
 from foils.batching.methods import BatchChoice
-from foils.batching.objective import hardness, smooth_hardness
 from foils.data import Collection
 from foils.data.tables import Provenance, write_table
 from foils.data.training_rows import TrainingRows
@@ -29,8 +28,6 @@ from foils.runtime.results import Result, Table, number, signed
 
 Vectors = NDArray[np.floating]
 Values = NDArray[np.float64]
-CURVE = 10
-"""Points of the curve over an epoch."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,6 @@ class EpochMeasures:
     Attributes:
         hardness, loss: means over rows (see `RowMeasures`; loss at τ = 0.05).
         hardness_gain, loss_gain: the same, against the same rows in random batches.
-        hardness_worst_tenth: mean hardness of the tenth of the batches that has least.
-        hardness_curve: by tenths of the epoch in the order of training.
-        easier: share of the batches whose hardness gain is below 0; about a half for random batches.
         contradictions: pairs that the loss must mask.
         rows: pairs visited. batches: how many there are.
         seconds: it took to build.
@@ -71,9 +65,6 @@ class EpochMeasures:
 
     hardness: float
     hardness_gain: float
-    hardness_worst_tenth: float
-    hardness_curve: list[float]
-    easier: float
     loss: float
     loss_gain: float
     contradictions: int
@@ -119,15 +110,9 @@ def epoch_measures(batches: Batches, rows: RowMeasures, *, random: RowMeasures, 
         random: what the same rows meet in random batches.
         seconds: the batches took to build.
     """
-    hardness, gain = rows.hardness, rows.hardness - random.hardness
-    by_batch, gains = (np.asarray([_mean(values[each]) for each in batches]) for values in (hardness, gain))
-    known = by_batch[~np.isnan(by_batch)]
     return EpochMeasures(
-        hardness=_mean(hardness),
-        hardness_gain=_mean(gain),
-        hardness_worst_tenth=_mean(np.sort(known)[: max(1, len(known) // 10)]),
-        hardness_curve=[_mean(part) for part in np.array_split(known, CURVE) if part.size],
-        easier=_mean((gains[~np.isnan(gains)] < 0).astype(float)),
+        hardness=_mean(rows.hardness),
+        hardness_gain=_mean(rows.hardness - random.hardness),
         loss=_mean(rows.loss),
         loss_gain=_mean(rows.loss - random.loss),
         contradictions=rows.contradictions,
@@ -178,9 +163,6 @@ class PlannedEpochs:
         unguarded: contradictions of random batches that keep nothing apart.
         overlap: mean share of a row's companions that are its companions again in the next epoch; NaN for one epoch.
         overlap_random: what random batches would have, (b − 1) / (N − 1).
-        objective: of HOBIT, the mean over the first epoch's full batches and their seeds of H̃ (eq. 10) / s; None of
-            other methods.
-        objective_random: the same of random batches, their first rows as seeds.
     """
 
     name: str
@@ -192,15 +174,6 @@ class PlannedEpochs:
     unguarded: int
     overlap: float
     overlap_random: float
-    objective: float | None = None
-    objective_random: float | None = None
-
-    def labelled(self) -> list[tuple[str, EpochMeasures]]:
-        """Return the measures of each epoch, and of random batches, with their names."""
-        return [
-            *((f"{self.name}, epoch {number}", epoch) for number, epoch in enumerate(self.measures)),
-            ("random", self.random),
-        ]
 
 
 def plan_epochs(
@@ -251,33 +224,18 @@ def plan_epochs(
 
     plans = [measured(partial(choice.build, epoch, (queries, documents), batch_size, **how)) for epoch in range(epochs)]
     planned = [batches for batches, _ in plans]
-    random, of_random = measured(partial(shuffled, rng=_rng(seed, 0), conflicts=conflicts))
+    _, random = measured(partial(shuffled, rng=_rng(seed, 0), conflicts=conflicts))
     return PlannedEpochs(
         name,
         settings,
         batch_size,
         planned,
         measures=[measures for _, measures in plans],
-        random=of_random,
+        random=random,
         unguarded=sum(int(conflicts.matrix(rows).sum()) for rows in shuffled(rng=_rng(seed, 0))),
         overlap=overlap(planned),
         overlap_random=(min(batch_size, len(queries)) - 1) / max(len(queries) - 1, 1),
-        objective=seeds_objective(queries, documents, planned[0], choice),
-        objective_random=seeds_objective(queries, documents, random, choice),
     )
-
-
-def seeds_objective(queries: Vectors, documents: Vectors, batches: Batches, choice: BatchChoice) -> float | None:
-    """Return the mean of H̃ / s (eq. 10) over the full batches, whose first s rows are the seeds; None without seeds."""
-    own = {**choice.method.settings, **choice.settings}
-    if "seeds" not in own:
-        return None
-    values = []
-    for rows in (batch for batch in batches if batch.size == min(batches.batch_size, batches.rows)):
-        seeds = rows[: own["seeds"]]
-        weights = hardness(queries[seeds], documents[seeds], documents[rows], alpha=own["alpha"])
-        values.append(smooth_hardness(weights, tau=own["tau"]) / seeds.size)
-    return float(np.mean(values))
 
 
 def _rng(seed: int, epoch: int) -> np.random.Generator:
@@ -328,7 +286,7 @@ class BatchPlan(Result):
     def to_json(self) -> dict[str, Any]:
         """Return the plan's measures, with null where there is no number, and what was left out."""
         plan = self.plan
-        facts = "batch_size", "unguarded", "overlap", "overlap_random", "objective", "objective_random"
+        facts = "batch_size", "unguarded", "overlap", "overlap_random"
         return {
             "with": plan.name,
             "settings": plan.settings,
@@ -348,34 +306,28 @@ class BatchPlan(Result):
                 label,
                 number(epoch.hardness),
                 signed(epoch.hardness_gain),
-                number(epoch.hardness_worst_tenth),
-                f"{100 * epoch.easier:.0f} %",
                 number(epoch.loss),
                 signed(epoch.loss_gain),
                 f"{epoch.contradictions:,}",
                 f"{epoch.seconds:.1f} s",
             )
-            for label, epoch in plan.labelled()
+            for label, epoch in [
+                *((f"{plan.name}, epoch {k}", epoch) for k, epoch in enumerate(plan.measures)),
+                ("random", plan.random),
+            ]
         ]
         notes = [
             f"{len(self.rows):,} rows in {len(plan.epochs[0]):,} batches of {plan.batch_size}, made of "
             f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over {settings['max_positives']} "
             f"positives, {self.rows.uncovered:,} without a negative",
-            "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
-            "gain: against the same pairs in random batches; easier: share of the batches that are easier than those",
+            "gain: against the same pairs in random batches",
             f"contradictions in a plain shuffle: {plan.unguarded:,}",
         ]
-        if plan.objective is not None and plan.objective_random is not None:
-            notes.append(
-                f"HOBIT's objective a seed (eq. 10): {number(plan.objective)}, of random batches "
-                f"{number(plan.objective_random)}"
-            )
         if len(plan.epochs) > 1:
             notes.append(
                 f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "
                 f"at random {100 * plan.overlap_random:.1f} %"
             )
-        columns = ["batches", "hardness", "gain", "worst tenth", "easier", "loss", "loss gain",
-                   "contradictions", "time"]  # fmt: skip
+        columns = ["batches", "hardness", "gain", "loss", "loss gain", "contradictions", "time"]
         title = f"Batches of {self.collection.name} ({settings['split']})"
         return [Table(title, columns, rows, "\n".join(notes))]

@@ -33,11 +33,13 @@ training reads chunks of exactly K.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 
-from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors, joined
+from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors
 from foils.batching.conflicts import Conflicts, no_conflicts, separate_conflicts, swap_conflicts
 from foils.batching.nearest import nearest
 from foils.runtime.errors import InputError, require
@@ -67,10 +69,27 @@ def ngame_batches(
     """
     check_vectors(queries, documents)
     clusters = balanced_clusters(queries, size=batch_size if cluster_size is None else cluster_size, rng=rng)
-    batches = joined(clusters, batch_size=batch_size, rng=rng)
-    return (
-        batches if conflicts is None else separate_conflicts(batches.order, conflicts, batch_size=batch_size, rng=rng)
-    )
+    return joined(clusters, batch_size=batch_size, rng=rng, conflicts=conflicts)
+
+
+def joined(
+    groups: Sequence[Rows], *, batch_size: int, rng: np.random.Generator, conflicts: Conflicts | None = None
+) -> Batches:
+    """Shuffle groups of rows, join them end to end and cut the line into batches.
+
+    A group stays together as far as the cuts and the conflicts allow, so neighbours in a group meet in a batch.
+
+    Args:
+        groups: disjoint vectors of row numbers that together are 0..N-1; empty ones are fine.
+        batch_size: rows per batch.
+        rng: draws the order of the groups, and of the rows inside each.
+        conflicts: rows to keep apart.
+    """
+    parts = [rng.permutation(groups[g]) for g in rng.permutation(len(groups))]
+    line = np.concatenate([np.empty(0, np.int64), *parts])
+    if conflicts is None:
+        return Batches(line, batch_size)
+    return separate_conflicts(line, conflicts, batch_size=batch_size, rng=rng)
 
 
 def balanced_clusters(
@@ -197,10 +216,15 @@ def proximity_graph(
         rows = shuffle[start : start + block]
         among = np.sort(rng.choice(n, size=draw, replace=False))
         nearby, _ = nearest(vectors[rows], vectors, among, k=min(keep + 1, draw))
-        own = nearby == rows[:, None]
-        own[~own.any(axis=1), -1] = True
-        graph[rows] = nearby[~own].reshape(rows.size, -1)[:, :keep]
+        graph[rows] = _others(nearby, rows)[:, :keep]
     return graph
+
+
+def _others(nearby: Rows, rows: Rows) -> Rows:
+    """Leave each row itself, or else the last, out of those near it: (m, k) → (m, k − 1)."""
+    own = nearby == rows[:, None]
+    own[~own.any(axis=1), -1] = True
+    return nearby[~own].reshape(rows.size, -1)
 
 
 def b3_batches(
@@ -233,21 +257,7 @@ def b3_batches(
     check_vectors(queries, documents)
     check_batch_size(batch_size)
     communities = rank_communities(queries, documents, community_size=community_size, skip=skip, ranks=ranks)
-    return community_batches(communities, batch_size=batch_size, rng=rng, conflicts=conflicts)
-
-
-def community_batches(
-    communities: list[Rows],
-    *,
-    batch_size: int,
-    rng: np.random.Generator,
-    conflicts: Conflicts | None = None,
-) -> Batches:
-    """Shuffle communities, join them and cut batches; with `conflicts`, keep rows in conflict apart."""
-    batches = joined(communities, batch_size=batch_size, rng=rng)
-    return (
-        batches if conflicts is None else separate_conflicts(batches.order, conflicts, batch_size=batch_size, rng=rng)
-    )
+    return joined(communities, batch_size=batch_size, rng=rng, conflicts=conflicts)
 
 
 def rank_communities(
@@ -304,9 +314,7 @@ def _rank_graph(
     for start in range(0, n, block):
         rows = everybody[start : start + block]
         nearby, _ = nearest(queries[rows], documents, everybody, k=min(skip + ranks + 1, n))
-        own = nearby == rows[:, None]
-        own[~own.any(axis=1), -1] = True
-        kept = nearby[~own].reshape(rows.size, -1)[:, skip:]
+        kept = _others(nearby, rows)[:, skip:]
         tails.append(np.repeat(rows, kept.shape[1]))
         heads.append(kept.ravel())
     tail, head = np.concatenate(tails), np.concatenate(heads)

@@ -152,7 +152,7 @@ class PlannedBatchSampler(EpochBatchSampler):
     as the method asks for.
 
     Attributes:
-        conflicts: the known positives among the rows, where they are kept apart and an encoder is attached.
+        conflicts: the known positives among the rows, once an encoder is attached.
         cache: HOBIT-C's; None for other methods.
     """
 
@@ -195,11 +195,10 @@ class PlannedBatchSampler(EpochBatchSampler):
         if again:
             return
         self.conflicts = choice.known
-        if choice.avoid_known and self.conflicts is None:
+        if self.conflicts is None:
             texts = (self.dataset[:][name] for name in self.columns[:2])
             self.conflicts = find_conflicts(*texts, positives=choice.positives)
-        if self.conflicts is not None:
-            warn_of_classes(self.conflicts, self.batch_size)
+        warn_of_classes(self.conflicts, self.batch_size)
         if choice.method.vectors == "cached":
             self.cache = EmbeddingCache(count, scaled=scaled)
 
