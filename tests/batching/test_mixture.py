@@ -10,8 +10,9 @@ import pytest
 from foils.batching.batches import Batches
 from foils.batching.conflicts import no_conflicts
 from foils.batching.hobit import hobit_batches
-from foils.batching.methods import METHODS, BatchChoice, places_of
+from foils.batching.methods import METHODS, BatchChoice
 from foils.batching.multi_dataset import Mixture, mixture_counts
+from foils.batching.rivals import members
 from foils.runtime.errors import InputError, UnknownNameError
 
 SIZES = [90, 30, 60]
@@ -127,8 +128,7 @@ def test_copies_of_a_row_do_not_meet_in_a_piece():
 
 
 def test_communities_follow_what_is_drawn():
-    groups = [np.array([0, 3, 4]), np.array([1, 2, 5])]
-    places = places_of(groups, np.array([0, 0, 1, 3, 5, 5]))
+    places = members(np.array([0, 1, 1, 0, 0, 1]), np.array([0, 0, 1, 3, 5, 5]))
     assert [p.tolist() for p in places] == [[0, 3], [1], [2, 4], [5]]
 
 

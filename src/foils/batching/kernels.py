@@ -138,13 +138,13 @@ def relevant_to(row: int, other: int, known: Any) -> bool:
 
 
 @compiled
-def fits(row: int, place: int, order: Any, batch_size: int, known: Any) -> bool:
-    """Say whether `row` conflicts with nobody in the batch of `place`, the row now at `place` aside."""
-    first = place // batch_size * batch_size
+def clashes(row: int, place: int, order: Any, batch_size: int, known: Any) -> int:
+    """Count the contradictions between `row` and the batch of `place`, both ways, the row now at `place` aside."""
+    first, count = place // batch_size * batch_size, 0
     for p in range(first, min(first + batch_size, order.size)):
-        if p != place and (relevant_to(row, order[p], known) or relevant_to(order[p], row, known)):
-            return False
-    return True
+        if p != place:
+            count += relevant_to(row, order[p], known) + relevant_to(order[p], row, known)
+    return count
 
 
 @compiled
@@ -157,7 +157,7 @@ def repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int
     left = 0
     swaps = 0
     for place in range(order.size):
-        if fits(order[place], place, order, batch_size, known):
+        if not clashes(order[place], place, order, batch_size, known):
             continue
         if left == 64 and swaps == 0:
             return int(order.size)
@@ -166,24 +166,13 @@ def repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int
             other = int(rng.random() * order.size)
             if other // batch_size == place // batch_size:
                 continue
-            if fits(order[place], other, order, batch_size, known) and fits(
-                order[other], place, order, batch_size, known
-            ):
+            clash = clashes(order[place], other, order, batch_size, known)
+            if not (clash or clashes(order[other], place, order, batch_size, known)):
                 order[place], order[other] = order[other], order[place]
                 left -= 1
                 swaps += 1
                 break
     return left
-
-
-@compiled
-def clashes(row: int, place: int, order: Any, batch_size: int, known: Any) -> int:
-    """Count the contradictions between `row` and the batch of `place`, both ways, the row now at `place` aside."""
-    first, count = place // batch_size * batch_size, 0
-    for p in range(first, min(first + batch_size, order.size)):
-        if p != place:
-            count += relevant_to(row, order[p], known) + relevant_to(order[p], row, known)
-    return count
 
 
 @compiled

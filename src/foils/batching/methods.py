@@ -16,7 +16,7 @@ from foils.batching.batches import Batches, Rows
 from foils.batching.conflicts import Conflicts, random_batches, random_order
 from foils.batching.hobit import hobit_batches, mutual_batches
 from foils.batching.multi_dataset import Mixture, mixed_batches
-from foils.batching.rivals import b3_batches, batchsampler_batches, joined, ngame_batches, rank_communities
+from foils.batching.rivals import b3_batches, batchsampler_batches, joined, members, ngame_batches, rank_communities
 from foils.batching.vectors import Vectors
 from foils.runtime.errors import InputError, check_names
 
@@ -154,14 +154,16 @@ class BatchChoice:
             return None
         return np.unique(np.concatenate(self.mixture.drawn(epoch, seed=seed)))
 
-    def communities(self, vectors: tuple[Vectors, Vectors] | None) -> list[Rows]:
-        """Return the communities of a teacher's vectors; of a mixture, each data set's own."""
+    def communities(self, vectors: tuple[Vectors, Vectors] | None) -> Rows:
+        """Return (N,) the number of each row's community by a teacher's vectors; of a mixture, each data set's own."""
         queries, documents = self._needed(vectors)
         if self.mixture is None:
             return rank_communities(queries, documents, **self.settings)
-        own = (np.flatnonzero(self.mixture.source_of == k) for k in range(len(self.mixture.names)))
-        parts = ((rows, rank_communities(queries[rows], documents[rows], **self.settings)) for rows in own)
-        return [rows[group] for rows, groups in parts for group in groups]
+        numbers = self.mixture.source_of * len(queries)
+        for k in range(len(self.mixture.names)):
+            rows = np.flatnonzero(self.mixture.source_of == k)
+            numbers[rows] += rank_communities(queries[rows], documents[rows], **self.settings)
+        return numbers
 
     def build(
         self,
@@ -172,7 +174,7 @@ class BatchChoice:
         rows: int,
         conflicts: Conflicts | None,
         seed: int,
-        communities: list[Rows] | None = None,
+        communities: Rows | None = None,
     ) -> Batches:
         """Return an epoch's batches; of a mixture, each data set's apart, and joined.
 
@@ -184,7 +186,7 @@ class BatchChoice:
             rows: N.
             conflicts: rows to keep apart.
             seed: epoch e uses the generator of (seed, e).
-            communities: of a teacher's vectors.
+            communities: (N,) of a teacher's vectors.
 
         Raises:
             InputError: vectors are needed, and there are none.
@@ -197,8 +199,8 @@ class BatchChoice:
             if kind == "none":
                 return random_order(rows if of is None else of.size, **options)
             if kind == "teacher":
-                groups = communities or self.communities(self.teacher or vectors)
-                return joined(groups if of is None else places_of(groups, of), **options)
+                numbers = self.communities(self.teacher or vectors) if communities is None else communities
+                return joined(members(numbers, of), **options)
             queries, documents = (each if of is None else each[of] for each in self._needed(vectors))
             return self.method.build(queries, documents, **options, **self.settings_at(epoch))
 
@@ -217,21 +219,3 @@ class BatchChoice:
         if vectors is None:
             raise InputError(f"{self.name} needs vectors; attach an encoder")
         return vectors
-
-
-def places_of(groups: Sequence[Rows], rows: Rows) -> list[Rows]:
-    """Return groups of rows as groups of their places among the rows that are drawn, ascending.
-
-    A row that was drawn several times is in as many copies of its group.
-
-    Args:
-        groups: disjoint row numbers.
-        rows: (m,) ascending, each in one of the groups.
-    """
-    group_of = np.zeros(int(max(group.max(initial=0) for group in groups)) + 1, np.int64)
-    for number, group in enumerate(groups):
-        group_of[group] = number
-    copy = np.arange(rows.size) - np.searchsorted(rows, rows)
-    order = np.lexsort((copy, group_of[rows]))
-    changes = (np.diff(group_of[rows][order]) != 0) | (np.diff(copy[order]) != 0)
-    return np.split(order, np.flatnonzero(changes) + 1)

@@ -256,8 +256,22 @@ def b3_batches(
     """
     check_vectors(queries, documents)
     check_batch_size(batch_size)
-    communities = rank_communities(queries, documents, community_size=community_size, skip=skip, ranks=ranks)
-    return joined(communities, batch_size=batch_size, rng=rng, conflicts=conflicts)
+    community = rank_communities(queries, documents, community_size=community_size, skip=skip, ranks=ranks)
+    return joined(members(community), batch_size=batch_size, rng=rng, conflicts=conflicts)
+
+
+def members(community: Rows, rows: Rows | None = None) -> list[Rows]:
+    """Return the places of the rows of each community, ascending; a row drawn several times is in copies of its own.
+
+    Args:
+        community: (N,) the number of each row's community.
+        rows: (m,) ascending, the rows that are drawn; None: each once.
+    """
+    rows = np.arange(community.size) if rows is None else rows
+    own, copy = community[rows], np.arange(rows.size) - np.searchsorted(rows, rows)
+    order = np.lexsort((copy, own))
+    changes = (np.diff(own[order]) != 0) | (np.diff(copy[order]) != 0)
+    return np.split(order, np.flatnonzero(changes) + 1)
 
 
 def rank_communities(
@@ -267,8 +281,8 @@ def rank_communities(
     community_size: int = 32,
     skip: int = 30,
     ranks: int = 100,
-) -> list[Rows]:
-    """Partition the rows into communities of about `community_size` in the teacher's rank graph, by METIS.
+) -> Rows:
+    """Return (N,) the number of each row's community, of about `community_size` in the teacher's rank graph, by METIS.
 
     Row i has an edge to each row j whose document holds rank `skip`..`skip + ranks − 1` (0-based, i's own document
     left out) by q_i·d_j; an edge found from both sides weighs 2.
@@ -288,7 +302,7 @@ def rank_communities(
     n = queries.shape[0]
     parts = -(-n // community_size)
     if parts <= 1:
-        return [np.arange(n, dtype=np.int64)]
+        return np.zeros(n, np.int64)
     pymetis = require("pymetis", "batch")
     starts, ends, weights = _rank_graph(queries, documents, skip, ranks)
     _, part = pymetis.part_graph(
@@ -298,10 +312,7 @@ def rank_communities(
         options=pymetis.Options(seed=0),
         recursive=False,
     )
-    part = np.asarray(part)
-    order = np.argsort(part, kind="stable").astype(np.int64)
-    groups = np.split(order, np.cumsum(np.bincount(part, minlength=parts))[:-1])
-    return [group for group in groups if group.size]
+    return np.asarray(part, np.int64)
 
 
 def _rank_graph(

@@ -161,7 +161,7 @@ class PlannedBatchSampler(EpochBatchSampler):
     _encode: Encode | None = None
     _planned: tuple[int, Batches] | None = None
     _vectors: EmbeddingCache | None = None
-    _communities: list[Rows] | None = None
+    _communities: Rows | None = None
     _texts: list[DistinctTexts] | None = None
 
     @property
@@ -261,7 +261,7 @@ class PlannedBatchSampler(EpochBatchSampler):
             share_cache(self.cache)
             self._vectors, old = self.cache, self.cache.turn()
             return None if kind == "none" else self._embedded(self.cache, among(old))
-        if kind == "none" or (kind == "teacher" and (choice.teacher or self._communities)):
+        if kind == "none" or (kind == "teacher" and (choice.teacher or self._communities is not None)):
             return None
         due = (epoch - choice.warmup) % choice.refresh == 0 and kind == "current"
         if self._vectors is None or due:
@@ -298,8 +298,7 @@ class PlannedBatchSampler(EpochBatchSampler):
         if self._vectors is not None and self._vectors.filled.any():
             arrays.update(self._vectors.state())
         if self._communities is not None:
-            arrays["community_sizes"] = np.asarray([c.size for c in self._communities])
-            arrays["communities"] = np.concatenate(self._communities)
+            arrays["communities"] = self._communities
         write_arrays(path, arrays)
 
     def restore(self, path: Path) -> None:
@@ -311,7 +310,9 @@ class PlannedBatchSampler(EpochBatchSampler):
         """
         with saved_arrays(path, "order of batches") as arrays:
             epoch, order = int(arrays["epoch"]), arrays["order"]
-            communities = _communities(arrays) if "communities" in arrays else None
+            communities = arrays.get("communities")
+            if communities is not None and communities.shape != (len(self.dataset),):
+                raise ValueError(f"communities of {communities.shape} rows")
         if order.size != self.rows:
             raise InputError(f"{path} orders {order.size} rows, an epoch of the data set has {self.rows}")
         try:
@@ -560,10 +561,3 @@ def saved_arrays(path: Path, what: str) -> Iterator[dict[str, Any]]:
         raise
     except Exception as error:  # NumPy's, zip's and JSON's readers raise what the damage leads them to
         raise FormatError(f"damaged {what} ({error}); resume from another checkpoint", path) from error
-
-
-def _communities(arrays: dict[str, Any]) -> list[Rows]:
-    joined, sizes = arrays["communities"], arrays["community_sizes"]
-    if not (np.bincount(joined) == 1).all() or sizes.sum() != joined.size:
-        raise ValueError("communities in which rows are missing")
-    return np.split(joined, np.cumsum(sizes)[:-1])
