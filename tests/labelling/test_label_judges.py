@@ -15,7 +15,7 @@ from fakes import HashingEncoder
 from foils import label
 from foils.data import Labels
 from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
-from foils.labelling.judging import AgainstPositive, checks_of, errors_by_people, errors_on_known
+from foils.labelling.judging import AgainstPositive, ask_checks, errors_by_people, errors_on_known
 from foils.labelling.sheet import Pair
 from foils.llm import Client
 from foils.rating import BiEncoderJudge
@@ -109,14 +109,11 @@ def keys_of(labelled: Labelled, name: str) -> list[str]:
 
 def test_errors_on_known_pairs() -> None:
     collection = world()
-    queries = np.arange(30)
     rule = AgainstPositive("judge:rule", Rule(misses=(1, 3)))
 
     def errors_of(pairs: int) -> JudgeErrors:
-        table, shown = checks_of(rule, collection, queries, pairs=pairs, seed=0)
-        judged = [None if each is None else int(each) for each in rule.judge(shown)]
-        named = table.append_column("relevant", pa.array(judged, pa.int8()))
-        labels = Labels(named.append_column("judge", pa.array([rule.name] * len(named))))
+        judged = ask_checks(rule, collection, collection.queries["query_id"], pairs=pairs, seed=0)
+        labels = Labels(pa.Table.from_pylist(judged))
         assert labels.to_json()["judges"] == {}, "these are no labels of negatives"
         return errors_on_known(labels, rule.name)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import Labels, is_program, pair_keys
+from foils.data.labels import Labels, is_program
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
@@ -31,9 +31,9 @@ from foils.labelling.judging import (
     LabelSettings,
     PairJudge,
     RelevanceJudge,
+    ask_checks,
     check_settings,
     checked_answer,
-    checks_of,
     errors_by_people,
     errors_on_known,
     is_judge,
@@ -41,16 +41,14 @@ from foils.labelling.judging import (
     open_judge,
 )
 from foils.labelling.relabelling import (
-    NEGATIVE,
     REJECT,
-    UNSURE,
     Cascade,
     Relabelled,
     RelabelSettings,
     marked,
     pairs_of_rows,
 )
-from foils.labelling.sheet import LabelSheet, Pair, PairPool, pairs_of
+from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
 from foils.llm import LLMSettings, ModelUse
 from foils.rating.judges import Judge
 from foils.runtime.doors import door
@@ -246,23 +244,16 @@ def errors_of(
     labels = sheet.labels()
     errors = {name: errors_by_people(labels, universe, name) for name in labels.programs()}
     if program is not None and labelling.checks and program.name in errors and not errors[program.name].known:
-        queries = collection.query_rows(universe.table["query_id"].unique())
-        pairs, shown = checks_of(program, collection, queries, pairs=labelling.checks, seed=labelling.seed)
-        _checked(program, sheet, pairs, shown)
-        labels = sheet.labels()
+        judged = ask_checks(
+            program, collection, universe.table["query_id"], pairs=labelling.checks, seed=labelling.seed,
+            known=lambda key: sheet.has(key, program.name),
+        )  # fmt: skip
+        if judged:
+            sheet.add(Labels(pa.Table.from_pylist(judged)))
+            sheet.write()
+            labels = sheet.labels()
     unknown = [name for name, each in errors.items() if not each.known]
     return {**errors, **{name: errors_on_known(labels, name) for name in unknown if labels.checks(name)[0][1]}}
-
-
-def _checked(program: PairJudge, sheet: LabelSheet, pairs: pa.Table, shown: Sequence[Pair]) -> None:
-    """Have a program judge pairs whose truth is known, those that it has not judged yet."""
-    places = [at for at, key in enumerate(pair_keys(pairs).to_pylist()) if not sheet.has(key, program.name)]
-    answers = program.judge([shown[at] for at in places])
-    rows = zip(pairs.take(pa.array(places, pa.int64())).to_pylist(), answers, strict=True)
-    judged = [{**row, "relevant": int(given), "judge": program.name} for row, given in rows if given is not None]
-    if judged:
-        sheet.add(Labels(pa.Table.from_pylist(judged)))
-        sheet.write()
 
 
 RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "unsure", "split")
@@ -371,16 +362,11 @@ def relabel(
     judges = [_opened(each, loaded, encoding, llm, relabelling) for each in relabelling.judges]
     evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
     cascade = Cascade(loaded, pairs_of_rows(named.negatives, evidence.rows), evidence, seed=relabelling.seed)
-    wanted = relabelling.positive_precision, relabelling.negative_precision
-    unasked = cascade.verdicts(*wanted)[0]
     if known is not None:
         cascade.take(known)
-    uses = [
+    for judge, count in zip(judges, relabelling.questions(len(evidence.rows)), strict=True):
         cascade.ask(judge, count, checks=relabelling.checks)
-        for judge, count in zip(judges, relabelling.questions(len(evidence.rows)), strict=True)
-    ]
-    uses = [cascade.seen(use) for use in uses]
-    verdict, high, low = cascade.verdicts(*wanted)
+    verdict, high, low = cascade.verdicts(relabelling.positive_precision, relabelling.negative_precision)
     settings = {
         "judges": [each.name for each in judges],
         **{name: getattr(relabelling, name) for name in RECORDED},
@@ -388,18 +374,17 @@ def relabel(
         "encoder": encoder.fingerprint,
     }
     digests = {"collection": loaded.digest, named.name: named.digest}
-    table = marked(named.negatives, evidence.rows, cascade.probability, verdict, relabelling.unsure == REJECT)
+    table = marked(named.negatives, evidence.rows, cascade.crowd.posterior, verdict, relabelling.unsure == REJECT)
     made = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
     return Relabelled.of(
         table.with_provenance(made),
         title=f"{named.name}, relabelled",
         collection=loaded,
         split=relabelling.split,
-        judges=tuple(uses),
+        judges=tuple(cascade.use(judge.name) for judge in judges),
         evidence=dict(zip(("constant", *evidence.names), cascade.crowd.weights.tolist(), strict=True)),
         high=high,
         low=low,
-        lost=int(((unasked == NEGATIVE) & (verdict == UNSURE)).sum()) if relabelling.unsure == REJECT else 0,
         answers=cascade.labels(),
         models={judge.name: judge.asked.use(llm.price) for judge in judges if isinstance(judge, RelevanceJudge)},
     )

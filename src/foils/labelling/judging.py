@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import Collection, Rows
-from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending
+from foils.data.collection import Collection
+from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending, pair_keys
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.sheet import Pair, PairPool
 from foils.llm import LLMSettings, PairQuestions, ValueForm
@@ -305,15 +305,21 @@ def errors_by_people(labels: Labels, universe: PairPool, judge: str) -> JudgeErr
 
 
 def errors_on_known(labels: Labels, judge: str) -> JudgeErrors:
-    """Return how often a judge was right on labelled positives, and on documents drawn at random (`checks_of`)."""
+    """Return how often a judge was right on labelled positives, and on documents drawn at random (`ask_checks`)."""
     sensitivity, specificity = labels.checks(judge)
     return JudgeErrors(sensitivity, specificity, "labelled positives and documents drawn at random", bounds=True)
 
 
-def checks_of(
-    judge: PairJudge, collection: Collection, query_rows: Rows, *, pairs: int, seed: int
-) -> tuple[pa.Table, list[Pair]]:
-    """Return pairs whose truth is known, as rows of a file of labels, and their texts.
+def ask_checks(
+    judge: PairJudge,
+    collection: Collection,
+    query_ids: pa.ChunkedArray,
+    *,
+    pairs: int,
+    seed: int,
+    known: Callable[[str], bool] = lambda _: False,
+) -> list[dict[str, Any]]:
+    """Have a judge judge pairs whose truth is known; return its answers as rows of a file of labels.
 
     A labelled positive is shown beside another one of its query; a judge who compares with the positive judges those
     of queries with two or more. Documents drawn at random are taken as not relevant. Both are easier to judge than
@@ -322,33 +328,32 @@ def checks_of(
     Args:
         judge: whom to ask.
         collection: texts and judgements.
-        query_rows: queries to take, those without a labelled positive are left out.
+        query_ids: queries to take, those without a labelled positive are left out.
         pairs: how many of each kind, at most.
         seed: of the draws.
+        known: whether the judge has judged the pair of this key (`foils.data.labels.pair_keys`).
     """
-    known, rng = collection.known_positives, np.random.default_rng(seed)
-    inside = np.flatnonzero(np.isin(known.query_rows, query_rows))
+    truth, rng = collection.known_positives, np.random.default_rng(seed)
+    inside = np.flatnonzero(np.isin(truth.query_rows, collection.query_rows(query_ids.unique())))
     inside = rng.permutation(inside)
     compares = isinstance(judge, AgainstPositive)
-    of_positives = [each for each in inside.tolist() if len(known.of(each)) > compares][:pairs]
-    positives = [(known.query_rows[each], known.of(each)[0], known.of(each)[-1]) for each in of_positives]
+    of_positives = [each for each in inside.tolist() if len(truth.of(each)) > compares][:pairs]
+    positives = [(truth.query_rows[each], truth.of(each)[0], truth.of(each)[-1]) for each in of_positives]
     documents = rng.integers(len(collection.documents), size=min(pairs, len(inside)))
     drawn = zip(inside[:pairs].tolist(), documents.tolist(), strict=True)
-    random = [(known.query_rows[each], known.of(each)[0], row) for each, row in drawn if row not in known.of(each)]
+    random = [(truth.query_rows[each], truth.of(each)[0], row) for each, row in drawn if row not in truth.of(each)]
     rows = np.array([*positives, *random], np.int64).reshape(-1, 3)
-    ids = {
-        "query_id": collection.queries["query_id"].take(pa.array(rows[:, 0])),
-        "doc_id": collection.documents["doc_id"].take(pa.array(rows[:, 2])),
-        "sources": pa.array([CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random), pa.string()),
-    }
-    return pa.table(ids), _shown(collection, rows)
-
-
-def _shown(collection: Collection, rows: Rows) -> list[Pair]:
-    queries, positives, documents = rows.T
-    texts = (
-        collection.query_texts(queries),
-        collection.document_texts(positives),
-        collection.document_texts(documents),
+    table = pa.table(
+        {
+            "query_id": collection.queries["query_id"].take(pa.array(rows[:, 0])),
+            "doc_id": collection.documents["doc_id"].take(pa.array(rows[:, 2])),
+            "sources": pa.array([CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random), pa.string()),
+        }
     )
-    return [Pair(*each) for each in zip(*texts, strict=True)]
+    there = np.array([not known(key) for key in pair_keys(table).to_pylist()], bool)
+    table, (queries, positive, document) = table.filter(pa.array(there)), rows[there].T
+    texts = (
+        collection.query_texts(queries), collection.document_texts(positive), collection.document_texts(document)
+    )  # fmt: skip
+    answers = zip(table.to_pylist(), judge.judge([Pair(*each) for each in zip(*texts, strict=True)]), strict=True)
+    return [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]

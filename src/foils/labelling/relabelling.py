@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
-from foils.data.labels import CHECKS, LABELS, Labels, LabelsLike, pair_keys, with_judgements
+from foils.data.labels import LABELS, Labels, LabelsLike, pair_keys, with_judgements
 from foils.data.negatives import Negatives
 from foils.labelling.evidence import Evidence
-from foils.labelling.judging import Answer, PairJudge, checks_of
+from foils.labelling.judging import Answer, PairJudge, ask_checks
 from foils.labelling.sheet import Pair, shown_of
 from foils.llm import ModelUse
 from foils.llm.prompts import TemplateLike
@@ -121,9 +121,7 @@ USUAL = 10.0  # answers that they count as, where it was
 LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at least
 
 
-def share_by_answers(
-    judged: Answers, probability: Floats, rows: Marks, *, specificity: float | None = None
-) -> tuple[float, float]:
+def share_by_answers(judged: Answers, probability: Floats, rows: Marks) -> tuple[float, float]:
     """Return the share of some rows that is relevant by a judge's answers, and its standard error; NaN and ∞: not told.
 
     Each answer counts for the rows that it was drawn for, 1/probability, and the share q that the judge calls relevant
@@ -134,7 +132,6 @@ def share_by_answers(
         judged: a judge's answers, with its errors.
         probability: (k,) with which each row was drawn for it; NaN: not known, the answer does not count.
         rows: (k,) which rows.
-        specificity: in the place of the judge's.
 
     Source: Rogan & Gladen 1978; Horvitz & Thompson 1952.
     """
@@ -142,8 +139,8 @@ def share_by_answers(
     here = rows[judged.rows] & np.isfinite(weights)
     if here.sum() < LEAST:
         return float("nan"), float("inf")
-    sp = judged.specificity if specificity is None else specificity
-    w, power = weights[here], judged.sensitivity + sp - 1
+    sp, w = judged.specificity, weights[here]
+    power = judged.sensitivity + sp - 1
     q = np.average(judged.relevant[here], weights=w)
     effective = w.sum() ** 2 / (w**2).sum()
     smoothed = (q * effective + 0.5) / (effective + 1)
@@ -179,9 +176,8 @@ class JudgeUse:
         name: of the judge.
         asked: rows that it was asked about in this run.
         answered: of these.
-        sensitivity: probability that it calls a relevant document relevant.
-        specificity: probability that it does not call another one so.
-        open_before: expected number of rows that a best guess got wrong before it was asked; open_after: afterwards.
+        sensitivity: probability that it calls a relevant document relevant; NaN without an answer.
+        specificity: probability that it does not call another one so; NaN without an answer.
         confirmed: whether a better judge, or people, judged enough of the same rows to show how often it errs.
         heeded: whether its answers were learned from (`Cascade.heeded`).
     """
@@ -191,10 +187,41 @@ class JudgeUse:
     answered: int
     sensitivity: float
     specificity: float
-    open_before: float
-    open_after: float
+    confirmed: bool
+    heeded: bool
+
+
+@dataclass
+class Judged:
+    """The answers of a judge so far.
+
+    Attributes:
+        probability: (k,) of each row, to be drawn in any of the draws so far; NaN: not known.
+        known: sensitivity and specificity where the truth is known.
+        answers: with the judge's errors as they are estimated now.
+        checked: answers to pairs whose truth is known, as rows of a file of labels.
+        asked: rows that it was asked about in this run. answered: of these.
+        confirmed: whether people, or a better judge, showed its errors.
+    """
+
+    probability: Floats
+    known: tuple[float, float] = UNKNOWN
+    answers: Answers = field(default_factory=lambda: Answers(np.zeros(0, np.int64), np.zeros(0)))
+    checked: list[dict[str, Any]] = field(default_factory=list)
+    asked: int = 0
+    answered: int = 0
     confirmed: bool = False
-    heeded: bool = False
+
+    @property
+    def telling(self) -> bool:
+        """Whether the judge is far better than chance, as far as is known."""
+        return self.answers.sensitivity + self.answers.specificity - 1 >= LEAST_POWER
+
+    def add(self, rows: Rows, relevant: Floats) -> None:
+        """Keep answers to further rows."""
+        rows, relevant = np.concatenate([self.answers.rows, rows]), np.concatenate([self.answers.relevant, relevant])
+        order = np.argsort(rows)
+        self.answers = replace(self.answers, rows=rows[order], relevant=relevant[order])
 
 
 @dataclass
@@ -206,21 +233,17 @@ class Cascade:
         pairs: query_id, doc_id and text of the rows that have evidence.
         evidence: of these rows.
         seed: of the draws.
-        answers: judge -> what it answered.
-        checked: judge -> its answers to pairs whose truth is known, as rows of a file of labels.
+        judges: name -> answers, from the cheapest judge to the best.
+        crowd: what the evidence and the answers say together.
     """
 
     collection: Collection
     pairs: pa.Table
     evidence: Evidence
     seed: int = 0
-    answers: dict[str, Answers] = field(default_factory=dict)
-    checked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    judges: dict[str, Judged] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._probability: dict[str, Floats] = {}  # judge -> of each row, to be drawn in any of the draws so far
-        self._confirmed: set[str] = set()  # judges whose errors are known by people, or by better judges
-        self._known: dict[str, tuple[float, float]] = {}  # judge -> how often it is right where the truth is known
         self._numbers = permanent_numbers(pair_keys(self.pairs).to_pylist(), seed=self.seed)
         self.crowd: Crowd = learn(self.evidence.features, self.evidence.belief, [])
 
@@ -230,12 +253,11 @@ class Cascade:
             given, probability = labels.match(self.pairs, judge=name)
             rows = np.flatnonzero(np.isfinite(given))
             if len(rows):
-                key = name or PEOPLE
-                self.answers[key], self._probability[key] = Answers(rows, given[rows]), probability
-                self._known[key] = (SURE, SURE) if name is None else believed_errors(*labels.checks(name))
+                known = (SURE, SURE) if name is None else believed_errors(*labels.checks(name))
+                self.judges[name or PEOPLE] = Judged(probability, known, Answers(rows, given[rows]))
         self._learn()
 
-    def ask(self, judge: PairJudge, questions: int, *, checks: int) -> JudgeUse:
+    def ask(self, judge: PairJudge, questions: int, *, checks: int) -> None:
         """Ask a judge about rows, first about those that are most open, in a few draws; learn from each.
 
         Row j keeps its number u_j from draw to draw, so that it is drawn in one of them where u_j < max_r size_rj·T_r:
@@ -249,81 +271,63 @@ class Cascade:
         Raises:
             InputError, FailureError: what the judge raises; nothing is taken from a draw that failed.
         """
-        before = self.open
-        if checks or judge.name not in self._known:
-            self._known[judge.name] = self._check(judge, checks)
-        kept = self.answers.get(judge.name)
-        known = np.zeros(len(self.pairs), bool)
-        if kept is not None:
-            known[kept.rows] = True
-        tried, asked, every = known.copy(), 0, np.arange(len(self.pairs))
+        every, new = np.arange(len(self.pairs)), judge.name not in self.judges
+        own = self.judges.setdefault(judge.name, Judged(np.full(len(every), np.nan)))
+        if checks or new:
+            how = {"pairs": checks, "seed": self.seed}
+            own.checked = ask_checks(judge, self.collection, self.pairs["query_id"], **how) if checks else []
+            own.known = believed_errors(*Labels(pa.Table.from_pylist(own.checked, LABELS)).checks(judge.name))
+        known = np.isin(every, own.answers.rows)
+        tried = known.copy()
         for part in range(ROUNDS):
-            count = (questions - asked) // (ROUNDS - part)
+            count = (questions - own.asked) // (ROUNDS - part)
             if not count or tried.all():
                 continue
-            size = importance([every], len(every), belief=self._without(judge.name))
+            size = importance([every], len(every), belief=self._without(own))
             drawn = draw(np.where(tried, 0.0, size), self._numbers, count)
             rows = np.sort(drawn.rows)
+            so_far = np.fmax(own.probability, np.minimum(1.0, size * drawn.threshold))
+            own.probability = np.where(known, own.probability, so_far)
+            given = np.array([np.nan if each is None else float(each) for each in judge.judge(self.shown(rows))])
+            there = np.isfinite(given)
+            if missing := int((~there).sum()):
+                log.info("%s gave no answer on %d of %d rows; they stay as they were", judge.name, missing, len(rows))
+            own.add(rows[there], given[there])
             tried[rows] = True
-            before_it = self._probability.get(judge.name, np.full(len(every), np.nan))
-            so_far = np.fmax(before_it, np.minimum(1.0, size * drawn.threshold))
-            self._probability[judge.name] = np.where(known, before_it, so_far)
-            asked += len(rows)
-            self._add(judge.name, rows, judge.judge(self.shown(rows)))
+            own.asked += len(rows)
+            own.answered += int(there.sum())
             self._learn()
-        answered = len(self.answers[judge.name].rows) if judge.name in self.answers else 0
-        se, sp = self.errors.get(judge.name, (np.nan, np.nan))
-        return JudgeUse(
-            judge.name, asked, answered - (0 if kept is None else len(kept.rows)), se, sp, before, self.open
-        )
 
-    def _without(self, name: str) -> Floats:
+    def _without(self, own: Judged) -> Floats:
         """(k,) the probability of each row being relevant, a judge's own answer about it left out."""
-        p, judged = self.probability, self.answers.get(name)
-        if judged is None or not self.heeded(name):
-            return p
-        p = p.copy()
-        p[judged.rows] = expit(logits_of(p[judged.rows]) - evidence_of([judged], judged.rows))
+        p, rows = self.crowd.posterior.copy(), own.answers.rows
+        if self.heeded(own):
+            p[rows] = expit(logits_of(p[rows]) - evidence_of([own.answers], rows))
         return p
 
     def shown(self, rows: Rows) -> list[Pair]:
         """Return the texts of rows."""
         return shown_of(self.collection, self.pairs.take(pa.array(rows)).to_pylist())
 
-    @property
-    def probability(self) -> Floats:
-        """(k,) of each row being relevant, its answers taken into account."""
-        return self.crowd.posterior
-
-    @property
-    def open(self) -> float:
-        """Expected number of rows that a best guess gets wrong."""
-        return float(np.minimum(self.probability, 1 - self.probability).sum())
-
-    @property
-    def errors(self) -> dict[str, tuple[float, float]]:
-        """Judge -> sensitivity and specificity."""
-        return {name: (judged.sensitivity, judged.specificity) for name, judged in self.answers.items()}
-
-    def seen(self, use: JudgeUse) -> JudgeUse:
-        """Return a judge's use as the answers of later judges show its errors."""
-        se, sp = self.errors.get(use.name, (np.nan, np.nan))
-        heeded = use.name in self.answers and self.heeded(use.name)
-        return replace(use, sensitivity=se, specificity=sp, confirmed=use.name in self._confirmed, heeded=heeded)
+    def use(self, name: str) -> JudgeUse:
+        """Return what a judge was asked, and its errors as all answers so far show them."""
+        own = self.judges[name]
+        se, sp = (own.answers.sensitivity, own.answers.specificity) if len(own.answers.rows) else (np.nan, np.nan)
+        return JudgeUse(name, own.asked, own.answered, se, sp, own.confirmed, self.heeded(own))
 
     def labels(self) -> Labels:
         """Return every answer as labels, with those to pairs whose truth is known."""
-        rows: dict[tuple[str, str], dict[str, Any]] = {}
-        for name, judged in self.answers.items():
-            pairs = self.pairs.take(pa.array(judged.rows))
-            columns = (pair_keys(pairs).to_pylist(), pairs.to_pylist(), judged.relevant.tolist())
-            for key, pair, answer in zip(*columns, strict=True):
-                rows[key, name] = {**pair, "relevant": int(answer), "judge": name}
-        for name, checked in self.checked.items():
-            keys = pair_keys(pa.Table.from_pylist(checked, LABELS)).to_pylist() if checked else []
-            for key, row in zip(keys, checked, strict=True):
-                rows.setdefault((key, name), row)
-        return Labels(pa.Table.from_pylist(list(rows.values()), LABELS))
+        rows = [
+            {**pair, "relevant": int(relevant), "judge": name}
+            for name, own in self.judges.items()
+            for pair, relevant in zip(
+                self.pairs.take(pa.array(own.answers.rows)).to_pylist(), own.answers.relevant.tolist(), strict=True
+            )
+        ]
+        there = {(row["query_id"], row["doc_id"], row["judge"]) for row in rows}
+        checked = (row for own in self.judges.values() for row in own.checked)
+        rows += [row for row in checked if (row["query_id"], row["doc_id"], row["judge"]) not in there]
+        return Labels(pa.Table.from_pylist(rows, LABELS))
 
     def verdicts(self, precision: float, negative_precision: float) -> tuple[npt.NDArray[np.str_], float, float]:
         """Return (k,) the verdict of each row, and the probabilities from which on, and up to which, one is given.
@@ -333,9 +337,9 @@ class Cascade:
         agree: the bar is raised until they do; people's own answers need no such proof. Negative likewise. A bar above
         1, or below 0: no row is called so.
         """
-        p, prior, proven = self.probability, self.crowd.prior, np.zeros(len(self.pairs), bool)
-        if PEOPLE in self.answers:
-            proven[self.answers[PEOPLE].rows] = True
+        p, prior, proven = self.crowd.posterior, self.crowd.prior, np.zeros(len(self.pairs), bool)
+        if PEOPLE in self.judges:
+            proven[self.judges[PEOPLE].answers.rows] = True
         high, low = max(0.5, threshold(p, precision)), max(0.5, threshold(1 - p, negative_precision))
         bar = self._held(high, p, lambda t: self.judged_share(prior >= t), precision)
         floor = self._held(low, 1 - p, lambda t: 1 - self.judged_share(1 - prior >= t, most=True), negative_precision)
@@ -349,57 +353,52 @@ class Cascade:
         least: of people, else of the judge who was asked last, and so on. The specificity of a judge whom nobody
         confirms is taken low; for the `most` that may be relevant, as high as on random documents.
         """
-        for name in filter(self.heeded, reversed(self._from_cheapest())):
-            judged = self.answers[name]
-            sp = judged.specificity
-            if most and name not in self._confirmed:
-                sp = max(sp, self._known.get(name, UNKNOWN)[1])
-            share, error = share_by_answers(judged, self._probability[name], rows, specificity=sp)
+        for own in filter(self.heeded, self._from_best()):
+            sp = max(own.answers.specificity, own.known[1] if most and not own.confirmed else 0.0)
+            share, error = share_by_answers(replace(own.answers, specificity=sp), own.probability, rows)
             if error <= MOST_ERROR:
                 return share
         return np.nan
 
-    def heeded(self, name: str) -> bool:
+    def heeded(self, own: Judged) -> bool:
         """Return whether a judge's answers are learned from: where they tell what share of all rows is relevant.
 
         That is with a standard error of 0.1 at most; or people, or a better judge, showed how often it errs. A judge
         little better than chance is not heeded, however many answers it gave: its errors follow the evidence more than
         its answers follow the truth, and rows would look relevant that are not.
         """
-        if name in self._confirmed or not self._telling(name):
-            return self._telling(name)
-        drawn = np.nan_to_num(self._probability[name], nan=1.0)  # not known: answers that somebody else asked for
-        every = np.ones(len(self.pairs), bool)
-        return share_by_answers(self.answers[name], drawn, every)[1] <= MOST_ERROR
-
-    def _telling(self, name: str) -> bool:
-        """Whether a judge is far better than chance, as far as is known."""
-        return self.answers[name].sensitivity + self.answers[name].specificity - 1 >= LEAST_POWER
+        if own.confirmed or not own.telling:
+            return own.telling
+        drawn = np.nan_to_num(own.probability, nan=1.0)  # not known: answers that somebody else asked for
+        return share_by_answers(own.answers, drawn, np.ones(len(self.pairs), bool))[1] <= MOST_ERROR
 
     def _held(self, least: float, probability: Floats, share: Callable[[float], float], wanted: float) -> float:
         """The smallest threshold, from the least on, at which the judged share is as wanted; above 1 where none is."""
         above = probability[probability >= least]
-        if not len(above) or not any(map(self.heeded, self.answers)):
+        if not len(above) or not any(map(self.heeded, self.judges.values())):
             return least
         tried = np.unique(np.quantile(above, np.linspace(0, 1, STEPS)))
         return next((float(t) for t in tried if share(float(t)) >= wanted), 2.0)
 
-    def _from_cheapest(self) -> list[str]:
-        """The judges as they were asked, people last: they judge best."""
-        return sorted(self.answers, key=lambda name: name == PEOPLE)
+    def _from_best(self) -> list[Judged]:
+        """The judges: people, who judge best, then from the last that was asked to the first."""
+        others = [own for name, own in reversed(self.judges.items()) if name != PEOPLE]
+        return [self.judges[PEOPLE], *others] if PEOPLE in self.judges else others
 
     def _learn(self) -> None:
         """Learn from the answers, having estimated the judges' errors by what was learned before."""
-        better: list[str] = []
-        for name in reversed(self._from_cheapest()):
-            se, sp = self._errors(name, better)
-            self.answers[name] = replace(self.answers[name], sensitivity=se, specificity=sp)
-            better += [name] if self._telling(name) else []
-        heeded = [judged for name, judged in self.answers.items() if self.heeded(name)]
+        better: list[Answers] = []
+        for own in self._from_best():
+            se, sp = (1.0, 1.0) if own is self.judges.get(PEOPLE) else self._errors(own, better)
+            own.answers = replace(own.answers, sensitivity=se, specificity=sp)
+            better += [own.answers] if own.telling else []
+        if PEOPLE in self.judges:
+            self.judges[PEOPLE].confirmed = True
+        heeded = [own.answers for own in self.judges.values() if self.heeded(own)]
         self.crowd = learn(self.evidence.features, self.evidence.belief, heeded)
 
-    def _errors(self, name: str, better: Sequence[str]) -> tuple[float, float]:
-        """Return a judge's sensitivity and specificity; people are right.
+    def _errors(self, own: Judged, better: Sequence[Answers]) -> tuple[float, float]:
+        """Return a judge's sensitivity and specificity.
 
         Where a better judge, or a person, judged thirty of the same rows, they are estimated there, by what these
         alone say: a judge with many answers would confirm itself. Else the
@@ -407,51 +406,20 @@ class Cascade:
         documents, which are easier to judge; or less, where it would take more relevant rows than there can be for the
         judge to call so many relevant. A judge of whom little is known is believed less than it may deserve.
         """
-        if name == PEOPLE:
-            self._confirmed.add(name)
-            return 1.0, 1.0
-        judged, others = self.answers[name], [self.answers[each] for each in better]
-        shared = np.isin(judged.rows, np.concatenate([np.zeros(0, np.int64), *(each.rows for each in others)]))
+        judged = own.answers
+        shared = np.isin(judged.rows, np.concatenate([np.zeros(0, np.int64), *(each.rows for each in better)]))
         if shared.sum() < LEAST:
-            se, sp = self._known.get(name, UNKNOWN)
-            most, weights = self.evidence.most, 1 / self._probability[name][judged.rows]
+            (se, sp), most, weights = own.known, self.evidence.most, 1 / own.probability[judged.rows]
             known = np.isfinite(weights)
             q = float(np.average(judged.relevant[known], weights=weights[known])) if known.any() else 0.0
             highest = 1 - (q - se * most) / (1 - most) if most < 1 else 1.0
             return se, max(1.01 - se, min((CHANCE + sp) / 2, highest))
-        self._confirmed.add(name)
-        p = learn(self.evidence.features, self.evidence.belief, others).posterior
-        relevant, said = p[judged.rows[shared]], judged.relevant[shared]
-        se = (relevant @ said + 1) / (relevant.sum() + 2)
-        sp = ((1 - relevant) @ (1 - said) + 1) / ((1 - relevant).sum() + 2)
+        own.confirmed = True
+        p = learn(self.evidence.features, self.evidence.belief, better).posterior[judged.rows[shared]]
+        said = judged.relevant[shared]
+        se = (p @ said + 1) / (p.sum() + 2)
+        sp = ((1 - p) @ (1 - said) + 1) / ((1 - p).sum() + 2)
         return float(np.clip(se, CHANCE, SURE)), float(np.clip(sp, CHANCE, SURE))
-
-    def _check(self, judge: PairJudge, count: int) -> tuple[float, float]:
-        """How often a judge is right on labelled positives and on random documents."""
-        right = {kind: [0, 0] for kind in CHECKS}
-        if count:
-            queries = self.collection.query_rows(self.pairs["query_id"].unique())
-            pairs, shown = checks_of(judge, self.collection, queries, pairs=count, seed=self.seed)
-            rows = []
-            for row, answer in zip(pairs.to_pylist(), judge.judge(shown), strict=True):
-                if answer is not None:
-                    right[row["sources"]][0] += answer == (row["sources"] == CHECKS[0])
-                    right[row["sources"]][1] += 1
-                    rows.append({**row, "relevant": int(answer), "judge": judge.name})
-            self.checked[judge.name] = rows
-        return believed_errors(*right.values())
-
-    def _add(self, name: str, rows: Rows, given: Sequence[bool | None]) -> None:
-        """Keep what a judge answered; a pair without an answer stays as it was."""
-        answers = np.array([np.nan if each is None else float(each) for each in given])
-        there = np.isfinite(answers)
-        if missing := int((~there).sum()):
-            log.info("%s gave no answer on %d of %d rows; they stay as they were", name, missing, len(rows))
-        kept = self.answers.get(name, Answers(np.zeros(0, np.int64), np.zeros(0)))
-        rows, answers = np.concatenate([kept.rows, rows[there]]), np.concatenate([kept.relevant, answers[there]])
-        if len(rows):
-            order = np.argsort(rows)
-            self.answers[name] = Answers(rows[order], answers[order])
 
 
 NOT_SURE = "may be relevant"
@@ -481,7 +449,6 @@ def marked(
 
 
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
-MANY = 0.05  # share of the rows whose loss is worth a remark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -493,7 +460,6 @@ class Relabelled(Negatives):
         evidence: names of what is seen of a row, and the weight of each.
         high: probability from which on a row that nobody answered about is called positive, above 1: none is; low: up
             to which it is called negative, below 0: none is.
-        lost: rows that are unsure, and rejected for it, and were called negative before anybody was asked.
         answers: of all judges, as labels.
         models: name -> use, of the language models among the judges.
     """
@@ -502,7 +468,6 @@ class Relabelled(Negatives):
     evidence: Mapping[str, float]
     high: float
     low: float
-    lost: int
     answers: Labels = field(repr=False)
     models: Mapping[str, ModelUse] = field(default_factory=dict)
 
@@ -556,7 +521,7 @@ class Relabelled(Negatives):
         return [verdicts, *([self._judges()] if self.judges else [])]
 
     def _doubts(self) -> list[str]:
-        """What to do about judges that were not heeded, or whom nobody confirmed and who cost many rows."""
+        """What to do about judges that were not heeded, or whom nobody confirmed."""
         confirm = f"label {LEAST} of the same rows yourself ({spelled('labels')}) or ask a better judge after it"
         unheeded = [each.name for each in self.judges if each.answered and not each.heeded]
         doubted = [each.name for each in self.judges if each.heeded and not each.confirmed]
@@ -566,12 +531,8 @@ class Relabelled(Negatives):
                 f"{', '.join(unheeded)}: not heeded, for the answers do not tell what share of the rows is relevant; "
                 f"ask about more rows, or {confirm}."
             )
-        if doubted and self.lost >= MANY * len(self):
-            notes.append(
-                f"{self.lost:,} rows that were called negative before anybody was asked are unsure now, and left out "
-                f"of the training. Nobody confirmed {', '.join(doubted)}: {confirm}, leave it out, or give "
-                f"{spelled('unsure', 'keep')}."
-            )
+        if doubted:
+            notes.append(f"Nobody confirmed {', '.join(doubted)}, which leaves more rows unsure: {confirm}.")
         return notes
 
     def _bars(self) -> tuple[str, str, str]:
@@ -579,16 +540,13 @@ class Relabelled(Negatives):
         return (f"≥ {self.high:.2f}" if self.high <= 1 else "–", "", f"≤ {self.low:.2f}" if self.low >= 0 else "–")
 
     def _judges(self) -> Table:
-        columns = ("judge", "asked", "answered", "sensitivity", "specificity", "wrong before", "wrong after")
+        columns = ("judge", "asked", "answered", "sensitivity", "specificity")
         rows = [
-            (each.name, f"{each.asked:,}", f"{each.answered:,}", number(each.sensitivity), number(each.specificity),
-             f"{each.open_before:,.0f}", f"{each.open_after:,.0f}")
+            (each.name, f"{each.asked:,}", f"{each.answered:,}", number(each.sensitivity), number(each.specificity))
             for each in self.judges
-        ]  # fmt: skip
-        rows += [
-            (name, value, "", "", "", "", "") for model, use in self.models.items() for name, value in use.rows(model)
         ]
-        return Table("Judges", columns, rows, "wrong: rows that a best guess is expected to get wrong")
+        rows += [(name, value, "", "", "") for model, use in self.models.items() for name, value in use.rows(model)]
+        return Table("Judges", columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return verdicts, thresholds, what the judges were asked and how often they err, and the settings."""
@@ -601,7 +559,6 @@ class Relabelled(Negatives):
                 "negative": self.low if self.low >= 0 else None,
             },
             "promoted": len(self.promoted),
-            "lost": self.lost,
             "judges": [
                 {name: None if value != value else value for name, value in asdict(each).items()}
                 for each in self.judges
