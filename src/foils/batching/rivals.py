@@ -312,7 +312,8 @@ def rank_communities(
         options=pymetis.Options(seed=0),
         recursive=False,
     )
-    return np.asarray(part, np.int64)
+    community: Rows = np.asarray(part, np.int64)
+    return community
 
 
 def _rank_graph(

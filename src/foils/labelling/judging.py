@@ -14,7 +14,19 @@ from foils.data.collection import Collection
 from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending, pair_keys
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.sheet import Pair, PairPool
-from foils.llm import LLMSettings, PairQuestions, ValueForm
+from foils.llm import (
+    AnswerStore,
+    Client,
+    LLMSettings,
+    ModelUse,
+    Question,
+    Sampling,
+    Template,
+    ask_questions,
+    digest,
+    fenced,
+)
+from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import TemplateLike
 from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
 from foils.rating.opening import JUDGES, Opening
@@ -89,15 +101,16 @@ class LabelSettings(Settings):
 
 POINTWISE = ("bi-encoder", "cross-encoder", "pairwise", "llm")
 VERSION = "relevance-1"
-RELEVANT = ValueForm(
-    "relevant",
-    {"type": "boolean"},
-    kind="relevance",
-    prompt=("foils.labelling", VERSION),
-    words='Answer in JSON: {"relevant": true} or {"relevant": false}.',
-    accepts=lambda value: isinstance(value, bool),
-    unreadable="an answer that does not say whether the document is relevant",
-)
+RELEVANT = "relevant"
+SCHEMA = {
+    "type": "object",
+    "properties": {RELEVANT: {"type": "boolean"}},
+    "required": [RELEVANT],
+    "additionalProperties": False,
+}
+WORDS = 'Answer in JSON: {"relevant": true} or {"relevant": false}.'
+ATTEMPTS = 2  # times that a question is asked until its answer can be read
+LONGEST = 6_000  # characters of a document that a model is shown
 
 
 class PairJudge(Protocol):
@@ -169,10 +182,39 @@ def checked_answer(given: Any) -> bool | None:
     return None if given is None else bool(given)
 
 
-class RelevanceJudge(PairQuestions):
-    """A language model that is asked about each pair by itself whether the document is relevant to the query."""
+class RelevanceJudge:
+    """A language model that is asked about each pair by itself whether the document is relevant to the query.
 
-    form = RELEVANT
+    Args:
+        client: how to reach the model.
+        folder: of the answers, so that none is asked for twice.
+        question: a prompt with {query}, {document}, and optionally {answer}, where the form is explained; without it,
+            that stands at the end. None: the package's own.
+        sampling: how answers are drawn.
+
+    Attributes:
+        name: what to call it.
+        asked: requests, tokens and failures so far.
+
+    Raises:
+        InputError: a file of a prompt that is not there.
+        FormatError: slots of a prompt that are not those expected.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        folder: str | Path,
+        question: TemplateLike | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self.name, self.asked = f"llm:{client.model}", ModelUse()
+        self._client, self._sampling, self._store = client, sampling or Sampling(), AnswerStore(folder)
+        slots = {"needed": ("query", "document"), "optional": ("answer",)}
+        self._template = Template.of(question, "foils.labelling", VERSION, **slots)
+        of_prompt = {"prompt": self._template.text, "attempts": ATTEMPTS, "longest": LONGEST}
+        decisive = sorted({**self._sampling.describe(), **of_prompt}.items())
+        self._decisive = digest("relevance", client.identity, decisive)
 
     def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
         """Return the model's answers; None where none came, or none that can be read.
@@ -182,7 +224,26 @@ class RelevanceJudge(PairQuestions):
             FailureError: question after question failed, or the log cannot be written; what was answered is kept.
             MissingExtraError: the openai package is not installed.
         """
-        return self.answers([(pair.query, pair.document) for pair in pairs])
+        prompts = [self._prompt(pair.query, pair.document) for pair in pairs]
+        questions = [Question(digest(self._decisive, prompt), prompt) for prompt in prompts]
+        answers = ask_questions(
+            self._client, self._store, questions, _relevant, name=RELEVANT, schema=SCHEMA, sampling=self._sampling,
+            tries=ATTEMPTS, task=f"asking {self.name}",
+            unreadable="an answer that does not say whether the document is relevant",
+        )  # fmt: skip
+        self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
+        return [answer[RELEVANT] for answer in answers]
+
+    def _prompt(self, query: str, document: str) -> str:
+        filled = self._template.filled(**fenced(query=query, document=document[:LONGEST]), answer=WORDS)
+        return filled if "answer" in self._template.slots else f"{filled.rstrip()}\n\n{WORDS}\n"
+
+
+def _relevant(content: str) -> bool | None:
+    """Return the last readable value in what a model said; nothing is guessed from words."""
+    objects = [value for value in json_values(without_thoughts(content)) if isinstance(value, dict)]
+    values = [value.get(RELEVANT) for value in objects]
+    return next((value for value in reversed(values) if isinstance(value, bool)), None)
 
 
 def open_judge(

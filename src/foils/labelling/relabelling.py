@@ -274,7 +274,7 @@ class Cascade:
         every, new = np.arange(len(self.pairs)), judge.name not in self.judges
         own = self.judges.setdefault(judge.name, Judged(np.full(len(every), np.nan)))
         if checks or new:
-            how = {"pairs": checks, "seed": self.seed}
+            how: dict[str, Any] = {"pairs": checks, "seed": self.seed}
             own.checked = ask_checks(judge, self.collection, self.pairs["query_id"], **how) if checks else []
             own.known = believed_errors(*Labels(pa.Table.from_pylist(own.checked, LABELS)).checks(judge.name))
         known = np.isin(every, own.answers.rows)

@@ -3,11 +3,11 @@
 from foils.llm.answers import AnswerStore
 from foils.llm.asking import Question, Session, ask_all, ask_missing, ask_questions, digest
 from foils.llm.client import Client, LLMSettings, ModelUse, Sampling, Usage
-from foils.llm.prompts import PairQuestions, Template, ValueForm, fenced
+from foils.llm.prompts import Template, fenced
 from foils.llm.request import NoAnswerError, Request
 
 __all__ = [
-    "AnswerStore", "Client", "LLMSettings", "ModelUse", "NoAnswerError", "PairQuestions", "Question",
-    "Request", "Sampling", "Session", "Template", "Usage", "ValueForm", "ask_all", "ask_missing",
+    "AnswerStore", "Client", "LLMSettings", "ModelUse", "NoAnswerError", "Question",
+    "Request", "Sampling", "Session", "Template", "Usage", "ask_all", "ask_missing",
     "ask_questions", "digest", "fenced",
 ]  # fmt: skip

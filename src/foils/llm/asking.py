@@ -47,17 +47,13 @@ class Keyed(Protocol):
         ...
 
 
-class Served(Protocol):
-    """What a record came to."""
+class Kept(Protocol):
+    """What a record came to, and can be kept."""
 
     @property
     def failure(self) -> str | None:
         """Why it came to nothing; None where it came to something."""
         ...
-
-
-class Kept(Served, Protocol):
-    """What a record came to, and can be kept."""
 
     def as_record(self) -> dict[str, Any]:
         """Return it as JSON has it, its `failure` with it."""
@@ -65,7 +61,6 @@ class Kept(Served, Protocol):
 
 
 R = TypeVar("R")
-S = TypeVar("S", bound=Served)
 KeyedRecord = TypeVar("KeyedRecord", bound=Keyed)
 KeptRecord = TypeVar("KeptRecord", bound=Kept)
 
@@ -78,8 +73,8 @@ def digest(*parts: object) -> str:
 def ask_all(
     client: Client,
     records: Sequence[R],
-    serve: Callable[[Session, R], Awaitable[S]],
-    finished: Callable[[R, S], None],
+    serve: Callable[[Session, R], Awaitable[KeptRecord]],
+    finished: Callable[[R, KeptRecord], None],
 ) -> None:
     """Serve every record, `concurrency` at once; hand each to `finished` as soon as it is.
 
@@ -109,8 +104,8 @@ def ask_all(
 async def _ask_all(
     client: Client,
     records: Sequence[R],
-    serve: Callable[[Session, R], Awaitable[S]],
-    finished: Callable[[R, S], None],
+    serve: Callable[[Session, R], Awaitable[KeptRecord]],
+    finished: Callable[[R, KeptRecord], None],
 ) -> None:
     from openai import AsyncOpenAI
 

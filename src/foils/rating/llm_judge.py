@@ -135,7 +135,7 @@ class QuestionSettings(Settings):
 
 @cache
 def _between_template() -> Template:
-    return Template.packaged("foils.rating", BETWEEN, **BETWEEN_SLOTS)
+    return Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS)
 
 
 UNREADABLE = "an answer that holds no preference"
