@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from scipy.sparse import csr_matrix
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives, negatives_table
@@ -71,6 +72,7 @@ NEAREST = 3  # likenesses that a mean is taken over
 FARTHEST = 5.0  # standard deviations of a square, at most
 SCORERS = ("teacher", "logit", "cosine", "dot")  # columns of scores on one scale
 COMPARED = 64  # positives of a query, or queries of a document, that are looked at
+AT_ONCE = 128  # queries whose labels are followed at once
 
 
 @dataclass(frozen=True)
@@ -183,45 +185,30 @@ def _of_labels(
     query, document = known.pairs()
     inside = record_of[query] >= 0
     query, document = record_of[query[inside]], document[inside]
-    labelled = _Lists.of(document, query, len(collection.documents))
-    positives = _Lists.of(query, document, len(records))
-    record = records.record[triplet]
+    labelled = _first(document, query, (len(collection.documents) + 1, len(records)))
+    positives = _first(query, document, (len(records), len(collection.documents) + 1))
+    record, documents = records.record[triplet], np.where(documents < 0, len(collection.documents), documents)
     near, ways = np.full(len(rows), np.nan), np.zeros(len(rows))
-    order = np.argsort(record, kind="stable")
-    begins = np.searchsorted(record[order], np.arange(len(records) + 1))
+    order, begins = np.argsort(record, kind="stable"), np.arange(0, len(records), AT_ONCE)
     with progress.task("following labels", total=len(records), unit="queries") as advance:
-        for each in np.flatnonzero(np.diff(begins)).tolist():
-            places = order[begins[each] : begins[each + 1]]
-            others = [labelled[row] if row >= 0 else labelled.none for row in documents[places].tolist()]
-            sizes = np.array([len(other) for other in others])
-            joined = np.concatenate([labelled.none, *others])
-            if len(joined):
-                first = pair_similarities(queries, np.full(len(joined), each), queries, joined)
-                near[places] = _means_of_nearest(first, sizes)
-                hops = np.concatenate([labelled.none, *(labelled[row] for row in positives[each].tolist())])
-                times = np.bincount(hops[hops != each], minlength=len(records))
-                ways[places] = np.add.reduceat(np.r_[times[joined], 0], np.r_[0, np.cumsum(sizes)[:-1]]) * (sizes > 0)
-            advance(1)
+        for begin, places in zip(begins, np.split(order, np.searchsorted(record[order], begins[1:])), strict=True):
+            others = labelled[documents[places]]
+            sizes = np.diff(others.indptr)
+            first = pair_similarities(queries, np.repeat(record[places], sizes), queries, others.indices)
+            near[places] = _means_of_nearest(first, sizes)
+            times = positives[begin : begin + AT_ONCE] @ labelled
+            ways[places] = np.asarray(times[record[places] - begin].multiply(others).sum(axis=1)).ravel()
+            advance(min(AT_ONCE, len(records) - begin))
     columns = {"other queries": near, "labelled elsewhere": np.isfinite(near).astype(np.float64)}
     return {**columns, "labelled together": np.log1p(ways)}
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """Lists of numbers, one after another; of each the first 64 count."""
-
-    begins: Rows
-    values: Rows
-    none: Rows
-
-    @classmethod
-    def of(cls, keys: Rows, values: Rows, count: int) -> _Lists:
-        order = np.argsort(keys, kind="stable")
-        begins = np.searchsorted(keys[order], np.arange(count + 1))
-        return cls(begins, values[order], np.zeros(0, np.int64))
-
-    def __getitem__(self, key: int) -> Rows:
-        return self.values[self.begins[key] : min(self.begins[key + 1], self.begins[key] + COMPARED)]
+def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
+    """Return which values each key has, as a matrix of zeros and ones; of each key the first 64 count."""
+    order = np.argsort(keys, kind="stable")
+    keys, values = keys[order], values[order]
+    few = np.arange(len(keys)) - np.searchsorted(keys, keys) < COMPARED
+    return csr_matrix((np.ones(few.sum(), np.int64), (keys[few], values[few])), shape=shape)
 
 
 def _means_of_nearest(similarities: Floats, sizes: Rows) -> Floats:
