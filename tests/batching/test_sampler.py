@@ -17,7 +17,7 @@ pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
 from datasets import Dataset  # noqa: E402
-from sampler_training import SIZE, data, losses, orders, small_model, small_transformer, train, with_rows  # noqa: E402
+from sampler_training import SIZE, data, orders, small_model, small_transformer, train, with_rows  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 
@@ -75,13 +75,6 @@ def test_known_positives_are_kept_apart(tmp_path):
     assert apart == 0 < together
 
 
-def test_the_loss_can_ask_for_the_mask(tmp_path):
-    planner = BatchPlanner("random")
-    assert planner.conflicts is None
-    train(planner, tmp_path, epochs=1)
-    np.testing.assert_array_equal(planner.conflicts.matrix(np.array([0, 1, 2])), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
-
-
 def test_further_positives_are_kept_apart(tmp_path):
     # tell the planner that a query is answered by texts it has just met in a batch: it meets them no more
     dataset = data()
@@ -111,37 +104,19 @@ def test_evaluation_sets_keep_plain_order(tmp_path):
     assert any("eval_loss" in entry for entry in trainer.state.log_history)
 
 
-@pytest.mark.parametrize(("name", "workers"), [("hobit", 0), ("hobit", 1), ("b3", 0)])
-def test_resuming_is_exact(name, workers, tmp_path):
-    straight = train(BatchPlanner(name, SMALL.get(name)), tmp_path / "a", epochs=3, save=7, workers=workers)
-    whole = losses(straight)
-    resumed = train(
-        BatchPlanner(name, SMALL.get(name)),
-        tmp_path / "a",
-        epochs=3,
-        save=7,
-        workers=workers,
-        resume=str(tmp_path / "a" / "checkpoint-7"),
-    )
-    assert losses(resumed)[-len(whole) :] == whole
-    np.testing.assert_array_equal(weights(resumed), weights(straight))
-
-
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [
-        ("random", {"warmup": 1}),
         ("mutual", {"warmup": 1, "anneal": 2}),
         ("hobit", {"warmup": 1, "anneal": 2, "refresh": 2}),
-        ("ngame", {"refresh": 3}),
-        ("walks", {"warmup": 1, "refresh": 2}),
+        ("walks", {"refresh": 3}),
         ("b3", {"warmup": 1}),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_resuming_is_exact_with_every_schedule(name, schedule, tmp_path):
     # six steps in an epoch: before the warm-up ends, in the first planned epoch, and where old vectors are still used
-    how = {"epochs": 4, "save": 5, "save_total_limit": None}
+    how = {"epochs": 4, "save": 5, "save_total_limit": None, "workers": int(name == "mutual")}
     straight = train(BatchPlanner(name, SMALL.get(name), **schedule), tmp_path, **how)
     for step in (5, 10, 15):
         resume = str(tmp_path / f"checkpoint-{step}")
@@ -166,16 +141,12 @@ def test_resuming_without_a_saved_order_is_an_error(tmp_path):
         train(BatchPlanner("random"), tmp_path, epochs=2, save=7, resume=str(tmp_path / "checkpoint-7"))
 
 
-def test_an_instance_instead_of_the_sampler_is_an_error(tmp_path):
+def test_a_sampler_that_is_not_the_planner_is_an_error(tmp_path):
     planner = BatchPlanner("random")
-    instance = PlannedBatchSampler(data(), 8, False, planner=planner)
-    with pytest.raises(InputError, match=r"no such|batch_sampler=planner"):
-        train(planner, tmp_path, sampler=instance)
-
-
-def test_a_forgotten_sampler_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"batch_sampler=planner"):
-        train(BatchPlanner("hobit"), tmp_path, sampler="batch_sampler")
+    instance = PlannedBatchSampler(data(), 8, False, planner=planner)  # the trainer does not call it
+    for sampler in (instance, "batch_sampler"):
+        with pytest.raises(InputError, match=r"batch_sampler=planner"):
+            train(planner, tmp_path, sampler=sampler)
 
 
 def test_sampler_pickles_without_its_vectors():
@@ -186,7 +157,7 @@ def test_sampler_pickles_without_its_vectors():
 
 
 @pytest.mark.parametrize("drop", [True, False])
-@pytest.mark.parametrize("rows", [7, 8, 16, 17])
+@pytest.mark.parametrize("rows", [7, 16])
 def test_length_is_exact(rows, drop):
     planner = BatchPlanner("random")
     sampler = PlannedBatchSampler(data().select(range(rows)), 8, drop, planner=planner)
@@ -246,29 +217,14 @@ def test_planner_settings_out_of_range_are_refused(name, given, message):
         BatchPlanner(name, **given)
 
 
-@pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"])
-def test_hobit_c_costs_no_extra_pass_after_the_first_epoch(loss, tmp_path):
+def test_hobit_c_costs_no_extra_pass_after_the_first_epoch(tmp_path):
     planner = BatchPlanner("hobit-c", SMALL["hobit"])
     calls: list[str] = []
-    seen = orders(
-        planner,
-        tmp_path,
-        epochs=3,
-        dataset=with_rows(data()),
-        loss=loss,
-        watch=calls,
-        model=small_transformer(tmp_path / "model"),
-    )
+    how = {"loss": "CachedMultipleNegativesRankingLoss", "model": small_transformer(tmp_path / "model")}
+    seen = orders(planner, tmp_path, epochs=3, watch=calls, **how)
     assert calls == ["query", "text"]
     assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 3
     assert planner.cache.nbytes == 2 * 90 * 16 * 4
-
-
-def test_hobit_c_after_a_random_epoch_never_embeds(tmp_path):
-    calls = []
-    planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=1)
-    train(planner, tmp_path, epochs=2, dataset=with_rows(data()), watch=calls)
-    assert calls == []
 
 
 @pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"])
@@ -276,15 +232,8 @@ def test_cached_vectors_are_those_of_the_model(loss, tmp_path):
     # with a learning rate of 0 the passes of the epoch leave exactly what the model computes
     dataset = with_rows(data())
     planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=1)
-    trainer = train(
-        planner,
-        tmp_path,
-        epochs=1,
-        dataset=dataset,
-        loss=loss,
-        lr=0.0,
-        model=small_transformer(tmp_path / "model"),
-    )
+    how = {"epochs": 1, "loss": loss, "lr": 0.0, "model": small_transformer(tmp_path / "model")}
+    trainer = train(planner, tmp_path, dataset=dataset, **how)
     for side, column in ((planner.cache.queries, "query"), (planner.cache.documents, "text")):
         expected = trainer.model.encode(dataset[:][column], normalize_embeddings=True)
         np.testing.assert_allclose(side, expected, atol=1e-6)
@@ -305,16 +254,14 @@ class Kill(TrainerCallback):
             raise KilledError
 
 
-@pytest.mark.parametrize("warmup", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("more", "save", "killed"),
+    ("warmup", "more", "save", "killed"),
     [
-        ({}, 4, 5),  # in the first epoch of six steps
-        ({}, 6, 7),  # between two epochs
-        ({}, 4, 15),  # in the third
-        ({"gradient_accumulation_steps": 2}, 2, 3),  # three steps in an epoch
-        ({"gradient_accumulation_steps": 4}, 3, 4),  # two, the last of two batches
-        ({"dataloader_drop_last": True}, 4, 14),  # five; rows that are dropped are embedded
+        (0, {}, 4, 5),  # in the first epoch of six steps
+        (1, {}, 6, 7),  # between two epochs
+        (2, {}, 4, 15),  # in the third
+        (1, {"gradient_accumulation_steps": 4}, 3, 4),  # two steps in an epoch, the last of two batches
+        (0, {"dataloader_drop_last": True}, 4, 14),  # five; rows that are dropped are embedded
     ],
 )
 def test_killed_hobit_c_resumes_exactly(warmup, more, save, killed, tmp_path):
@@ -374,8 +321,9 @@ class Steps(TrainerCallback):
         self.planner.cache.step = state.global_step
 
 
-@pytest.mark.parametrize("warmup", [0, 1, 3])
-@pytest.mark.parametrize("more", [{}, {"dataloader_drop_last": True}, {"gradient_accumulation_steps": 2}])
+@pytest.mark.parametrize(
+    ("warmup", "more"), [(0, {}), (1, {"dataloader_drop_last": True}), (3, {"gradient_accumulation_steps": 2})]
+)
 def test_cached_vectors_are_younger_than_two_epochs(warmup, more, tmp_path, monkeypatch):
     monkeypatch.setattr(sampler_module, "EmbeddingCache", Ages)
     calls = []
@@ -404,13 +352,13 @@ def test_hobit_c_refuses_a_loss_that_does_not_embed_each_column(tmp_path):
         train(planner, tmp_path, model=model, objective=First(model))
 
 
-@pytest.mark.parametrize("name", ["hobit", "hobit-c", "random"])
+@pytest.mark.parametrize("name", ["hobit", "hobit-c"])
 def test_one_argument_is_enough(name, tmp_path):
     """The same batches without a callback; evaluation sets keep plain order, and the arguments pickle."""
-    chosen = foils.batch_sampler(name, small_model(), **(SMALL["hobit"] if name != "random" else {}))
+    chosen = foils.batch_sampler(name, small_model(), **SMALL["hobit"])
     pickle.loads(pickle.dumps(chosen))
     alone = train(chosen, tmp_path / "a", callbacks=[], evaluation=data(), lr=0.5, epochs=2)
-    both = train(BatchPlanner(name, SMALL.get(name.removesuffix("-c"))), tmp_path / "b", lr=0.5, epochs=2)
+    both = train(BatchPlanner(name, SMALL["hobit"]), tmp_path / "b", lr=0.5, epochs=2)
     np.testing.assert_array_equal(weights(alone), weights(both))
 
 
@@ -494,7 +442,6 @@ VECTORS = {"filled": np.ones(90, bool), "queries": np.ones((90, 2), np.float32),
         ({"communities": np.arange(80)}, "damaged order of batches"),
         ({"filled": np.ones(90, bool)}, "no vectors of these rows"),
         ({**VECTORS, "queries": np.ones((90, 3))}, "no vectors of these rows"),
-        ({**VECTORS, "queries": np.ones(90)}, "no vectors of these rows"),
         ({**VECTORS, "queries": np.full((90, 2), np.nan)}, "no vectors of these rows"),
         ({**VECTORS, "queries": np.full((90, 2), "x")}, "no vectors of these rows"),
         ({**VECTORS, "filled": np.ones(9, bool)}, "of 9 rows"),
@@ -519,31 +466,21 @@ def test_it_works_with_a_plain_data_loader():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("name", ["hobit", "hobit-c"])
+@pytest.mark.parametrize(("name", "split"), [("hobit", False), ("hobit-c", True)])
 def test_two_processes_share_every_epoch(name, split, tmp_path):
     """Two gloo processes: same batches on both, together the whole order; split batches are the halves of one."""
     script = Path(__file__).with_name("sampler_training.py")
     port = str(20000 + os.getpid() % 20000)
     environment = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "WORLD_SIZE": "2",
-        "OMP_NUM_THREADS": "1",
-        "ACCELERATE_USE_CPU": "true",
-        "HF_HUB_OFFLINE": "1",
-    }
+        **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1",
+    }  # fmt: skip
+    command = [sys.executable, str(script), name, str(int(split)), str(tmp_path)]
     runs = [
-        subprocess.Popen(
-            [sys.executable, str(script), name, str(int(split)), str(tmp_path)],
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for rank in range(2)
-    ]
+    ]  # fmt: skip
     outputs = [run.communicate(timeout=240)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], "\n".join(outputs)
     planned = [np.load(tmp_path / f"planned-{rank}.npy") for rank in range(2)]

@@ -438,11 +438,6 @@ class BatchPlanner(BatchChoice, BatchHook):
         return sampler
 
     @property
-    def conflicts(self) -> Conflicts | None:
-        """The known positives among the rows of a single training set, once training began: for the loss to mask."""
-        return self._training[0].conflicts if len(self._training) == 1 else None
-
-    @property
     def cache(self) -> EmbeddingCache | None:
         """HOBIT-C's cache of a single training set, once training began."""
         return self._training[0].cache if len(self._training) == 1 else None
