@@ -22,17 +22,16 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.dialogue import label_page, on_terminal
 from foils.labelling.evidence import evidence_of, prior_before_labels
 from foils.labelling.judging import (
+    BY_PEOPLE,
     PAGE,
     TERMINAL,
     UNCERTAIN,
     Answer,
-    ByFunction,
     JudgeErrors,
     LabelSettings,
     PairJudge,
     RelevanceJudge,
     ask_checks,
-    check_settings,
     checked_answer,
     errors_by_people,
     errors_on_known,
@@ -50,7 +49,7 @@ from foils.labelling.relabelling import (
 )
 from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
 from foils.llm import LLMSettings, ModelUse
-from foils.rating.judges import Judge
+from foils.rating.opening import JUDGES
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
@@ -260,12 +259,29 @@ RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "un
 
 
 def _check_labelling(labelling: LabelSettings, llm: LLMSettings, encoding: EncodingSettings) -> None:
-    """Refuse options that do nothing beside the others, and a question without anybody who answers it."""
+    """Refuse a judge that there is not, options that nobody heeds, and a question without anybody who answers it."""
     who = labelling.ask
     if who is None and not labelling.files and not sys.stdin.isatty():
         ways = ", ".join(spelled("ask", way) for way in (PAGE, "llm:MODEL"))
         raise InputError(f"nobody is there to judge: there is no terminal; give one of {ways}")
-    check_settings(labelling, llm, encoding)
+    kind = kind_of(who)[0] if isinstance(who, str) and who not in BY_PEOPLE else None
+    program, flag = kind is not None or is_judge(who), spelled("ask")
+    shown = f"with {flag} {kind or ('a judge' if program else 'a person')}"
+    if program:
+        refuse(labelling.changed("labeller"), f"{shown}, which has a name of its own; leave it out")
+    else:
+        refuse(labelling.changed("checks"), f"{shown}, who is taken to be right; leave it out")
+    if kind != "llm":
+        refuse({**labelling.changed("question"), **llm.changed()}, f"without {flag} llm; give it")
+    if labelling.draw == UNCERTAIN:  # the draw heeds all of the encoder's settings
+        return
+    refuse(labelling.changed("split"), f"without {spelled('draw', UNCERTAIN)}; give it")
+    heeded = JUDGES[kind].heeds if kind in JUDGES else frozenset()
+    if who != "bi-encoder":  # the model of bi-encoder:MODEL stands there
+        heeded -= {"encoder"}
+    idle = {name: value for name, value in encoding.changed(base=AT_128).items() if name not in heeded}
+    uncertain = f"{spelled('draw', UNCERTAIN)}, which asks first about the pairs that an encoder cannot tell"
+    refuse(idle, f"{shown}, where nothing is embedded by it; leave it out, or give {uncertain}")
 
 
 @door(check=_check_labelling)
@@ -359,7 +375,8 @@ def relabel(
         raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
     labels = [Labels.of(each, loaded) for each in relabelling.files]
     known = Labels(pa.concat_tables(each.table for each in labels)) if labels else None
-    judges = [_opened(each, loaded, encoding, llm, relabelling) for each in relabelling.judges]
+    how: dict[str, Any] = {"encoding": encoding, "llm": llm, "question": relabelling.question}
+    judges = [open_judge(each, loaded, **how) for each in relabelling.judges]
     evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
     cascade = Cascade(loaded, pairs_of_rows(named.negatives, evidence.rows), evidence, seed=relabelling.seed)
     if known is not None:
@@ -388,15 +405,3 @@ def relabel(
         answers=cascade.labels(),
         models={judge.name: judge.asked.use(llm.price) for judge in judges if isinstance(judge, RelevanceJudge)},
     )
-
-
-def _opened(
-    given: str | Judge | Answer,
-    collection: Collection,
-    encoding: EncodingSettings,
-    llm: LLMSettings,
-    relabelling: RelabelSettings,
-) -> PairJudge:
-    if isinstance(given, str) or is_judge(given):
-        return open_judge(given, collection, encoding=encoding, llm=llm, question=relabelling.question)
-    return ByFunction(cast("Answer", given))

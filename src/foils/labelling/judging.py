@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, cast
 
 import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending, pair_keys
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.opening import EncodingSettings
 from foils.labelling.sheet import Pair, PairPool
 from foils.llm import (
     AnswerStore,
@@ -31,7 +31,7 @@ from foils.llm.prompts import TemplateLike
 from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
 from foils.rating.opening import JUDGES, Opening
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, refuse, several, spelled
+from foils.runtime.options import Option, Settings, several, spelled
 from foils.statistics.survey import Share, corrected_share
 
 Answer = Callable[[str, str, str], bool | None]
@@ -247,20 +247,20 @@ def _relevant(content: str) -> bool | None:
 
 
 def open_judge(
-    given: str | Judge,
+    given: str | Judge | Answer,
     collection: Collection,
     *,
     encoding: EncodingSettings,
     llm: LLMSettings,
     question: TemplateLike | None = None,
 ) -> PairJudge:
-    """Return the judge of this name, `KIND:MODEL` as for `foils rate`, or one of its objects, for pairs.
+    """Return the judge of this name, `KIND:MODEL` as for `foils rate`, one of its objects, or a function, for pairs.
 
     Raises:
         InputError: no such kind of judge, or no model.
     """
     if not isinstance(given, str):
-        return AgainstPositive(f"judge:{given.name}", given)
+        return AgainstPositive(f"judge:{given.name}", given) if is_judge(given) else ByFunction(cast("Answer", given))
     kind, where = kind_of(given)
     if kind == "llm":
         named = LLMSettings(**{**vars(llm), "llm_model": where or llm.llm_model})
@@ -270,29 +270,6 @@ def open_judge(
     opening = Opening(JudgeSettings(judge=given), encoding, llm, QuestionSettings())
     opened = JUDGES[kind].open(where, opening, collection)
     return AgainstPositive(f"{kind}:{opened.name}", opened)
-
-
-def check_settings(labelling: LabelSettings, llm: LLMSettings, encoding: EncodingSettings) -> None:
-    """Raise an InputError for a judge that there is not, and settings that whoever judges does not heed."""
-    who, flag = labelling.ask, spelled("ask")
-    kind = kind_of(who)[0] if isinstance(who, str) and who not in BY_PEOPLE else None
-    program = kind is not None or is_judge(who)
-    shown = f"with {flag} {kind or ('a judge' if program else 'a person')}"
-    if program:
-        refuse(labelling.changed("labeller"), f"{shown}, which has a name of its own; leave it out")
-    else:
-        refuse(labelling.changed("checks"), f"{shown}, who is taken to be right; leave it out")
-    if kind != "llm":
-        refuse({**labelling.changed("question"), **llm.changed()}, f"without {flag} llm; give it")
-    if labelling.draw == UNCERTAIN:  # the draw heeds all of the encoder's settings
-        return
-    refuse(labelling.changed("split"), f"without {spelled('draw', UNCERTAIN)}; give it")
-    heeded = JUDGES[kind].heeds if kind in JUDGES else frozenset()
-    if who != "bi-encoder":  # the model of bi-encoder:MODEL stands there
-        heeded -= {"encoder"}
-    idle = {name: value for name, value in encoding.changed(base=AT_128).items() if name not in heeded}
-    uncertain = f"{spelled('draw', UNCERTAIN)}, which asks first about the pairs that an encoder cannot tell"
-    refuse(idle, f"{shown}, where nothing is embedded by it; leave it out, or give {uncertain}")
 
 
 def is_judge(who: Any) -> TypeGuard[Judge]:
@@ -338,7 +315,7 @@ class JudgeErrors:
 
         Where they are `bounds` its interval begins at 0, and it has no value of its own.
         """
-        if not (self.sensitivity[1] and self.specificity[1]):
+        if not self.known:
             return None
         corrected = corrected_share(share, self.sensitivity, self.specificity, seed=seed)
         return replace(corrected, share=np.nan, low=0.0) if self.bounds else corrected
