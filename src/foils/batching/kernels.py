@@ -95,35 +95,6 @@ def take(line: Any, groups: Any, group_stamp: Any, stamp: int, state: Any, batch
 
 
 @compiled
-def deal(line: Any, batch_size: int, state: Any, order: Any) -> None:
-    """Cut `line` into batches, leaving a row that conflicts for the next batch; write the result to `order`.
-
-    Where a batch cannot be filled without a conflict, it is filled in rounds, each without a conflict in itself: so
-    the classes of rows that conflict with each other are dealt in turn.
-    """
-    n = line.size
-    following = list(range(1, n + 1))
-    head, placed, stamp = 0, 0, 0
-    while placed < n:
-        until = min(placed + batch_size, n)
-        while placed < until:
-            stamp += 1
-            before, here = -1, head
-            while here < n and placed < until:
-                after = following[here]
-                if free(line[here], stamp, state):
-                    join(line[here], stamp, state, order, placed)
-                    placed += 1
-                    if before < 0:
-                        head = after
-                    else:
-                        following[before] = after
-                else:
-                    before = here
-                here = after
-
-
-@compiled
 def relevant_to(row: int, other: int, known: Any) -> bool:
     """Say whether `other`'s document is a known positive of `row`'s query (a binary search)."""
     query, document, start, relevant = known[0], known[1], known[2], known[3]
