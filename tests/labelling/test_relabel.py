@@ -245,22 +245,6 @@ def test_answers_that_are_there_are_used_and_people_are_believed(tmp_path: Path)
     assert len(asked) == len(again) - 10, "what this judge answered before is not asked again"
 
 
-def test_answers_of_several_files_are_joined(tmp_path: Path) -> None:
-    table = people(source("a", 1)).table
-    halves = [Labels(table.slice(0, 120)), Labels(table.slice(120))]
-    joined, whole = (relabelled(tmp_path, labels=each) for each in (halves, Labels(table)))
-    assert np.array_equal(joined.table["relevance"].to_numpy(), whole.table["relevance"].to_numpy())
-    assert joined.provenance["settings"]["labels"] == [120, 120]
-
-
-def test_errors_that_are_shown_are_those_that_later_judges_showed(tmp_path: Path) -> None:
-    def never(query: str, positive: str, document: str) -> bool:
-        return False
-
-    first = relabelled(tmp_path, judge=[never, oracle], budget=[1.0, 100], checks=0).judges[0]
-    assert first.sensitivity < relabelled(tmp_path, judge=never, budget=1.0, checks=0).judges[0].sensitivity
-
-
 def test_a_judge_without_answers_changes_nothing(tmp_path: Path) -> None:
     silent = relabelled(tmp_path, judge=lambda *texts: None, budget=30)
     nobody = relabelled(tmp_path)
@@ -365,19 +349,6 @@ def test_scores_of_the_table_are_evidence_beside_those_of_the_positives(tmp_path
         assert found.features[:, found.names.index(name)] == pytest.approx(scaled)
     others = [place for place, name in enumerate(found.names) if "teacher" not in name]
     assert np.allclose(found.features[:, others], plain.features, atol=1e-5)
-
-
-def test_a_good_teacher_finds_what_little_was_asked_about(tmp_path: Path) -> None:
-    table = source("a", 1)
-    scores = truth(table) + np.random.default_rng(3).normal(0, 0.1, len(table))
-    few = people(table, every=6)
-    without, taught = (
-        relabelled(tmp_path / name, table=each, labels=few)
-        for name, each in (("a", table), ("b", table.with_columns({"teacher": scores})))
-    )
-    open_rows = np.arange(len(table)) % 6 != 0
-    apart = [np.abs(each.table["relevance"].to_numpy() - truth(table))[open_rows].mean() for each in (without, taught)]
-    assert apart[1] < 0.8 * apart[0]
 
 
 @pytest.mark.parametrize(

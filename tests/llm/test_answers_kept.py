@@ -69,8 +69,8 @@ def echo(number: int, request: dict) -> Reply:
 def test_answers_come_in_the_order_of_the_records_and_stay(tmp_path: Path):
     found, server = ask(echo, tmp_path, ["a1", "b1", "c1"])
     assert found == ["A1", "B1", "C1"]
-    found, server = ask(echo, tmp_path, ["c1", "d1", "a1"])
-    assert (found, len(server.seen)) == (["C1", "D1", "A1"], 1)
+    found, server = ask(echo, tmp_path, ["c1", "d1", "a1", "d2"])
+    assert (found, len(server.seen)) == (["C1", "D1", "A1", "D1"], 1), "records of one key are asked for once"
     assert ask(echo, tmp_path, [])[0] == []
 
 
@@ -91,11 +91,6 @@ def test_a_stopped_run_keeps_what_was_finished(tmp_path: Path):
     found, server = ask(echo, tmp_path, ["a1", "b1", "c1", "d1"])
     assert found == ["A1", "B1", "C1", "D1"]
     assert [request["messages"][0]["content"] for request in server.seen] == ["c1", "d1"]
-
-
-def test_records_of_one_key_are_asked_for_once(tmp_path: Path):
-    found, server = ask(echo, tmp_path, ["a1", "a2", "a3"])
-    assert (found, len(server.seen)) == (["A1", "A1", "A1"], 1)
 
 
 def test_progress_counts_what_was_there(tmp_path: Path):
@@ -183,7 +178,7 @@ def test_values_from_the_outer_to_the_inner():
     assert list(json_values("none")) == []
 
 
-@pytest.mark.parametrize("begin", ["[", '{"a":', "[1,", '["x",', '{"a": "b", "c": ['])
+@pytest.mark.parametrize("begin", ["[", '{"a": "b", "c": ['])
 def test_an_end_to_trying(begin):
     assert list(json_values(begin * 100_000)) == []
     assert list(json_values("[ " * STARTS + "[1]")) == []

@@ -63,17 +63,14 @@ def test_every_record_is_served_and_counted():
 @pytest.mark.parametrize(
     "bad",
     [
-        Reply(status=429, body=b'{"error": {"message": "slow down"}}'),
         Reply(status=429, body=b"{}", headers={"Retry-After": "0.01"}),
         Reply(status=500, body=b"oops"),
-        Reply(status=503, body=b""),
         Reply(hang_up=True),
         Reply(stall=3.0, content="{}"),
         Reply(drip=0.05, content="a drip at a time"),
         Reply(body=b"<html>not JSON</html>"),
-        Reply(body=b'{"choices": [{"mess'),
     ],
-    ids=["429", "429 with a pause", "500", "503", "hang up", "stall", "drip", "no JSON", "truncated JSON"],
+    ids=["429", "500", "hang up", "stall", "drip", "no JSON"],
 )
 def test_what_may_pass_is_asked_again(bad):
     slow = bad.stall or bad.drip
@@ -86,10 +83,8 @@ def test_what_may_pass_is_asked_again(bad):
     ("bad", "reason", "requests"),
     [
         (Reply(status=500, body=b"oops"), "status 500", 2),
-        (Reply(status=422, body=b"{}"), "status 422", 2),
         (Reply(status=402, body=b'{"error": {"message": "no money"}}'), "status 402: no money", 1),
         (Reply("half an", finish="length"), "an answer that was cut off; allow it more tokens", 1),
-        (Reply("<think>so, 3"), "thoughts without an end", 1),
         (Reply("<think>1</think>a<think>so, 3"), "thoughts without an end", 1),
         (Reply(status=400, body=b"{}"), "status 400", 2),
         (Reply(hang_up=True), "no connection", 2),
@@ -135,10 +130,7 @@ def test_a_schema_is_asked_for_unless_the_server_knows_none():
     assert "response_format" not in server.seen[0]
 
 
-@pytest.mark.parametrize("status", [400, 422])
-@pytest.mark.parametrize(
-    "unknown", [("seed",), ("temperature",), ("max_tokens",), ("max_tokens", "temperature", "seed")]
-)
+@pytest.mark.parametrize(("unknown", "status"), [(("seed",), 400), (("max_tokens", "temperature", "seed"), 422)])
 def test_what_a_server_does_not_know_is_left_out(unknown, status):
     """Some refuse a seed or a temperature; some want max_completion_tokens."""
 
@@ -153,6 +145,8 @@ def test_what_a_server_does_not_know_is_left_out(unknown, status):
         return Answered(await session.answer(Request(record, Sampling(0.5, 9, 11), schema=SCHEMA)))
 
     found, server = ask(answer, ["a", "b"], serve=asks, concurrency=1)
+    first = server.seen[0]
+    assert (first["model"], first["temperature"], first["seed"], first["max_tokens"]) == ("m", 0.5, 11, 9)
     assert [served.text for served in found.values()] == ["yes", "yes"]
     assert len(server.seen) == len(unknown) + 2, "the second record is asked without at once"
     sent = server.seen[-1]
@@ -170,16 +164,6 @@ def test_a_prompt_that_is_refused_leaves_the_schema_to_the_others():
     assert ["response_format" in request for request in server.seen] == [True, False, True]
 
 
-def test_settings_reach_the_server():
-    async def asks(session, record):
-        return Answered(await session.answer(Request(record, Sampling(0.5, 9, 11), schema=SCHEMA, name="w")))
-
-    _, server = ask(good, ["a"], serve=asks)
-    sent = server.seen[0]
-    assert (sent["model"], sent["temperature"], sent["seed"], sent["max_tokens"]) == ("m", 0.5, 11, 9)
-    assert sent["response_format"]["json_schema"]["name"] == "w"
-
-
 def test_a_record_may_ask_several_times_and_counts_all():
     async def twice(session, record):
         said = [await session.answer(Request(f"{record}{turn}", PLAIN, turn)) for turn in range(2)]
@@ -195,8 +179,6 @@ def test_concurrency_is_bounded():
     slow = Reply("yes", stall=0.05)
     _, server = ask(lambda *_: slow, list("abcdef"), concurrency=3)
     assert server.most in (2, 3)
-    _, server = ask(lambda *_: slow, list("abc"), concurrency=1)
-    assert server.most == 1
 
 
 def test_the_key_is_sent_and_never_told(monkeypatch):
@@ -278,15 +260,9 @@ def test_refused_settings():
     for bad in ({"concurrency": 0}, {"retries": -1}, {"timeout": 0}, {"patience": 0}):
         with pytest.raises(InputError, match="at least"):
             Client("m", **bad)
-    with pytest.raises(InputError, match="no model"):
-        Client("")
-
-
-def test_what_usage_costs():
-    total = Usage.total([Usage(1, 7, 3).as_record(), Usage(2, 13, 5).as_record()])
-    assert total == Usage(3, 20, 8)
-    assert total.cost((1.0, 2.0)) == pytest.approx(36e-6)
-    assert Usage.total([]) == Usage()
+    for address in ("http://localhost:99999/v1", "http://[::1/v1"):
+        with pytest.raises(InputError, match="no address"):
+            Client("m", address)
 
 
 def test_settings_make_the_client(small, tmp_path):
@@ -307,13 +283,7 @@ def test_prices():
     for bad in ("cheap", "1", "1,2,3"):
         with pytest.raises(InputError, match="two numbers"):
             parsed_price(bad)
-    usage = Usage(3, 2_000_000, 1_000_000)
+    usage = Usage.total([Usage(1, 1_500_000, 3).as_record(), Usage(2, 500_000, 999_997).as_record()])
     assert usage.rows((1.0, 2.0))[-1] == ("cost", "4.00")
     assert len(usage.rows()) == 3
     assert usage.to_json((1.0, 2.0)) == {"requests": 3, "tokens": [2_000_000, 1_000_000], "cost": 4.0}
-
-
-@pytest.mark.parametrize("address", ["http://localhost:99999/v1", "http://[::1/v1"])
-def test_an_address_that_there_cannot_be_is_a_message(address):
-    with pytest.raises(InputError, match="no address"):
-        Client("m", address)
