@@ -76,13 +76,10 @@ class Unused:
 
     def __post_init__(self) -> None:
         self._lists: dict[int, Rows] = {}
-        self._whole: set[int] = set()
-        self.searched = 0
 
     def prepare(self, seeds: Rows) -> None:
         """Search for these seeds at once, forgetting earlier lists."""
         self._lists.clear()
-        self._whole.clear()
         self._search(seeds, self.k * self.spare)
 
     def candidates(self, seeds: Rows, *, factor: int = 1) -> Rows:
@@ -90,22 +87,14 @@ class Unused:
 
         As exact as `nearest`: a list with too few rows left is searched again.
         """
-        want = self.k * factor
-        left = {int(seed): self._left(int(seed)) for seed in seeds}
-        short = [seed for seed, rows in left.items() if rows.size < want and seed not in self._whole]
+        want, nothing = min(self.k * factor, int((~self.used).sum())), np.empty(0, np.int64)
+        left = {seed: rows[~self.used[rows]] for seed in seeds.tolist() for rows in [self._lists.get(seed, nothing)]}
+        short = [seed for seed, rows in left.items() if rows.size < want]
         if short:
-            self._search(np.asarray(short, np.int64), want * self.spare)
-            left.update({seed: self._left(seed) for seed in short})
+            self._search(np.asarray(short, np.int64), self.k * factor * self.spare)
+            left.update({seed: self._lists[seed] for seed in short})
         return np.unique(np.concatenate([rows[:want] for rows in left.values()]))
 
-    def _left(self, seed: int) -> Rows:
-        rows = self._lists.get(seed)
-        return np.empty(0, np.int64) if rows is None else rows[~self.used[rows]]
-
     def _search(self, seeds: Rows, k: int) -> None:
-        among = np.flatnonzero(~self.used)
-        rows, _ = nearest(self.queries[seeds], self.documents, among, k=k)
+        rows, _ = nearest(self.queries[seeds], self.documents, np.flatnonzero(~self.used), k=k)
         self._lists.update(zip(seeds.tolist(), rows, strict=True))
-        self.searched += seeds.size
-        if among.size <= k:
-            self._whole.update(seeds.tolist())

@@ -11,8 +11,9 @@ the next one begins. Warm-up epochs fill the cache as all others. Memory is boun
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -42,11 +43,6 @@ class EmbeddingCache:
         self.filled = np.zeros(rows, bool)
         self.recent = np.zeros(rows, bool)
         self._fresh = np.zeros(rows, bool)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by vectors: 2 · N · d · itemsize once the first row has come, whatever comes later."""
-        return int(self.queries.nbytes + self.documents.nbytes)
 
     @property
     def missing(self) -> Rows:
@@ -82,13 +78,11 @@ class EmbeddingCache:
         self.recent[:] = False
         return old
 
-    def fresh(self, block: int = 65536) -> Iterator[tuple[Rows, Vectors, Vectors]]:
-        """Yield what has been stored since the last call, in blocks of rows: for other processes to `update` with."""
+    def fresh(self) -> Rows:
+        """Return the rows that were stored since the last call, for other processes to `update` with."""
         rows = np.flatnonzero(self._fresh)
         self._fresh[:] = False
-        for start in range(0, rows.size, block):
-            part = rows[start : start + block]
-            yield part, self.queries[part], self.documents[part]
+        return rows
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the contents as arrays, for a checkpoint."""
@@ -263,20 +257,17 @@ def broadcast(value: Any) -> Any:
 def share_cache(cache: EmbeddingCache) -> None:
     """Give every process the vectors that any of them has stored since the last call, block by block."""
     _, count = rank_and_count()
-    parts = cache.fresh()
+    rows = cache.fresh()
     if count == 1:
-        for _ in parts:
-            pass
         return
     import torch.distributed as dist
 
-    while True:
-        box: list[Any] = [None] * count
-        dist.all_gather_object(box, next(parts, None))
-        if all(part is None for part in box):
+    for start in itertools.count(step=BLOCK):
+        part, box = rows[start : start + BLOCK], list[Any]([None] * count)
+        dist.all_gather_object(box, (part, cache.queries[part], cache.documents[part]) if part.size else None)
+        if all(each is None for each in box):
             break
-        for part in box:
-            if part is not None:
-                cache.update(*part)
-    for _ in cache.fresh():
-        pass
+        for each in box:
+            if each is not None:
+                cache.update(*each)
+    cache.fresh()
