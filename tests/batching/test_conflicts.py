@@ -10,17 +10,10 @@ from batch_vectors import clustered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foils.batching import (
-    METHODS,
-    Batches,
-    find_conflicts,
-    joined,
-    no_conflicts,
-    separate_conflicts,
-    shuffled,
-    swap_conflicts,
-)
-from foils.batching.conflicts import warn_of_classes
+from foils.batching import METHODS, Batches, find_conflicts, no_conflicts
+from foils.batching.batches import shuffled
+from foils.batching.conflicts import separate_conflicts, swap_conflicts, warn_of_classes
+from foils.batching.rivals import joined
 from foils.runtime.errors import InputError
 
 

@@ -10,19 +10,17 @@ from foils.batching import (
     METHODS,
     Batches,
     b3_batches,
-    balanced_clusters,
     batchsampler_batches,
     kernels,
     mixed_batches,
     ngame_batches,
     no_conflicts,
-    proximity_graph,
-    random_batches,
     random_order,
-    rank_communities,
 )
+from foils.batching.conflicts import random_batches
 from foils.batching.hobit import coverage_order, facility_location_seeds, kmeans_seeds
 from foils.batching.methods import method_named
+from foils.batching.rivals import balanced_clusters, proximity_graph, rank_communities
 from foils.runtime.errors import InputError, UnknownNameError
 
 FAST = {"walks": {"candidates": 100, "neighbours": 20}, "b3": {"skip": 3, "ranks": 20}}
