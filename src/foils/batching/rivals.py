@@ -224,7 +224,8 @@ def _others(nearby: Rows, rows: Rows) -> Rows:
     """Leave each row itself, or else the last, out of those near it: (m, k) → (m, k − 1)."""
     own = nearby == rows[:, None]
     own[~own.any(axis=1), -1] = True
-    return nearby[~own].reshape(rows.size, -1)
+    others: Rows = nearby[~own].reshape(rows.size, -1)
+    return others
 
 
 def b3_batches(

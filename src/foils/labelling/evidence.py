@@ -198,7 +198,7 @@ def _of_labels(
             near[places] = _means_of_nearest(first, sizes)
             times = positives[begin : begin + AT_ONCE] @ labelled
             ways[places] = np.asarray(times[record[places] - begin].multiply(others).sum(axis=1)).ravel()
-            advance(min(AT_ONCE, len(records) - begin))
+            advance(min(AT_ONCE, len(records) - int(begin)))
     columns = {"other queries": near, "labelled elsewhere": np.isfinite(near).astype(np.float64)}
     return {**columns, "labelled together": np.log1p(ways)}
 
