@@ -50,20 +50,17 @@ def weighted_sum(
     *,
     weights: Sequence[float] | None = None,
     normalisation: str = "min-max",
-    least: Sequence[float] | None = None,
 ) -> Scores:
     """Return Σ_r w_r f(s_r), (n,), where f makes the scores of a query's list in r comparable.
 
-    min-max: f(s) = (s − min s)/(max s − min s); z: (s − mean)/(standard deviation); theoretical-minimum:
-    (s − least)/(max s − least). Where all scores of a list are equal, min-max is 1 and z is 0. A pair that a ranking
-    does not have counts as the lowest of the query's list there (with theoretical-minimum as `least`).
+    min-max: f(s) = (s − min s)/(max s − min s); z: (s − mean)/(standard deviation). Where all scores of a list are
+    equal, min-max is 1 and z is 0. A pair that a ranking does not have counts as the lowest of the query's list there.
 
     Args:
         queries: (n,) number of each pair's query, equal numbers side by side.
         scores: (n, m), NaN where a ranking does not have the pair.
         weights: (m,) each at least 0, one above; None: 1 each.
-        normalisation: min-max, z or theoretical-minimum.
-        least: (m,) the least that a ranking's score can be. None: 0 where none is below 0 (BM25), else −1 (cosines).
+        normalisation: min-max or z.
 
     Raises:
         UnknownNameError: no such normalisation.
@@ -82,39 +79,31 @@ def weighted_sum(
         if not len(here):
             continue
         own = scores[here, column]
-        low = (0.0 if own.min() >= 0 else -1.0) if least is None else least[column]
-        normal, starts = NORMALISATIONS[normalisation](own, queries[here], low), _starts(queries[here])
+        starts = _starts(queries[here])
+        normal = NORMALISATIONS[normalisation](own, starts)
         absent = np.zeros(int(queries.max()) + 1)
-        absent[queries[here][starts]] = 0.0 if normalisation != "z" else np.minimum.reduceat(normal, starts)
+        absent[queries[here][starts]] = 0.0 if normalisation == "min-max" else np.minimum.reduceat(normal, starts)
         of_column = absent[queries]
         of_column[here] = normal
         total += weight * of_column
     return total
 
 
-def _min_max(values: Scores, queries: Rows, least: float) -> Scores:
-    starts = _starts(queries)
-    low = _spread(np.minimum.reduceat(values, starts), starts, len(values))
-    return _share(values - low, _spread(np.maximum.reduceat(values, starts), starts, len(values)) - low)
+def _min_max(values: Scores, starts: Rows) -> Scores:
+    low, high = (_spread(of.reduceat(values, starts), starts, len(values)) for of in (np.minimum, np.maximum))
+    return np.asarray(np.divide(values - low, high - low, out=np.ones(len(values)), where=high > low))
 
 
-def _z(values: Scores, queries: Rows, least: float) -> Scores:
-    starts = _starts(queries)
+def _z(values: Scores, starts: Rows) -> Scores:
     counts = np.diff(np.r_[starts, len(values)])
     centred = values - np.repeat(np.add.reduceat(values, starts) / counts, counts)
     deviation = np.repeat(np.sqrt(np.add.reduceat(centred**2, starts) / counts), counts)
     return np.asarray(np.divide(centred, deviation, out=np.zeros(len(values)), where=deviation > 0))
 
 
-def _theoretical_minimum(values: Scores, queries: Rows, least: float) -> Scores:
-    starts = _starts(queries)
-    return _share(values - least, _spread(np.maximum.reduceat(values, starts), starts, len(values)) - least)
-
-
-NORMALISATIONS: dict[str, Callable[[Scores, Rows, float], Scores]] = {
+NORMALISATIONS: dict[str, Callable[[Scores, Rows], Scores]] = {
     "min-max": _min_max,
     "z": _z,
-    "theoretical-minimum": _theoretical_minimum,
 }
 
 
@@ -129,7 +118,6 @@ def fuse_lists(
     k: float = 60.0,
     weights: Sequence[float] | None = None,
     normalisation: str = "min-max",
-    least: Sequence[float] | None = None,
 ) -> tuple[Rows, Scores]:
     """Fuse the rows of m ≥ 2 rankings, given one after the other.
 
@@ -143,7 +131,6 @@ def fuse_lists(
         k: of rrf.
         weights: of weighted.
         normalisation: of weighted.
-        least: of weighted.
 
     Returns:
         (p,) a row of each distinct pair, query after query, best first, ties by the best rank in any ranking, then by
@@ -166,7 +153,7 @@ def fuse_lists(
         fused = reciprocal_ranks(own_ranks, k=k)
     else:
         of = None if weights is None else weights[:columns]
-        fused = weighted_sum(queries[first], own_scores, weights=of, normalisation=normalisation, least=least)
+        fused = weighted_sum(queries[first], own_scores, weights=of, normalisation=normalisation)
     best = np.where(own_ranks < 0, np.iinfo(np.int64).max, own_ranks).min(axis=1)
     order = np.lexsort((best, -fused, queries[first]))
     return first[order], fused[order]
@@ -249,7 +236,3 @@ def _starts(queries: Rows) -> Rows:
 
 def _spread(values: Scores, starts: Rows, length: int) -> Scores:
     return np.repeat(values, np.diff(np.r_[starts, length]))
-
-
-def _share(values: Scores, width: Scores) -> Scores:
-    return np.asarray(np.divide(values, width, out=np.ones(len(values)), where=width > 0))

@@ -72,23 +72,17 @@ class Recapture:
         Raises:
             InputError: what the table says are no counts.
         """
-        recapture = provenance.get("recapture")
-        if recapture is None:
+        if (recapture := provenance.get("recapture")) is None:
             return None
         known = dict(recapture) if isinstance(recapture, Mapping) else {}
-        if not all(_is_count(known.get(name)) for name in COUNTS) or not all(
-            known.get(name) is None or _is_count(known[name]) for name in ("queries", "standard_error")
-        ):
+        optional = {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}
+        counts: dict[str, Any] = {**{name: known.get(name) for name in COUNTS}, **optional}
+        if not all(map(_is_count, counts.values())):
             raise InputError(
                 f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept; mine it "
                 "again"
             )
-        if "way" not in known:
-            return None
-        returned, labelled, kept = (float(known[name]) for name in COUNTS)
-        error = known.get("standard_error")
-        queries = int(known.get("queries") or 0)
-        return cls(returned, labelled, kept, str(known["way"]), queries, None if error is None else float(error))
+        return cls(**counts, way=str(known["way"])) if "way" in known else None
 
     @classmethod
     def of_table(cls, negatives: Negatives) -> Recapture | None:

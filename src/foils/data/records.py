@@ -33,30 +33,22 @@ LONGEST_MESSAGE = 500
 """Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
 
 
+LONGEST_TEXT = 1 << 30
+"""Bytes of a file that is read whole, unpacked."""
+
+
 LONGEST_LINE = 1 << 26
 """Bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to."""
 
 
 NO_TEXT = {
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x04\x22\x4d\x18": "lz4",
-    b"PK\x03\x04": "a zip archive or a workbook of Excel",
-    b"\xd0\xcf\x11\xe0": "a workbook of Excel",
-    b"PAR1": "Parquet",
-    b"ARROW1": "Arrow",
+    **dict.fromkeys((b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"\x04\x22\x4d\x18"), "packed; unpack it, or use gzip"),
+    b"PK\x03\x04": "a zip archive or a workbook of Excel; unpack it, or save it as CSV in UTF-8",
+    b"\xd0\xcf\x11\xe0": "a workbook of Excel; save it as CSV in UTF-8",
+    b"PAR1": "Parquet; name it .parquet",
+    b"ARROW1": "Arrow; write it as Parquet, or load it and give the table",
 }
-"""What files begin with that are no text, plain or gzipped."""
-
-
-INSTEAD = {
-    **dict.fromkeys(("zstd", "bzip2", "xz", "lz4"), "unpack it, or pack it with gzip"),
-    "a zip archive or a workbook of Excel": "unpack it, or save it as CSV in UTF-8",
-    "a workbook of Excel": "save it as CSV in UTF-8",
-    "Parquet": "name it .parquet",
-    "Arrow": "write it as Parquet, or load it and give the table",
-}
+"""What files begin with that are no text, plain or gzipped: zstd, bzip2, xz and lz4 first."""
 
 
 DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
@@ -104,7 +96,7 @@ def open_binary(path: str | Path) -> IO[bytes]:
     path = existing_file(path)
     begin = magic(path, 6)
     if kind := next((kind for mark, kind in NO_TEXT.items() if begin.startswith(mark)), ""):
-        raise FormatError(f"{kind} by its first bytes, expected text, plain or gzipped; {INSTEAD[kind]}", path)
+        raise FormatError(f"expected text, plain or gzipped; by its first bytes the file is {kind}", path)
     try:
         return cast("IO[bytes]", gzip.open(path)) if begin.startswith(b"\x1f\x8b") else path.open("rb")
     except OSError as error:
@@ -126,16 +118,24 @@ def magic(path: str | Path, size: int) -> bytes:
 
 
 def whole_text(path: str | Path) -> str:
-    """Return a text file's contents, UTF-8 with or without a byte order mark.
+    """Return a text file's contents, UTF-8 with or without a byte order mark, less a line's end at the end.
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: it is not UTF-8, with the line, or has a line that is too long.
+        FormatError: it is damaged, not UTF-8, with the line, or has more than a GiB.
     """
-    complaints = Complaints(path)
-    text = "\n".join(line for _, line in every_line(path, complaints))
-    complaints.settle()
-    return text
+    with open_binary(path) as opened:
+        try:
+            raw = opened.read(LONGEST_TEXT + 1)
+        except DAMAGE as error:
+            raise FormatError(f"damaged data ({error}); get the file again", path) from error
+    if len(raw) > LONGEST_TEXT:
+        raise FormatError(f"more than {LONGEST_TEXT >> 20} MiB; of JSON, write an object on each line (.jsonl)", path)
+    check_utf8(raw, path)
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise FormatError("not UTF-8; convert the file", path, 1 + raw[: error.start].count(b"\n")) from error
 
 
 def whole_json(path: str | Path) -> Any:
@@ -189,19 +189,13 @@ def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, 
 
 
 def check_utf8(begin: bytes, path: str | Path) -> None:
-    """Refuse a text that begins as UTF-16 or UTF-32 do: with their mark, or with letters and zero bytes by turns.
+    """Refuse a text that begins as UTF-16 or UTF-32 do: with their mark, or with zero bytes among the first four.
 
     Raises:
         FormatError: it does.
     """
-    if begin.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or _zero_by_turns(begin[:4]):
+    if begin.startswith((b"\xff\xfe", b"\xfe\xff")) or 0 < begin[:4].count(0) < 4:
         raise FormatError("UTF-16 or UTF-32, by its first bytes; convert the file to UTF-8", path, 1)
-
-
-def _zero_by_turns(begin: bytes) -> bool:
-    """Tell whether every second byte of four is zero, or three of them."""
-    zero = [not byte for byte in begin]
-    return len(zero) == 4 and zero in ([False, True] * 2, [True, False] * 2, [False, True, True, True])
 
 
 def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -254,12 +248,11 @@ def text_field(value: object) -> str | None:
     return text
 
 
-LONGEST_LIST = 1 << 30  # bytes of a JSON list, unpacked, which is read whole
-BLANK = re.compile(r"[ \t\r\n]*")
+OPENING, COMMA, CLOSING = (re.compile(rf"\s*{mark}\s*") for mark in (r"\[", ",", r"\]"))
 
 
 def first_character(path: Path) -> str:
-    """Return the first character of a text file that is no white space, "" where there is none.
+    """Return the first character of a text file that is no white space, "" where its first 64 KiB have none.
 
     Raises:
         InputError: there is no such file, or it may not be read.
@@ -267,13 +260,11 @@ def first_character(path: Path) -> str:
     """
     with open_binary(path) as opened:
         try:
-            while begin := opened.read(1 << 16):
-                check_utf8(begin, path)
-                if text := begin.decode("utf-8-sig", "replace").lstrip():
-                    return text[0]
+            begin = opened.read(1 << 16)
         except DAMAGE as error:
             raise FormatError(f"damaged data ({error}); get the file again", path, 1) from error
-    return ""
+    check_utf8(begin, path)
+    return begin.decode("utf-8-sig", "replace").lstrip()[:1]
 
 
 def listed_objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -283,61 +274,28 @@ def listed_objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, di
         InputError: there is no such file, or it may not be read.
         FormatError: it is no JSON list, not UTF-8, or has more than a GiB.
     """
-    text = _whole_list(path)
+    text, at, line = whole_text(path), 0, 1
     parser = json.JSONDecoder(object_pairs_hook=each_key_once)
-    at, line = 0, 1
-
-    def go_on(to: int) -> str:
-        """Go on to a place and past the white space there, and return the character that follows; "" at the end."""
-        nonlocal at, line
-        end = BLANK.match(text, to).end()  # type: ignore[union-attr]  # it matches anywhere
-        line += text.count("\n", at, end)
-        at = end
-        return text[at : at + 1]
-
-    def expect(marks: str, what: str) -> str:
-        mark = go_on(at)
-        if mark not in marks or (marks and not mark):
-            given = repr(text[at : at + 20]) if mark else "the end of the file"
-            raise FormatError(f"malformed JSON: found {given}, expected {what}", path, line)
-        go_on(at + len(mark))
-        return mark
-
-    mark = expect("[", "a list")
-    while mark != "]":
-        if mark == "[" and text[at : at + 1] == "]":
-            mark = expect("]", "]")
-            continue
-        begin = line
+    mark = OPENING.match(text)
+    while mark and not (at == 0 and CLOSING.match(text, mark.end())):
+        begin = line + text.count("\n", at, mark.end())
         try:
-            value, end = parser.raw_decode(text, at)
+            value, end = parser.raw_decode(text, mark.end())
         except (ValueError, RecursionError) as error:
-            line += text.count("\n", at, getattr(error, "pos", at))
+            line += text.count("\n", at, getattr(error, "pos", mark.end()))
             said = getattr(error, "msg", str(error).partition("\n")[0])
             raise FormatError(f"malformed JSON ({said}); make it again", path, line) from error
-        go_on(end)
+        line, at = begin + text.count("\n", mark.end(), end), end
         if isinstance(value, dict):
             yield begin, value
         else:
             complaints.add(f"expected a list of JSON objects, found {type(value).__name__} in it", begin)
-        mark = expect(",]", ", or ] after an object")
+        mark = COMMA.match(text, at)
     complaints.settle()
-    expect("", "nothing after the list")
-
-
-def _whole_list(path: Path) -> str:
-    with open_binary(path) as opened:
-        try:
-            raw = opened.read(LONGEST_LIST + 1)
-        except DAMAGE as error:
-            raise FormatError(f"damaged data ({error}); get the file again", path) from error
-    if len(raw) > LONGEST_LIST:
-        raise FormatError(f"a list of more than {LONGEST_LIST >> 20} MiB; write one object on each line (.jsonl)", path)
-    check_utf8(raw, path)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError("not UTF-8; convert the file", path, 1 + raw[: error.start].count(b"\n")) from error
+    rest = text[(mark.end() if mark else at) :].lstrip()
+    if not CLOSING.fullmatch(rest):
+        line += text.count("\n", at, len(text) - len(rest))
+        raise FormatError(f"malformed JSON: found {rest[:20]!r}, expected , or ] and nothing after it", path, line)
 
 
 Fields = Mapping[str, Any]
@@ -390,28 +348,18 @@ def arrow_table(given: Any) -> pa.Table:
     if isinstance(given, pa.Table):
         return given
     try:
-        table = _offered(given)
+        if _is_data_set(given):
+            return given.with_format("arrow")[:]
+        if hasattr(given, "__arrow_c_stream__"):
+            return pa.table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
         said = " ".join(map(str, error.args))[:300]
         raise InputError(
             f"{type(given).__name__} is no table that Arrow can hold ({said}); give each column a name of its own, and "
             "values of one kind"
         ) from error
-    if table is None:
-        raise InputError(
-            f"{type(given).__name__} is no table; expected a DataFrame, an Arrow table, or a data set that is no stream"
-        )
-    return table
-
-
-def _offered(given: Any) -> pa.Table | None:
-    if _is_data_set(given):
-        return given.with_format("arrow")[:]
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
-    if hasattr(given, "__dataframe__") or type(given).__module__.startswith("pandas"):
-        return pa.Table.from_pandas(given, preserve_index=False)
-    return None
+    said = "expected a DataFrame, an Arrow table, or a data set that is no stream"
+    raise InputError(f"{type(given).__name__} is no table; {said}")
 
 
 def records_of(given: Any) -> Records:
@@ -426,7 +374,8 @@ def records_of(given: Any) -> Records:
         return records_of_file(given)
     if _is_data_set(given):
         return _data_set(given)
-    return records_in_memory(arrow_table(given), type(given).__name__)
+    table = arrow_table(given)
+    return Records(type(given).__name__, tuple(table.column_names), lambda _: _rows(table.to_batches()))
 
 
 def parts_of(given: Any) -> dict[str, Records]:
@@ -464,11 +413,6 @@ def _data_set(given: Any) -> Records:
         return _rows(batch for table in given.with_format("arrow").iter(MOST) for batch in table.to_batches())
 
     return Records(type(given).__name__, tuple(given.column_names), read)
-
-
-def records_in_memory(table: pa.Table, where: str) -> Records:
-    """Return the records of an Arrow table."""
-    return Records(where, tuple(table.column_names), lambda _: _rows(table.to_batches()))
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
@@ -583,7 +527,7 @@ def _json(path: Path) -> Records:
         raise FormatError("the file is empty; expected a JSON object on each line, or one list of objects", path)
     read = listed_objects if begin == "[" else json_objects
     complaints = Complaints(path)
-    if begin == "{" and next(numbered_lines(path, complaints))[1].strip() == "{":
+    if begin == "{" and next(numbered_lines(path, complaints), (0, ""))[1].strip() == "{":
         raise FormatError(
             "one JSON object over several lines; expected a list of objects, or one object on each line", path, 1
         )
