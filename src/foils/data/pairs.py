@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, NamedTuple
@@ -97,20 +96,20 @@ class PairRecord(NamedTuple):
     """What a record of a table of pairs says.
 
     Attributes:
-        query_id: None: the record gives none.
-        query: its text.
+        query: its text; empty in a corpus.
         positives: documents that answer the query, or one that was judged otherwise, by `grade`.
+        query_id: None: the record gives none.
         negatives: documents that do not.
         grade: relevance of the positives.
         split: the name that the record gives; empty: none.
     """
 
-    query_id: str | None
     query: str
     positives: tuple[Document, ...]
-    negatives: tuple[Document, ...]
-    grade: int
-    split: str
+    query_id: str | None = None
+    negatives: tuple[Document, ...] = ()
+    grade: int = 1
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,10 +122,8 @@ class PairColumns:
     def of(
         cls,
         columns: Sequence[str],
-        chosen: Mapping[str, str] | None,
+        chosen: Mapping[str, str],
         where: str,
-        *,
-        needed: Sequence[str],
         known: Mapping[str, tuple[str, ...]] = ROLES,
     ) -> PairColumns:
         """Tell the columns of a table.
@@ -135,14 +132,12 @@ class PairColumns:
             columns: their names.
             chosen: what a column is -> its name, which goes before what the names say; an empty name: no column is it.
             where: for complaints.
-            needed: what there must be; with "negative" it is a source, without "query" a corpus.
             known: what a column can be, and by which names.
 
         Raises:
             InputError: a chosen column that there is not, or something that no column can be.
-            FormatError: nothing is what is needed, or several columns could be.
+            FormatError: no query or no positive where there can be one, or several columns could be one.
         """
-        chosen, option = dict(chosen or {}), "PATH:" if "negative" in needed else f"{spelled('columns')} "
         check_chosen(chosen, columns, where)
         names: dict[str, tuple[str, ...]] = {role: (name,) if name else () for role, name in chosen.items()}
         free = [(name, plain(name)) for name in columns if name not in chosen.values()]
@@ -153,19 +148,18 @@ class PairColumns:
             elif len(fitting) > 1 and role not in names:
                 raise FormatError(
                     f"columns {' and '.join(fitting)} could each be the {role}; say which one is: "
-                    f"{option}{role}={fitting[0]}",
+                    f"{spelled('columns')} {role}={fitting[0]}",
                     where,
                 )
             names.setdefault(role, tuple(fitting))
-        names = {role: names.get(role, ()) for role in ROLES}
-        if absent := [role for role in needed if not names[role]]:
+        if absent := [role for role in ("query", "positive") if role in known and not names[role]]:
             raise FormatError(
                 f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))} (of CSV "
                 f"and TSV the first line names them). Give one such a name ({', '.join(ROLES[absent[0]])}), or say "
-                f"which is which: {option}query=COLUMN,{needed[-1]}=COLUMN",
+                f"which is which: {spelled('columns')} query=COLUMN,positive=COLUMN",
                 where,
             )
-        return cls(names)
+        return cls({role: names[role] for role in known if names[role]})
 
     def understood(self, columns: Sequence[str]) -> str:
         """Say what each of a table's columns is read as, and which are not read."""
@@ -176,78 +170,58 @@ class PairColumns:
 
     def records(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, PairRecord]]:
         """Yield (line, what a record says); records that say something wrong are added to the complaints."""
+        only_two = {*self.names} == {"query", "positive"}
+        first, second = (*self.names["query"], *self.names["positive"]) if only_two else ("", "")
         for number, (line, fields) in enumerate(records.read(complaints), start=1):
-            query, positive = fields.get(self._two[0]), fields.get(self._two[1])
-            if type(query) is type(positive) is str and query.isascii() and positive.isascii():
-                query, positive = query.strip(), positive.strip()
-                if query and positive:  # what most records are is read quickly
-                    yield line, PairRecord(None, query, (Document(None, "", positive),), (), 1, "")
-                    continue
-            try:
-                yield line, self._read(fields)
-            except _WrongError as wrong:
-                complaints.add(f"{records.counted} {number}: {wrong}" if records.counted else str(wrong), line)
+            if only_two:  # what most records are is read quickly
+                query, positive = fields.get(first), fields.get(second)
+                if type(query) is type(positive) is str and query.isascii() and positive.isascii():
+                    query, positive = query.strip(), positive.strip()
+                    if query and positive:
+                        yield line, PairRecord(query, (Document(None, "", positive),))
+                        continue
+            record = self._read(fields)
+            if isinstance(record, PairRecord):
+                yield line, record
+            else:
+                complaints.add(f"{records.counted} {number}: {record}" if records.counted else record, line)
 
-    @cached_property
-    def _two(self) -> tuple[Any, Any]:
-        """The names of the columns query and positive where there are no others, else None, which no column is."""
-        used = {role: name for role, names in self.names.items() for name in names}
-        return (used["query"], used["positive"]) if used.keys() == {"query", "positive"} else (None, None)
-
-    def _read(self, fields: Mapping[str, Any]) -> PairRecord:
-        query = self._text("query", fields)
-        if self.names["query"] and blank(query):
-            raise self._wrong("query", fields, "a text")
-        positives, negatives = self._documents("positive", fields), self._documents("negative", fields)
-        if self.names["positive"] and not positives:
-            raise self._wrong("positive", fields, A_DOCUMENT)
-        grade = _grade(self._value("score", fields)) if self.names["score"] else 1
-        if grade is None:
-            expected = f"a whole number, the relevance, 0 for a negative. Leave it out with {spelled('columns')} score="
-            raise self._wrong("score", fields, expected)
-        query_id, doc_id = self._identifier("query_id", fields), self._identifier("doc_id", fields)
+    def _read(self, fields: Mapping[str, Any]) -> PairRecord | str:
+        """What a record says, or, as a text, what is wrong with it."""
+        said: dict[str, list[Any]] = {}
+        for role, names in self.names.items():
+            read, expected = READ_AS[role]
+            said[role] = [read(each) for name in names for each in _listed(fields.get(name))]
+            many, needed = role in ("positive", "negative"), role in ("query", "positive", "score")
+            if None in said[role] or (needed and not said[role]) or (len(said[role]) > 1 and not many):
+                given = [fields.get(name) for name in names]
+                shown = given[0] if len(given) == 1 else given
+                return f"the {role} ({', '.join(names)}) is {shown!r:.40}; expected {expected}"
+        one = {role: values[0] for role, values in said.items() if values}
+        positives, doc_id = said["positive"], one.get("doc_id")
         if doc_id is not None and len(positives) > 1:
-            raise _WrongError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
+            return f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives"
         if len(positives) == 1:
-            first, title = positives[0], self._text("title", fields)
-            positives = [Document(doc_id or first.doc_id, title or first.title, first.text)]
-        return PairRecord(query_id, query, tuple(positives), tuple(negatives), grade, self._text("split", fields))
-
-    def _value(self, role: str, fields: Mapping[str, Any]) -> Any:
-        name = self.names[role]
-        return _known(fields.get(name[0])) if name else None
-
-    def _text(self, role: str, fields: Mapping[str, Any]) -> str:
-        return (text_field(self._value(role, fields)) or "").strip()
-
-    def _wrong(self, role: str, fields: Mapping[str, Any], expected: str) -> _WrongError:
-        role_and_columns = f"{role} ({', '.join(self.names[role])})"
-        return _WrongError(f"the {role_and_columns} is {self._value(role, fields)!r:.40}; expected {expected}")
-
-    def _identifier(self, role: str, fields: Mapping[str, Any]) -> str | None:
-        given = self._value(role, fields)
-        identifier = _identifier(given)
-        if identifier is None and given not in (None, ""):
-            raise self._wrong(role, fields, "a text or a whole number")
-        return identifier
-
-    def _documents(self, role: str, fields: Mapping[str, Any]) -> list[Document]:
-        """The documents of the columns of a role; what is not given is left out."""
-        documents = []
-        for name in self.names[role]:
-            value = _known(fields.get(name))
-            for each in value if isinstance(value, (list, tuple)) else [] if value in (None, "") else [value]:
-                if (document := _document(each)) is None:
-                    raise _WrongError(f"the {role} ({name}) is {each!r:.40}; expected {A_DOCUMENT}")
-                documents.append(document)
-        return documents
+            first = positives[0]
+            positives = [Document(doc_id or first.doc_id, one.get("title") or first.title, first.text)]
+        more = one.get("query_id"), tuple(said.get("negative", ())), one.get("score", 1), one.get("split", "")
+        return PairRecord(one.get("query", ""), tuple(positives), *more)
 
 
-A_DOCUMENT = "a text, or a list of texts"
+def _listed(value: Any) -> list[Any]:
+    """What a field holds; nothing where it is missing, for which pandas has NaN."""
+    if value is None or value == "" or value != value:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-class _WrongError(ValueError):
-    """What is wrong with a record."""
+def _text(value: Any) -> str:
+    return (text_field(value) or "").strip()
+
+
+def _query(value: Any) -> str | None:
+    text = _text(value)
+    return None if blank(text) else text
 
 
 def _document(value: Any) -> Document | None:
@@ -261,26 +235,9 @@ def _document(value: Any) -> Document | None:
     return Document(next((each for each in ids if each is not None), None), title.strip(), text.strip())
 
 
-def blank(text: str) -> bool:
-    """Tell whether nothing of a text is seen: white space, joiners, direction marks and the like."""
-    return not _seen(text)
-
-
-def _seen(text: str) -> str:
-    return text.strip() if text.isascii() else UNSEEN.sub("", text.replace("\u200b", "")).strip()
-
-
-def _known(value: Any) -> Any:
-    """A value, None where it is not a number: what pandas has in the place of what is missing."""
-    return None if isinstance(value, float) and value != value else value
-
-
 def _identifier(value: Any) -> str | None:
     """An id as text; 12.0, which pandas makes of 12 beside a missing one, is 12."""
-    value = _known(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return text_field(value) or None
+    return text_field(int(value) if isinstance(value, float) and value.is_integer() else value) or None
 
 
 def _grade(value: Any) -> int | None:
@@ -289,6 +246,28 @@ def _grade(value: Any) -> int | None:
     except (TypeError, ValueError):
         return None
     return int(number) if number.is_integer() and abs(number) < 2**31 else None
+
+
+READ_AS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "query": (_query, "a text"),
+    "positive": (_document, "a text, or a list of texts"),
+    "negative": (_document, "a text, or a list of texts"),
+    "query_id": (_identifier, "a text or a whole number"),
+    "doc_id": (_identifier, "a text or a whole number"),
+    "title": (_text, "a text"),
+    "score": (_grade, "a whole number, the relevance, 0 for a negative; score= leaves the column out"),
+    "split": (_text, "a text"),
+}
+"""What reads a value of a column, None where it cannot be one, and what is expected of it."""
+
+
+def blank(text: str) -> bool:
+    """Tell whether nothing of a text is seen: white space, joiners, direction marks and the like."""
+    return not _seen(text)
+
+
+def _seen(text: str) -> str:
+    return text.strip() if text.isascii() else UNSEEN.sub("", text.replace("\u200b", "")).strip()
 
 
 def plain(name: str) -> str:
@@ -362,8 +341,7 @@ class _PairReader:
         self, parts: Mapping[str, Records], corpus: Records | None, chosen: Mapping[str, str], shares: tuple[float, ...]
     ) -> None:
         self.tables, self.corpus, self.shares = list(parts.values()), corpus, shares
-        needed = ("query", "positive")
-        self.columns = [PairColumns.of(each.columns, chosen, each.where, needed=needed) for each in self.tables]
+        self.columns = [PairColumns.of(each.columns, chosen, each.where) for each in self.tables]
         # a data set of one split says nothing about what to test on
         self._split_of_table = [split_name(split) for split in parts] if len(parts) > 1 else [""]
         self._chosen = chosen
@@ -392,7 +370,7 @@ class _PairReader:
             return
         names, where = self.corpus.columns, self.corpus.where
         chosen = {role: name for role, name in self._chosen.items() if role in OF_CORPUS and name in names}
-        columns = PairColumns.of(names, chosen, where, needed=("positive",), known=OF_CORPUS)
+        columns = PairColumns.of(names, chosen, where, OF_CORPUS)
         complaints = Complaints(where)
         for line, record in columns.records(self.corpus, complaints):
             for document in record.positives:
