@@ -167,15 +167,6 @@ def test_every_complaint_at_once() -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_numbers_of_other_kinds_are_taken() -> None:
-    judged = {"test": {"q": {"d": np.int64(2), "e": 1.0}}}
-    collection = Collection.from_dicts("x", {"d": "1", "e": "2"}, {"q": "text"}, judged)
-    assert collection.judgements("test")["relevance"].to_pylist() == [2, 1]
-    whole = Collection.from_dicts("x", {1: "1"}, {2: "2"}, {"test": {2: {1: 1}}})  # type: ignore[dict-item]
-    assert whole.documents["doc_id"].to_pylist() == ["1"]
-    assert len(whole.positives("test")) == 1
-
-
 def test_the_digest_is_of_the_contents(small: Collection) -> None:
     def digest(**change: object) -> str:
         return Collection.from_dicts(**{**GOOD, **change}).digest  # type: ignore[arg-type]

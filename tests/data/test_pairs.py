@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -236,12 +235,3 @@ def test_everything_of_a_row_of_a_labelled_list_is_read() -> None:
     collection = foils.load(pa.Table.from_pylist(rows), split_shares=(1, 0, 0))
     assert judged(collection) == {"train": [("a?", "x", 1), ("a?", "y", 1)]}
     assert collection.documents["text"].to_pylist() == ["x", "y", "z"]
-
-
-@pytest.mark.parametrize("bad", ["", "\u200b", "\ud800"])
-def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, bad: str) -> None:
-    rows = [{"query": "a?", "positive": "x"}, {"query": "b?", "positive": bad}]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(FormatError, match=r"pairs\.jsonl:2: the positive"):
-        foils.load(path)

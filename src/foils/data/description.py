@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -21,7 +19,6 @@ from foils.data.tables import pieces
 from foils.data.texts import ColumnTexts
 from foils.runtime.results import Result, Table, number
 
-SAMPLE = 2_000  # texts whose scripts are told
 EXAMPLES = 3
 SHOWN = 160  # characters of an example
 LONG = 300  # words beyond which encoders with 512 tokens cut a text
@@ -64,7 +61,6 @@ class Description(Result):
         wordless: `queries` and `documents` -> texts without a letter.
         garbled: `queries` and `documents` -> texts with control characters, or wrongly decoded ones.
         own_answers: positive pairs whose two texts are equal.
-        scripts: share of the letters by script, in a sample of texts.
         splits: by name.
         examples: of a query and a positive.
         warnings: what one should know before training, in sentences.
@@ -81,7 +77,6 @@ class Description(Result):
     wordless: Mapping[str, int]
     garbled: Mapping[str, int]
     own_answers: int
-    scripts: Mapping[str, float]
     splits: Mapping[str, SplitFacts]
     examples: Sequence[tuple[str, str]]
     warnings: Sequence[str]
@@ -89,14 +84,13 @@ class Description(Result):
 
     def tables(self) -> list[Table]:
         """Return counts, splits and examples; the warnings stand under the last."""
-        scripts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in self.scripts.items())
         rows = [
             (kind, f"{getattr(self, kind):,}", *map(str, self.lengths[kind]), f"{getattr(self, f'equal_{kind}'):,}")
             for kind in ("documents", "queries")
         ]
-        columns = f"columns: {self.read_as}\n" if self.read_as else ""
+        columns = f"columns: {self.read_as}" if self.read_as else ""
         heads = ("", "count", "words: median", "95 %", "most", "equal to another")
-        counts = Table(self.name, heads, rows, f"{columns}scripts: {scripts}")
+        counts = Table(self.name, heads, rows, columns)
         splits = [
             (
                 name,
@@ -129,7 +123,6 @@ def describe_collection(collection: Collection) -> Description:
     pairs = positives.pairs()
     twins = twin_pairs(texts, *pairs)
     shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
-    sample = np.unique(np.linspace(0, len(collection.documents) - 1, SAMPLE).astype(int))
     asked = [texts[row] for row in positives.query_rows[shown]]
     of = {"queries": _measured(collection.queries), "documents": _measured(collection.documents)}
     equal = {kind: int(len(rows) - len(np.unique(rows["hash"], axis=0))) for kind, rows in of.items()}
@@ -144,7 +137,6 @@ def describe_collection(collection: Collection) -> Description:
         wordless={kind: int(rows["wordless"].sum()) for kind, rows in of.items()},
         garbled={kind: int(rows["garbled"].sum()) for kind, rows in of.items()},
         own_answers=int((of["queries"]["hash"][pairs[0]] == of["documents"]["hash"][pairs[1]]).all(axis=1).sum()),
-        scripts=_scripts([*collection.document_texts(sample), *texts[:SAMPLE]]),
         splits={name: _split(collection, name, twins) for name in collection.splits},
         examples=[
             (_short(query), _short(document))
@@ -201,16 +193,6 @@ def _measured(table: pa.Table) -> npt.NDArray[np.void]:
 
 def _words(counts: npt.NDArray[np.int64]) -> tuple[int, int, int]:
     return int(np.median(counts)), int(np.percentile(counts, 95)), int(counts.max())
-
-
-def _scripts(texts: Sequence[str]) -> dict[str, float]:
-    """The share of each script among the letters, by the first word of the letters' names in Unicode."""
-    letters = Counter(letter for text in texts for letter in text[:1_000] if letter.isalpha())
-    scripts: Counter[str] = Counter()
-    for letter, count in letters.items():
-        scripts[unicodedata.name(letter, "unknown").split()[0].capitalize()] += count
-    total = sum(scripts.values()) or 1
-    return {name: count / total for name, count in scripts.most_common(5) if count / total >= 0.005}
 
 
 def _short(text: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,6 @@ from hashlib import blake2b
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from platform import python_version
 
 from foils.data.tokens import near_pairs
 from foils.runtime import progress
@@ -265,14 +263,9 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
 
 
 def pydocs_versions(packages: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the version of each package that `read_pydocs` would read: what decides the collection."""
-    distributions, versions = packages_distributions(), {}
-    for package in _roots(packages):
-        names = sorted(set(distributions.get(package, [])))
-        versions[package] = ", ".join(version(name) for name in names) or "unknown"
-        if package in sys.stdlib_module_names:
-            versions[package] = python_version()
-    return versions
+    """Return the version of each package that `read_pydocs` would read; with Python's they decide the collection."""
+    distributions = packages_distributions()
+    return {package: ", ".join(map(version, sorted({*distributions.get(package, [])}))) for package in _roots(packages)}
 
 
 def split_of(module: str) -> str:
