@@ -23,7 +23,7 @@ class WorldEncoder:
     name, fingerprint, dimension, similarity = "world", "world", 16, "cosine"
 
     def __init__(self, world: World) -> None:
-        self.vectors = {"query": world.queries.chunks[0], "document": world.documents.chunks[0]}
+        self.vectors = {"query": world.queries.array, "document": world.documents.array}
         self.row = {
             "query": {text: row for row, text in enumerate(world.collection.query_texts(np.arange(QUERIES)))},
             "document": {

@@ -28,7 +28,6 @@ from foils.mining.rules import (
     TriSampler,
     Uniform,
     filter_negatives,
-    near_positives,
 )  # fmt: skip
 from foils.runtime import memory
 from foils.runtime.errors import InputError
@@ -410,13 +409,3 @@ def test_copies_of_a_positive_are_bounded_and_counted():
     assert found.copies_left_out == found.to_json()["copies_left_out"] == 3 * (249 - COPIES)
     assert kept(found) == [f"d{at}" for at in range(250, 254)] * 3
     assert ("further copies of positives left out", f"{found.copies_left_out}") in found.rows()
-
-
-def test_texts_of_ones_own_are_compared_with_the_positives(worded):
-    positive = worded.document_texts([0])[0]
-    texts = pa.array([positive.upper(), f"{positive} more", "nothing of it"])
-    pairs = TextPairs(worded, np.zeros(3, np.int64), np.array([-1, -2, -3]), np.zeros(3), texts)
-    size = len(set(positive.split()))
-    assert near_positives(pairs, size / (size + 1)).tolist() == [True, True, False]
-    assert near_positives(pairs, 1.0).tolist() == [True, False, False]
-    assert not near_positives(pairs, 1.1).any()

@@ -18,7 +18,7 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
 from foils.mining.methods import Mining, Models
 from foils.mining.results import Mined
-from foils.mining.settings import FilterSettings, RankingSettings, WindowSettings, check_mining
+from foils.mining.settings import BEST, FilterSettings, RankingSettings, WindowSettings, check_mining
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
@@ -57,14 +57,14 @@ def mine(
     loaded = reading.open(collection)
     models = Models(loaded, window.split, filters, encoding, ranking, window.seed)
     mining = Mining.of(models, method, window)
-    top, ranks = window.top, mining.window.ranks
-    if not isinstance(ranks, str):
-        return mining.mined(top=top, ranks=ranks or (0, None))
+    top = window.top
+    if window.ranks != BEST:
+        return mining.mined()
     deep = mining.mined(top=DEPTH * top, ranks=(0, DEPTH * top))
     decision, best = best_window(loaded, deep, *models.encoder, size=top, split=window.split, seed=window.seed)
     facts = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,
              "candidates": decision.to_json()["candidates"]}  # fmt: skip
-    mined = mining.mined(top=top, ranks=best, best_of=facts)
+    mined = mining.mined({"best_of": facts}, ranks=best)
     return MinedOfBest.of(mined, decision=decision, **{each.name: getattr(mined, each.name) for each in fields(mined)})
 
 

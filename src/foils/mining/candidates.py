@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,17 +54,9 @@ def mine_negatives(
     retriever: Retriever,
     *,
     split: str,
-    top: int,
-    near_duplicate: float | None = 0.9,
-    ranks: tuple[int, int | None] = (0, None),
-    rank_rejected: bool = True,
-    depth: int | None = None,
-    rules: Sequence[Rule] = (),
-    scorer: PairScorer | None = None,
-    draw: Draw | None = None,
-    seed: int = 0,
     plant: int = 0,
     made: Provenance | None = None,
+    **window: Any,
 ) -> Mined:
     """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
 
@@ -81,77 +74,46 @@ def mine_negatives(
         collection: documents, queries, judgements.
         retriever: what ranks.
         split: whose queries.
-        top: negatives per query, at least 1.
-        near_duplicate: threshold in (0, 1]; above 1 nothing is marked but equal texts; None: nothing at all.
-        ranks: the window: first rank, and the rank after the last; None: no end, or with rules 10·`top` after the
-            first.
-        rank_rejected: whether rejected documents count in the ranks of the window.
-        depth: how many documents of a ranking are looked at, labelled ones included; None: as many as it takes.
-        rules: reject, in their order, before the copies of positives; the first that holds gives the reason.
-        scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
-        draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
-        seed: of the draws; a query's depends on it and on the query's row alone.
         plant: the largest number of queries that are mined once more, for what a draw, rules, or a retriever that reads
             judgements would do with an unknown positive; 0: the table then says nothing of it.
         made: provenance of the table.
+        window: `top`, and whatever else `Miner` has.
 
     Raises:
-        InputError: `top` below 1, `near_duplicate` not above 0, a window that is empty or, with a draw, without an
-            end, an unknown split, a split without positives, or as the rules say.
+        InputError: as `Miner` says, an unknown split, a split without positives, or as the rules say.
     """
-    first, end = ranks
-    if end is None and rules and draw is None:
-        end = first + DEPTH * top
-    mining = _Mining(
-        collection, retriever, tuple(rules), scorer, draw, top=top, first=first, end=end, seed=seed,
-        near_duplicate=near_duplicate, rank_rejected=rank_rejected, depth=depth,
-    )  # fmt: skip
-    rows = collection.queries_of(split)
-    found = mining.searched(rows, f"mining with {retriever.name}")
-    negatives = mining.table(found.taken(), made or {})
-    return Mined.of(
-        negatives.with_provenance(_recaptured(mining, found, rows, int(negatives.keep.sum()), plant)),
-        title=f"{retriever.name} negatives of {collection.name} ({split})",
-        collection=collection,
-        split=split,
-        source=retriever.name,
-        top=top,
-        queries=len(rows),
-        positives_left_out=found.positives,
-        copies_left_out=found.copies,
-        short=dict(found.short),
-    )
+    return Miner(collection, retriever, **window).mined(split, plant=plant, made=made)
 
 
-def _recaptured(mining: _Mining, found: _Found, query_rows: Rows, kept: int, plant: int) -> Provenance:
+def _recaptured(miner: Miner, found: _Found, query_rows: Rows, kept: int, plant: int) -> Provenance:
     """What the table's provenance says of the labelled positives that this way of mining would return.
 
     Nothing where no query has a positive; only where positives are planted: where a part of the way of mining does not
     say how it reads judgements, or compares with positives and no query has two.
     """
-    known = mining.collection.known_positives
+    known = miner.collection.known_positives
     labelled = int(known.counts_of(query_rows).sum())
-    least = 2 if mining.compares else 1
-    planted = drawn_positives(known, query_rows, least=least, most=plant, seed=mining.seed) if labelled else None
+    least = 2 if miner.compares else 1
+    planted = drawn_positives(known, query_rows, least=least, most=plant, seed=miner.seed) if labelled else None
     if planted is None:
         return {}
-    if mining.is_plain:
+    if miner.is_plain:
         listed = np.concatenate(found.listed)
         recapture = counted(known, query_rows, listed, kept)
-        return noted(planted.among(listed) if plant else None, mining.collection, labelled, kept, recapture)
+        return noted(planted.among(listed) if plant else None, miner.collection, labelled, kept, recapture)
     if not len(planted.rows):
         return {}
-    reduced = without_labels(mining.collection, planted)
-    other = mining.with_judgements(reduced)
+    reduced = without_labels(miner.collection, planted)
+    other = miner.with_judgements(reduced)
     if other is None:
         return {}
-    mined = other.searched(planted.rows["query"], f"planting positives for {mining.retriever.name}").taken()
+    mined = other.searched(planted.rows["query"], f"planting positives for {miner.retriever.name}").taken()
     listed = np.zeros(len(mined), PLANTED_ROW)
     for name in ("query", "document", "score"):
         listed[name] = mined[name]
     listed["rank"], listed["keep"] = ranks_within(mined["query"]), mined["reason"] == 0
     listed = listed[~np.isin(mined["reason"], other.passed_over)]
-    return noted(planted.among(listed), mining.collection, labelled, kept)
+    return noted(planted.among(listed), miner.collection, labelled, kept)
 
 
 @dataclass
@@ -180,35 +142,84 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _Mining:
-    """What ranks, what rejects, what draws, and the window of ranks (see `mine_negatives`)."""
+class Miner:
+    """What ranks, what rejects, what draws, and the window of ranks.
+
+    Attributes:
+        collection: documents, queries, judgements.
+        retriever: what ranks.
+        top: negatives per query, at least 1.
+        near_duplicate: threshold in (0, 1]; above 1 nothing is marked but equal texts; None: nothing at all.
+        ranks: the window: first rank, and the rank after the last; None: no end, or with rules 10·`top` after the
+            first.
+        rank_rejected: whether rejected documents count in the ranks of the window.
+        depth: how many documents of a ranking are looked at, labelled ones included; None: as many as it takes.
+        rules: reject, in their order, before the copies of positives; the first that holds gives the reason.
+        scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
+        draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
+        seed: of the draws; a query's depends on it and on the query's row alone.
+
+    Raises:
+        InputError: `top` below 1, `near_duplicate` not above 0, or a window that is empty or, with a draw, without an
+            end.
+    """
 
     collection: Collection
     retriever: Retriever
-    rules: tuple[Rule, ...]
-    scorer: PairScorer | None
-    draw: Draw | None
+    _: KW_ONLY
     top: int
-    first: int
-    end: int | None
-    seed: int
-    near_duplicate: float | None
-    rank_rejected: bool
-    depth: int | None
+    near_duplicate: float | None = 0.9
+    ranks: tuple[int, int | None] = (0, None)
+    rank_rejected: bool = True
+    depth: int | None = None
+    rules: Sequence[Rule] = ()
+    scorer: PairScorer | None = None
+    draw: Draw | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
+        first, end = self.ranks
         if self.near_duplicate is not None and not self.near_duplicate > 0:
             raise InputError(f"near-duplicate threshold {self.near_duplicate}; expected above 0, and above 1 for none")
         if self.top < 1:
             raise InputError(f"top {self.top}; expected at least 1 negative per query")
-        if self.first < 0 or (self.end is not None and self.end <= self.first):
-            raise InputError(f"ranks {self.first}–{self.end}; expected a first rank of at least 0, and an end above it")
+        if first < 0 or (end is not None and end <= first):
+            raise InputError(f"ranks {first}–{end}; expected a first rank of at least 0, and an end above it")
         if self.depth is not None and self.depth < 1:
             raise InputError(f"depth {self.depth}; expected at least 1 document of a ranking")
-        if self.draw is not None and self.end is None:
+        if self.draw is not None and end is None:
             raise InputError("a draw needs a window of ranks with an end")
         if len(self.reasons) > np.iinfo(np.uint8).max:
             raise InputError(f"{len(self.rules)} rules; expected at most 250")
+
+    def mined(self, split: str, *, plant: int = 0, made: Provenance | None = None) -> Mined:
+        """Mine for the queries of a split (`mine_negatives`)."""
+        rows = self.collection.queries_of(split)
+        found = self.searched(rows, f"mining with {self.retriever.name}")
+        negatives = self.table(found.taken(), made or {})
+        return Mined.of(
+            negatives.with_provenance(_recaptured(self, found, rows, int(negatives.keep.sum()), plant)),
+            title=f"{self.retriever.name} negatives of {self.collection.name} ({split})",
+            collection=self.collection,
+            split=split,
+            source=self.retriever.name,
+            top=self.top,
+            queries=len(rows),
+            positives_left_out=found.positives,
+            copies_left_out=found.copies,
+            short=dict(found.short),
+        )
+
+    @property
+    def first(self) -> int:
+        """The first rank of the window."""
+        return self.ranks[0]
+
+    @property
+    def end(self) -> int | None:
+        """The rank after the last of the window; None: it has no end."""
+        first, end = self.ranks
+        return first + DEPTH * self.top if end is None and self.rules and self.draw is None else end
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -235,7 +246,7 @@ class _Mining:
         """Whether a rule or the draw compares candidates with the query's positives, so that one must be left."""
         return any(getattr(part, "compares", False) for part in (*self.rules, self.draw))
 
-    def with_judgements(self, collection: Collection) -> _Mining | None:
+    def with_judgements(self, collection: Collection) -> Miner | None:
         """Return the same with a collection's judgements; None where a part does not say how it reads them."""
         if not all(isinstance(part, Judged) for part in (*self.rules, self.draw) if part is not None):
             return None

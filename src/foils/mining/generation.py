@@ -10,12 +10,13 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection
@@ -26,7 +27,7 @@ from foils.llm import Client, NoAnswerError, Request, Sampling, Session, Templat
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import TemplateLike
 from foils.mining.results import Generated
-from foils.mining.rules import NEAR, near_positives, table_pairs
+from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
 
@@ -224,7 +225,7 @@ def generate_negatives(
     table = _table([record.query_id for record in records], [answer["negatives"] for answer in answers])
     negatives = Negatives(table, origin)
     return Generated.of(
-        negatives.reject(near_positives(table_pairs(negatives, collection), NEAR_DUPLICATE), NEAR),
+        negatives.reject(_near_positives(negatives, collection), NEAR),
         title=f"negatives of {collection.name} ({split}) by {client.model}",
         collection=collection,
         split=split,
@@ -299,6 +300,16 @@ def _table(query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> pa.Table
         pa.array(queries, pa.string()), pa.array(ids, pa.string()), SOURCE, ranks, np.full(len(texts), np.nan)
     )
     return table.append_column("text", pa.array(texts, pa.large_string()))
+
+
+def _near_positives(negatives: Negatives, collection: Collection) -> npt.NDArray[np.bool_]:
+    """Which texts of a table nearly equal a positive of their query, (n,)."""
+    documents = {"doc_id": negatives.table["doc_id"], "title": [""] * len(negatives), "text": negatives.table["text"]}
+    own = pa.table(documents).select(collection.documents.column_names).cast(collection.documents.schema)
+    widened = replace(collection, documents=pa.concat_tables([collection.documents, own]), folder=None)
+    rows = len(collection.documents) + np.arange(len(negatives))
+    equal, near = LookAlikes(widened, NEAR_DUPLICATE).marks(collection.query_rows(negatives.table["query_id"]), rows)
+    return equal | near
 
 
 def parse(content: str) -> list[str]:

@@ -16,9 +16,9 @@ from foils.encode.encoder import Encoder
 from foils.encode.models import called
 from foils.encode.opening import EncodingSettings, description
 from foils.encode.vectors import VectorStore
-from foils.mining.candidates import mine_negatives
+from foils.mining.candidates import Miner
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
-from foils.mining.pairs import Draw, PairScorer, Retriever, Rule
+from foils.mining.pairs import PairScorer, Retriever
 from foils.mining.planting import PLANTED
 from foils.mining.results import Mined
 from foils.mining.retrievers import (
@@ -137,12 +137,8 @@ class Models:
 class Mining:
     """A method of mining, its models and rules ready: what `foils mine` does, for any window of ranks."""
 
-    models: Models
-    window: WindowSettings
-    retriever: Retriever
-    rules: tuple[Rule, ...]
-    scorer: PairScorer | None
-    draw: Draw | None
+    miner: Miner
+    split: str
     facts: dict[str, Any]
 
     @classmethod
@@ -153,11 +149,12 @@ class Mining:
         scorer, scored_by = models.scorer()
         positives = models.positive_scores(scorer, retriever)
         rules, draw = filters.rules(positives), window.drawn(positives)
+        ranks = window.ranks if isinstance(window.ranks, tuple) else (0, None)
         if method == "trisampler":
             encoder, store = models.encoder
             region = TriSampler.of_model(loaded, encoder, store, query_rows=loaded.queries_of(models.split))
             rules, draw = [region, *rules], region
-            window = window if window.ranks is not None else replace(window, ranks=(0, 10 * window.top))
+            ranks = ranks if window.ranks is not None else (0, 10 * window.top)
         facts = {
             "with": method,
             **{name: getattr(window, name) for name in ("top", "split", "near_duplicate")},
@@ -167,23 +164,16 @@ class Mining:
             **({"keep_identical_ids": True} if loaded.keep_identical_ids else {}),
             **({"draw": window.draw, "seed": window.seed} if draw is not None else {}),
         }
-        return cls(models, window, retriever, tuple(rules), scorer, draw, facts)
+        miner = Miner(
+            loaded, retriever, top=window.top, near_duplicate=window.near_duplicate, rules=rules, scorer=scorer,
+            draw=draw, seed=window.seed, ranks=ranks,
+        )  # fmt: skip
+        return cls(miner, models.split, facts)
 
-    def mined(self, *, top: int, ranks: tuple[int, int | None], **more: Any) -> Mined:
-        """Mine a window of ranks; `more` goes into the provenance."""
-        collection, window = self.models.collection, self.window
-        shown = {"ranks": ranks} if ranks != (0, None) else {}
-        return mine_negatives(
-            collection,
-            self.retriever,
-            split=window.split,
-            top=top,
-            near_duplicate=window.near_duplicate,
-            ranks=ranks,
-            rules=self.rules,
-            scorer=self.scorer,
-            draw=self.draw,
-            seed=window.seed,
-            plant=PLANTED,
-            made=provenance("mine", {**self.facts, **shown, **more}, inputs={"collection": collection.digest}),
-        )
+    def mined(self, facts: dict[str, Any] | None = None, **window: Any) -> Mined:
+        """Mine the window, or another one; `facts` go into the provenance."""
+        miner = replace(self.miner, **window)
+        shown = {"ranks": miner.ranks} if miner.ranks != (0, None) else {}
+        inputs = {"collection": miner.collection.digest}
+        made = provenance("mine", {**self.facts, **shown, **(facts or {})}, inputs=inputs)
+        return miner.mined(self.split, plant=PLANTED, made=made)

@@ -204,25 +204,6 @@ def _tokens(text: str) -> list[str]:
     return alphanumeric(text) or [text]
 
 
-def near_positives(pairs: TextPairs, threshold: float) -> Marks:
-    """Return which documents, of the collection or with a text of their own, have a token set near a positive's, (n,).
-
-    Args:
-        pairs: their collection has the judgements of all splits.
-        threshold: Jaccard similarity, above 0; above 1 none is near.
-    """
-    known = pairs.collection.known_positives
-    rows = [known.of(place) if place >= 0 else np.zeros(0, np.int64) for place in known.places(pairs.query_rows)]
-    distinct = np.unique(np.concatenate([*rows, np.zeros(0, np.int64)]))
-    texts = pairs.collection.document_texts(distinct)
-    sets = {row: set(_tokens(text)) for row, text in zip(distinct.tolist(), texts, strict=True)}
-    near = np.zeros(len(pairs), bool)
-    for at, text in enumerate(pairs.documents[:]):
-        own = set(_tokens(text))
-        near[at] = any(len(own & sets[row]) >= threshold * len(own | sets[row]) for row in rows[at].tolist())
-    return near
-
-
 class Uniform(Unjudged):
     """Every candidate is as likely."""
 
