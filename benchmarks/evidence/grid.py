@@ -161,7 +161,7 @@ def made_of(
     (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
     encoder = opened.scorer(settings.score_with)
     scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1), replicates=0)
-    belief = replace(opened.belief(), **believed)
+    belief = replace(opened.belief, **believed)
     return Made(scores, decide_between(collection, sources, encoder, store, belief, candidates=[*sources, "none"]))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from foils.experiments.outcomes import reliability_of
+from foils.experiments.analysis import reliability_of
 from foils.experiments.tasks import BASELINES, IN_BATCH
 from foils.runtime.files import without_nan
 from foils.statistics.agreement import kendall_tau

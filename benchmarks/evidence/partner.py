@@ -27,7 +27,7 @@ from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
 from foils.data.splitting import SHARES, with_three_splits
 from foils.encode.models import load_model
 from foils.evaluation import bm25_run, dense_run, measure_run
-from foils.experiments.parts import with_queries
+from foils.experiments.plan import with_queries
 from foils.experiments.tune import MEASURE, WEIGHTS
 from foils.mining.retrievers import BM25Retriever
 from foils.statistics import bootstrap_interval, paired_test

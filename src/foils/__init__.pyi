@@ -113,14 +113,14 @@ def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.A
 def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.demo.Demo: ...
 def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
     device: typing.Any = ...) -> foils.experiments.tuned.Merged: ...
-def report(studies: typing.Any, *, measure: typing.Any = ..., reliable: bool = ...,
+def report(studies: typing.Any, *, measure: typing.Any = ...,
     seed: int = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def study(collection: typing.Any, sources: typing.Any, *, models: typing.Any, output: typing.Any,
     test_on: typing.Any = ..., seeds: int = ..., until_reliable: bool = ..., minutes: float | None = ...,
     queries: int | None = ..., per_query: int | None = ..., reranker: bool = ..., first_stage: typing.Any = ...,
-    score_with: typing.Any = ..., hybrids: int = ..., measures: typing.Any = ..., split: typing.Any = ...,
-    test_split: typing.Any = ..., training: typing.Any = ..., device: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    score_with: typing.Any = ..., measures: typing.Any = ..., split: typing.Any = ..., test_split: typing.Any = ...,
+    training: typing.Any = ..., device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
     keep_identical_ids: bool = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any = ..., plan: typing.Any = ...,
     explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., keep: typing.Any = ...,

@@ -10,7 +10,7 @@ import pytest
 from test_verdict import cell
 
 from foils.experiments import analyse
-from foils.experiments.outcomes import LEAST_SEEDS, MOST_SEEDS, Reliability, reliability_of, seeds_at_best
+from foils.experiments.analysis import LEAST_SEEDS, MOST_SEEDS, Reliability, reliability_of, seeds_at_best
 from foils.experiments.pages import study_page
 
 
@@ -26,7 +26,6 @@ def test_the_halves_of_four_seeds_by_hand():
     found = reliability_of(results)  # in the half with the 4 the first source is second, in the other it is last
     assert found.half == pytest.approx(1 / 3)
     assert found.whole == pytest.approx(1 / 2)
-    assert found.needed == 16  # n/2 · .8·(1 − h)/(h·.2) = 2 · 4·(2/3)/(1/3)
     assert found.verdict == "not reliable"
 
 
@@ -35,17 +34,8 @@ def test_spearman_brown_by_hand():
     found = reliability_of(results)
     assert found.half == pytest.approx(4 / 6)
     assert found.whole == pytest.approx(0.8)
-    assert found.needed == LEAST_SEEDS  # n/2 · .8·(1 − h)/(h·.2) = 1 · 4·(1/3)/(2/3) = 2, and four at least
     assert found.verdict == "too few seeds"  # two may agree by chance
     assert not found.reliable
-
-
-@pytest.mark.parametrize("half", [0.2, 0.5, 0.9])
-def test_with_the_seeds_needed_the_corrected_agreement_is_what_is_wanted(half):
-    seeds = 10
-    needed = seeds / 2 * 0.8 * (1 - half) / (half * 0.2)
-    times = needed / (seeds / 2)
-    assert times * half / (1 + (times - 1) * half) == pytest.approx(0.8)
 
 
 def test_equal_and_reversed_orders():
@@ -53,7 +43,7 @@ def test_equal_and_reversed_orders():
     verdicts = [reliability_of(np.repeat(same, seeds, axis=1)).verdict for seeds in (1, 2, 3, 4)]
     assert verdicts == ["too few seeds"] * 3 + ["reliable"]
     turned = reliability_of(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]))
-    assert (turned.half, turned.whole, turned.needed) == (-1, -1, math.inf)
+    assert (turned.half, turned.whole) == (-1, -1)
     alone = reliability_of(np.ones((3, 1)))
     assert math.isnan(alone.half)
     assert not alone.reliable
@@ -75,14 +65,14 @@ def test_sources_without_a_difference_are_shown_to_be_flat_and_large_ones_are_re
 
 
 def test_it_is_settled_with_four_seeds_at_least_and_with_sixty_four():
-    steady, poor = Reliability(3, 1.0, 1.0, 2, 1.0), Reliability(30, 0.3, 0.46, 140, 50.0)
+    steady, poor = Reliability(3, 1.0, 1.0, 1.0), Reliability(30, 0.3, 0.46, 50.0)
     assert not steady.settled
-    assert Reliability(LEAST_SEEDS, 1.0, 1.0, 2, 1.0).settled
+    assert Reliability(LEAST_SEEDS, 1.0, 1.0, 1.0).settled
     assert not poor.settled
-    assert Reliability(MOST_SEEDS, 0.3, 0.46, 140, 50.0).settled
-    assert Reliability(30, 0.3, 0.46, 140, 65.0).settled
-    assert Reliability(LEAST_SEEDS, 0.0, 0.0, math.inf, math.inf).verdict == "flat"
-    assert Reliability(LEAST_SEEDS - 1, 0.0, 0.0, math.inf, math.inf).verdict == "too few seeds"
+    assert Reliability(MOST_SEEDS, 0.3, 0.46, 50.0).settled
+    assert Reliability(30, 0.3, 0.46, 65.0).settled
+    assert Reliability(LEAST_SEEDS, 0.0, 0.0, math.inf).verdict == "flat"
+    assert Reliability(LEAST_SEEDS - 1, 0.0, 0.0, math.inf).verdict == "too few seeds"
 
 
 def flat_cell():
@@ -109,7 +99,7 @@ def test_flat_cells_are_left_out_of_the_means_and_listed():
 def test_no_order_takes_less_than_one_seed():
     found = analyse([cell(noise=0.01)])
     assert found.reliability["world · m"].at_best < 0.5
-    assert found.reliability_table().rows[0][5] == "1"
+    assert found.reliability_table().rows[0][4] == "1"
 
 
 def test_where_no_cell_counts_nothing_is_told():
@@ -118,13 +108,3 @@ def test_where_no_cell_counts_nothing_is_told():
     assert found.headline.startswith("Nothing can be told")
     assert "no cell counts (plain · m, flat)" in found.headline
     assert "Reliability" in study_page(found)
-
-
-def test_reliable_cells_alone_count_where_that_is_wanted():
-    doubtful = cell(noise=1.5, seeds=4, base=0.5)
-    doubtful.facts["collection"]["name"] = "doubtful"
-    every, chosen = (analyse([cell(noise=0.01), doubtful], reliable=only) for only in (False, True))
-    assert every.reliability["doubtful · m"].verdict == "not reliable"
-    assert (every.left_out, chosen.left_out) == ([], ["doubtful · m"])
-    assert list(chosen.leaderboard[0].cells) == ["world · m"]
-    assert "as not reliable: doubtful · m" in str(chosen)

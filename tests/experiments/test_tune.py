@@ -21,10 +21,22 @@ from foils.data.splitting import with_three_splits
 from foils.encode.models import load_model
 from foils.experiments import plan as planning
 from foils.experiments.doors import TuneSettings, _given, _with_splits
-from foils.experiments.parts import check_sizes, of_splits, split_sizes, with_hard_documents, with_queries
-from foils.experiments.plan import PARTS, Plan, clock, schedule
+from foils.experiments.plan import (
+    PARTS,
+    Plan,
+    Trial,
+    best_merge,
+    check_sizes,
+    clock,
+    halving,
+    of_splits,
+    schedule,
+    split_sizes,
+    weight_within_an_error,
+    with_hard_documents,
+    with_queries,
+)
 from foils.experiments.tasks import EncoderTask, learned_nothing
-from foils.experiments.tune import Trial, best_merge, halving, weight_within_an_error
 from foils.experiments.tuned import read_again
 from foils.runtime.errors import FormatError, InputError
 from foils.training.models import LEARNING_RATES, OF_ADAPTERS
@@ -254,7 +266,7 @@ def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path: Path) -> N
     pairs.write_text("\n".join(["asked,said", *rows]), "utf-8")
     (tmp_path / "more.csv").write_text("text\nanother number\n", "utf-8")
     reading = CollectionSettings(columns={"query": "asked", "positive": "said"}, corpus=tmp_path / "more.csv")
-    whole, shares = _with_splits(pairs, reading, None)
+    whole, shares = _with_splits(pairs, reading)
     given = _given(pairs, whole, "m", TuneSettings(), reading, shares)
     assert (
         run(["evaluate", *shlex.split(read_again(given)), "--model", "bm25", "--json", str(tmp_path / "e.json")]) == 0

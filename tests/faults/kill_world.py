@@ -181,8 +181,8 @@ def _verbs() -> Iterator[Verb]:
                                 "--json", "=result.json"))  # fmt: skip
     yield Verb("search", verb("search", "@made", "--model", "@bert", "--dimensions", "eclipse", "--index", "hnsw",
                               "--run", "=out.trec", "--json", "=out.json"))  # fmt: skip
-    yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static", "--hybrids",
-                             "2", "--seeds", "2", "--queries", "16", "--per-query", "4", "--set",
+    yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static",
+                             "--seeds", "2", "--queries", "16", "--per-query", "4", "--set",
                              "batch_size=8", "--set", "save_steps=3", "-o", "=study"))  # fmt: skip
     yield Verb("tune", verb("tune", "@pairs.csv", "--model", "@static", "--keep", "@other.csv", "-o",
                             "=better", "--json", "=better.json"))  # fmt: skip

@@ -37,7 +37,7 @@ OUTPUTS = {
     "report": "report study -o OUT",
     "report json": "report study -o /dev/null --json OUT",
 }
-STUDY = ("study made bm25.parquet dense.parquet --model static --hybrids 2 --seeds 1 --set batch_size=2 "
+STUDY = ("study made bm25.parquet dense.parquet --model static --seeds 1 --set batch_size=2 "
          "--set save_steps=2 -o OUT")  # fmt: skip
 TRAIN = "train made bm25.parquet --model static --batch-size 2 --epochs 2 --set-trainer save_steps=1 -o OUT"
 
@@ -62,8 +62,7 @@ def made(tmp_path_factory, write_beir):
     with pytest.MonkeyPatch.context() as patch:
         for place in ("foils.encode.load_encoder", "foils.encode.opening.load_encoder"):
             patch.setattr(place, lambda name, settings=None: HashingEncoder())
-        for module in ("analysis", "outcomes"):
-            patch.setattr(f"foils.experiments.{module}.RESAMPLES", 10)  # quick
+        patch.setattr("foils.experiments.analysis.RESAMPLES", 10)  # quick
         patch.chdir(folder)
         write_beir(Path("made"))
         for name in ("bm25", "dense"):

@@ -7,7 +7,7 @@ import pytest
 
 import foils
 from fakes import HashingEncoder
-from foils.experiments import StudySettings, analyse, read_cells, run_study
+from foils.experiments import StudySettings, analyse, open_study, read_cells, run_cells
 from hostile import assert_harmless, hostile_world, outside_plotly
 from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 from train_models import static_model
@@ -26,7 +26,7 @@ def page(request, tmp_path_factory):
     else:
         static_model().save_pretrained(str(place / NAME))
         settings = StudySettings(seeds=1, training={"batch_size": 8})
-        run_study(place / "study", collection, sources, [str(place / NAME)], vectors, settings)
+        run_cells(open_study(place / "study", collection, sources, [str(place / NAME)], settings), vectors)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("foils.experiments.analysis.RESAMPLES", 10)  # quick
             analyse(read_cells(place / "study")).report(place / "page.html")

@@ -88,7 +88,7 @@ def test_what_cannot_be_drawn_is_refused():
 # Shares
 
 
-@pytest.mark.parametrize(("hits", "of"), [(0, 20), (3, 20), (10, 30), (30, 30)])
+@pytest.mark.parametrize(("hits", "of"), [(0, 20), (10, 30), (30, 30)])
 def test_equal_draws_from_many_give_the_exact_binomial_interval(hits, of):
     y = np.arange(of) < hits
     share = estimate_share(y, np.full(of, 1e-9))
@@ -121,9 +121,8 @@ def _logits(pi: Floats) -> Floats:
     return np.asarray(logit(np.clip(pi, 1e-3, 1 - 1e-3)))
 
 
+@pytest.mark.parametrize(("n", "shape"), [(20, (0.05, 0.95)), (60, (0.5, 0.5)), (60, (10.0, 10.0))])
 @pytest.mark.parametrize("belief", BELIEFS)
-@pytest.mark.parametrize("n", [20, 60])
-@pytest.mark.parametrize("shape", [(0.05, 0.95), (0.5, 0.5), (10.0, 10.0)])
 def test_intervals_hold_the_share(belief, n, shape):
     """A coverage of .93 at least where .95 is meant, whatever is believed; a third of the units is another source."""
     trials, covered = 100, []
@@ -158,7 +157,6 @@ def test_what_cannot_be_estimated_is_refused():
         ([2], [0.5], {}),
         ([1], [0.0], {}),
         ([1, 0], [0.5], {}),
-        ([1], [0.5], {"level": 1.0}),
         ([1], [0.5], {"belief": [0.5]}),
         ([1], [0.5], {"belief": [0.5], "population": [1.5]}),
         ([1, 1], [0.5, 0.5], {"belief": [0.5, 0.5], "population": [0.5]}),

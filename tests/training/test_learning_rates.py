@@ -9,7 +9,7 @@ import torch
 
 from foils.cli.app import run
 from foils.encode import VectorStore
-from foils.experiments import StudySettings, read_cells, run_study
+from foils.experiments import StudySettings, open_study, read_cells, run_cells
 from foils.runtime.files import write_json
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
@@ -93,7 +93,7 @@ def test_the_verb_and_the_study_tell_the_rate_that_was_used(tmp_path, places, be
     sources, store = {"a": negatives, "b": table(collection, seed=1)}, VectorStore(tmp_path / "v")
     models = [str(places / name) for name in ("static", "encoder")]
     settings = StudySettings(seeds=1, training={"batch_size": 64})
-    run_study(tmp_path / "study", collection, sources, models, store, settings)
+    run_cells(open_study(tmp_path / "study", collection, sources, models, settings), store)
     rates = {cell.facts["model"]["name"]: cell.facts["settings"]["training"] for cell in read_cells(tmp_path / "study")}
     assert {name: each["learning_rate"] for name, each in rates.items()} == {
         models[0]: RATE, models[1]: LEARNING_RATES["encoder"][0],
@@ -106,5 +106,5 @@ def test_the_default_and_the_same_rate_given_are_one_cell_of_a_study(tmp_path, p
     sources = {"a": table(collection), "b": table(collection, seed=1)}
     for training in ({"batch_size": 16}, {"batch_size": 16, "learning_rate": RATE}):
         settings = StudySettings(seeds=1, training=training)
-        run_study(tmp_path / "study", collection, sources, [str(places / "static")], store, settings)
+        run_cells(open_study(tmp_path / "study", collection, sources, [str(places / "static")], settings), store)
     assert len(read_cells(tmp_path / "study")) == 1

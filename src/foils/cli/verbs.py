@@ -230,12 +230,14 @@ DOORS: dict[str, Verb] = {
     "study": Verb(
         "foils.experiments.doors:study",
         "foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 -o study/",
+        moved={"--hybrids": "unite sources with foils fuse --method interleave --top N, and give that as a source"},
         next="foils report {output} -o report.html",
     ),
     "report": Verb(
         "foils.experiments.doors:report",
         "foils report study/ other-study/ --measure RR@10 -o report.html",
         more=(PAGE,),
+        moved={"--reliable": "give the studies whose order of the sources is reliable"},
     ),
     "demo": Verb(
         "foils.experiments.demo:demo", "foils demo -o foils-demo/", more=(OPEN,), after=_open_report, alone=True

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 
@@ -23,15 +22,7 @@ from foils.evaluation.systems import (
 from foils.runtime.doors import door
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
-from foils.statistics.measures import DEFAULT_MEASURES
-
-if TYPE_CHECKING:
-    Names = str | Sequence[str]
-else:
-    Names = str
-
-
-USUAL = ",".join(DEFAULT_MEASURES)
+from foils.statistics.measures import DEFAULT_MEASURES, parsed_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +31,8 @@ class EvaluationSettings(Settings):
 
     Attributes:
         split: Split of the judgements to measure on.
-        measures: Measures, by ir_measures' names, separated by commas. In Python also a list of names.
+        measures: Measures, by ir_measures' names, separated by commas. In Python also a list of names. Default:
+            nDCG@10,R@100,RR@10,AP.
         top: Number of documents that an encoder or BM25 returns for each query.
         rerank_depth: Number of documents of each query that a reranker scores.
         against: Compare the other systems with this system alone; may be given several times. Default: compare all.
@@ -48,16 +40,11 @@ class EvaluationSettings(Settings):
     """
 
     split: str = "test"
-    measures: Names = USUAL
+    measures: Annotated[tuple[str, ...], Option(parse=parsed_names, metavar="MEASURES")] = DEFAULT_MEASURES
     top: Annotated[int, Option(least=1)] = 1000
     rerank_depth: Annotated[int, Option(least=1)] = 100
     against: Annotated[list[str] | None, Option(metavar="NAME")] = None
     seed: Annotated[int, Option(least=0)] = 0
-
-    def measure_names(self) -> list[str]:
-        """Return the names of the measures."""
-        names = self.measures.split(",") if isinstance(self.measures, str) else self.measures
-        return [name.strip() for name in names if name.strip()]
 
 
 def _refuse_idle(
@@ -124,7 +111,6 @@ def evaluate(
         for system, found in zip(every, runs, strict=True)
         if system.kind == "run" and (count := tied_queries(found))
     ]
-    rng, measures = np.random.default_rng(evaluation.seed), evaluation.measure_names()
-    split, against = evaluation.split, evaluation.against
-    result = evaluate_runs(loaded, runs, rng=rng, split=split, measures=measures, against=against)
+    rng, split, against = np.random.default_rng(evaluation.seed), evaluation.split, evaluation.against
+    result = evaluate_runs(loaded, runs, rng=rng, split=split, measures=evaluation.measures, against=against)
     return replace(result, remarks=tuple(tied))

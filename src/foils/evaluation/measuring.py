@@ -64,12 +64,11 @@ def dense_run(
 
 def _cut(vectors: npt.NDArray[np.floating], dimensions: int) -> npt.NDArray[np.float32]:
     """The first dimensions of (n, d) vectors, of length 1; zeros stay zeros."""
+    from sklearn.preprocessing import normalize
+
     if not 1 <= dimensions <= vectors.shape[1]:
         raise InputError(f"vectors cut to {dimensions} dimensions; expected 1 to the model's {vectors.shape[1]}")
-    parts = np.asarray(vectors[:, :dimensions], np.float32)
-    lengths = np.linalg.norm(parts, axis=1, keepdims=True)
-    cut: npt.NDArray[np.float32] = np.divide(parts, lengths, out=np.zeros_like(parts), where=lengths > 0)
-    return cut
+    return np.asarray(normalize(vectors[:, :dimensions].astype(np.float32)))
 
 
 def first_documents(run: Run, collection: Collection, depth: int, *, split: str | None = None) -> Run:

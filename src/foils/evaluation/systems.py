@@ -168,18 +168,6 @@ def evaluate_runs(
         UnknownNameError: an unknown split.
         MissingExtraError: ir-measures is not installed.
     """
-    systems = _measured(collection, runs, split, measures)
-    intervals = {
-        system.name: {measure: bootstrap_interval(values, rng=rng) for measure, values in system.per_query.items()}
-        for system in systems
-    }
-    values = {system.name: system.per_query for system in systems}
-    comparisons = compare_systems(values, rng=rng, against=against) if len(systems) > 1 else []
-    identical = collection.identical_ids(split)
-    return Evaluation(split, systems, intervals, tuple(comparisons), identical, collection.name, tuple(runs))
-
-
-def _measured(collection: Collection, runs: Sequence[Run], split: str, measures: Sequence[str]) -> tuple[Measured, ...]:
     names = [run.name for run in runs]
     if not runs or len(set(names)) != len(names):
         raise InputError(f"expected at least one run, with names that differ; found {names}")
@@ -194,7 +182,14 @@ def _measured(collection: Collection, runs: Sequence[Run], split: str, measures:
             f"no query of the split {split!r} of {collection.name} is in: {', '.join(silent)}; "
             f"check the split (there are {', '.join(collection.splits)}) and the query ids"
         )
-    return systems
+    intervals = {
+        system.name: {measure: bootstrap_interval(values, rng=rng) for measure, values in system.per_query.items()}
+        for system in systems
+    }
+    values = {system.name: system.per_query for system in systems}
+    comparisons = compare_systems(values, rng=rng, against=against) if len(systems) > 1 else []
+    identical = collection.identical_ids(split)
+    return Evaluation(split, systems, intervals, tuple(comparisons), identical, collection.name, tuple(runs))
 
 
 def tied_queries(run: Run) -> int:

@@ -3,6 +3,6 @@
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cells import Cell, read_cells
 from foils.experiments.predictors import PREDICTORS
-from foils.experiments.study import StudySettings, open_study, run_study
+from foils.experiments.study import StudySettings, open_study, run_cells
 
-__all__ = ["PREDICTORS", "Cell", "StudyAnalysis", "StudySettings", "analyse", "open_study", "read_cells", "run_study"]
+__all__ = ["PREDICTORS", "Cell", "StudyAnalysis", "StudySettings", "analyse", "open_study", "read_cells", "run_cells"]

@@ -1,36 +1,51 @@
-"""What a study says: how each predictor's order of the sources agrees with what training gave, and how surely."""
+"""What a study says: what training gave, how far its order repeats, and how each predictor's order agrees with it.
+
+A cell's reliability says how far the order of its sources repeats from seeds to seeds:
+
+    h = mean over splits of τ(means of one half of the seeds, means of the other)
+    reliability of all seeds = 2h/(1 + h)                   (Spearman 1910, Brown 1910)
+
+A cell is flat where its sources differ so little that no affordable number of seeds would tell their order. With the
+sources' mean square M_s and the residual's M_e of a two-way table (sources × seeds), F = M_s/M_e, the ratio of the
+sources' variance to that of a single training is, with 95 % confidence, at most
+
+    θ = (F/q − 1)/n,   q the 5 % quantile of F(S − 1, (S − 1)(n − 1))          (Searle 1971)
+
+and τ = .8 is a correlation of sin(.8·π/2) = .951, which takes .951/.049/θ seeds. Where these are more than 64, the cell
+is flat. Two or three seeds may agree by chance: four at least must say either.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from foils.experiments.cells import Cell, with_own_names
-from foils.experiments.outcomes import (
-    RELIABLE,
-    RESAMPLES,
-    Floats,
-    Lead,
-    Outcome,
-    Reliability,
-    lead_of,
-    outcomes_of,
-    reliability_of,
-    resampled,
-    start_of,
-)
+from foils.experiments.cells import Cell, weights_of, with_own_names
 from foils.experiments.predictors import PREDICTORS
-from foils.experiments.tasks import BASELINES, UNTRAINED
+from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
+from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number
 from foils.statistics.agreement import kendall_tau, rank_stability, resampled_taus
 
+Floats = npt.NDArray[np.float64]
+RESAMPLES = 1_000
+NEGLIGIBLE = 0.1
+RELIABLE = 0.8
+MOST_SEEDS = 64
+LEAST_SEEDS = 4  # before a cell is reliable or flat
+CONFIDENCE = 0.95
+EVERY_SPLIT = 9  # seeds up to which every split into halves is looked at
+SPLITS = 100
+ROUNDING = 1e-9
 LEAST_CEILING = 0.5
 MOST_CHANCE = 0.05
 PERMUTATIONS = 1_000
@@ -38,33 +53,233 @@ NOTHING = "Nothing can be told of what foresees the order of the sources:"
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What training on one source gave in one cell.
+
+    Attributes:
+        source: or baseline.
+        mean: over seeds and queries, with the interval `low`, `high` of a bootstrap over both.
+        seeds: the mean of each seed.
+        gain: mean difference from the untrained model (of rerankers, from the first stage), query by query, with the
+            interval `gain_low`, `gain_high` of a bootstrap over seeds and queries; NaN for that itself, and where it
+            was not measured.
+        tests: the mean on each collection that is tested on, where they are several.
+    """
+
+    source: str
+    mean: float
+    low: float
+    high: float
+    seeds: tuple[float, ...]
+    gain: float
+    gain_low: float
+    gain_high: float
+    tests: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def moved(self) -> bool:
+        """Whether training moved the measure.
+
+        It did where the gain's interval does not hold zero, and the gain is at least a tenth of half the width of the
+        mean's own interval: a step too small to change more than a few ranks can be sure and still be nothing.
+        """
+        return not self.gain_low <= 0 <= self.gain_high and not abs(self.gain) < NEGLIGIBLE * (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Lead:
+    """By how much the best source of a cell is ahead of the next.
+
+    Attributes:
+        source: with the highest mean.
+        against: with the next.
+        mean: difference of the two, query by query and seed by seed, of the seeds that both have; with the interval
+            `low`, `high` of a bootstrap over seeds and queries.
+    """
+
+    source: str
+    against: str
+    mean: float
+    low: float
+    high: float
+
+
+def outcomes_of(cell: Cell, measure: str, rng: np.random.Generator) -> tuple[Outcome, ...]:
+    """Return the results of a cell, best first, baselines among them."""
+    before, sizes = start_of(cell), [*cell.tests.values()]
+    untrained, outcomes = cell.outcomes.get(before, {}).get(measure), []
+    for name in [*(each for each in BASELINES if each in cell.outcomes), *cell.sources]:
+        values, gain = cell.outcomes[name][measure], (math.nan, math.nan, math.nan)
+        if untrained is not None and name != before:
+            gain = mean_and_interval(values - untrained.mean(axis=0), rng, sizes)
+        parts = np.split(values, np.cumsum(sizes)[:-1], axis=1) if sizes else []
+        tests = {test: float(part.mean()) for test, part in zip(cell.tests, parts, strict=True)}
+        seeds = tuple(map(float, values @ weights_of(values, sizes)))
+        outcomes.append(Outcome(name, *mean_and_interval(values, rng, sizes), seeds, *gain, tests))
+    return tuple(sorted(outcomes, key=lambda each: -each.mean))
+
+
+def start_of(cell: Cell) -> str:
+    """Return what gains are measured from: the untrained model or, of rerankers, the first stage."""
+    return FIRST_STAGE if cell.facts["settings"].get("reranker") else UNTRAINED
+
+
+def lead_of(cell: Cell, outcomes: Sequence[Outcome], measure: str, rng: np.random.Generator) -> Lead:
+    """Return the lead of the best source over the next, baselines left out."""
+    best, second = [each.source for each in outcomes if each.source not in BASELINES][:2]
+    a, b = cell.outcomes[best][measure], cell.outcomes[second][measure]
+    common = min(len(a), len(b))
+    return Lead(best, second, *mean_and_interval(a[:common] - b[:common], rng, [*cell.tests.values()]))
+
+
+def mean_and_interval(
+    values: Floats, rng: np.random.Generator, sizes: Sequence[int] = ()
+) -> tuple[float, float, float]:
+    """Return the mean of (seeds, queries) values and its 95 % percentile interval of a bootstrap over both.
+
+    Args:
+        values: per seed and query.
+        rng: source of the draws.
+        sizes: queries of each collection, where they are of several: they are drawn from each, and the mean is that of
+            the collections' means.
+    """
+    seeds, queries = values.shape
+    counts, weights = np.array(sizes or [queries]), weights_of(values, sizes)
+    highest, first = np.repeat(counts, counts), np.repeat(np.cumsum(counts) - counts, counts)
+    of_seeds, draws = rng.integers(seeds, size=(RESAMPLES, seeds)), np.empty(RESAMPLES)
+    size = memory.rows_at_once(8 * (seeds + 3) * queries, most=100)
+    for rows in (slice(start, start + size) for start in range(0, RESAMPLES, size)):
+        means = values[of_seeds[rows]].mean(axis=1)
+        of_queries = first + rng.integers(highest, size=means.shape)
+        draws[rows] = (np.take_along_axis(means, of_queries, axis=1) * weights).sum(axis=1)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float((values.mean(axis=0) * weights).sum()), float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far the order of a cell's sources repeats.
+
+    Attributes:
+        seeds: that all sources have.
+        half: mean Kendall's τ of the sources' means over one half of the seeds with those over the other; NaN with one
+            seed, or where all means are equal.
+        whole: the same for all seeds (Spearman–Brown); `half` itself where that is not above 0.
+        at_best: seeds that .8 takes at the upper end of the 95 % interval of the sources' variance; NaN with one seed.
+    """
+
+    seeds: int
+    half: float
+    whole: float
+    at_best: float
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the reliability of all seeds, four or more, is .8 or more."""
+        return self.seeds >= LEAST_SEEDS and self.whole >= RELIABLE - ROUNDING
+
+    @property
+    def flat(self) -> bool:
+        """Whether four seeds or more show that above 64 would be needed, with 95 % confidence."""
+        return self.seeds >= LEAST_SEEDS and not self.reliable and self.at_best > MOST_SEEDS
+
+    @property
+    def settled(self) -> bool:
+        """Whether further seeds are of no use: reliable or flat, or 64 of them."""
+        return self.reliable or self.flat or self.seeds >= MOST_SEEDS
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two: reliable, flat, not reliable, or too few seeds to say."""
+        if self.seeds < LEAST_SEEDS:
+            return "too few seeds"
+        return "reliable" if self.reliable else "flat" if self.flat else "not reliable"
+
+
+def reliability_of(results: Floats) -> Reliability:
+    """Return how far the order of the sources repeats.
+
+    Args:
+        results: (sources, seeds) means over queries; three sources or more.
+    """
+    seeds = results.shape[1]
+    if seeds < 2:
+        return Reliability(seeds, math.nan, math.nan, math.nan)
+    half = _half(results)
+    return Reliability(seeds, half, 2 * half / (1 + half) if half > 0 else half, seeds_at_best(results))
+
+
+def seeds_at_best(results: Floats) -> float:
+    """Return the seeds that τ = .8 takes at the upper end of the 95 % interval of the sources' variance.
+
+    Args:
+        results: (sources, seeds), two seeds or more.
+
+    Returns:
+        A number above 0; infinite where even the upper end is 0, 0 where no seed differs from another.
+    """
+    from scipy.stats import f
+
+    sources, seeds = results.shape
+    between = results.mean(axis=1) - results.mean()
+    residual = results - results.mean(axis=1, keepdims=True) - results.mean(axis=0) + results.mean()
+    freedom = (sources - 1) * (seeds - 1)
+    of_sources, of_noise = seeds * float(between @ between) / (sources - 1), float((residual**2).sum()) / freedom
+    if of_noise <= 1e-12 * of_sources or not of_noise:
+        return 0.0 if of_sources else math.inf
+    highest = (of_sources / of_noise / float(f.ppf(1 - CONFIDENCE, sources - 1, freedom)) - 1) / seeds
+    correlation = math.sin(RELIABLE * math.pi / 2)
+    return correlation / (1 - correlation) / highest if highest > 0 else math.inf
+
+
+def _half(results: Floats) -> float:
+    """Mean τ of one half of the seeds with the other: of every split or, of more than nine seeds, of a hundred."""
+    seeds = results.shape[1]
+    if seeds <= EVERY_SPLIT:
+        halves = [list(each) for each in combinations(range(seeds), seeds // 2)]
+    else:
+        rng = np.random.default_rng(14)
+        halves = [rng.permutation(seeds)[: seeds // 2].tolist() for _ in range(SPLITS)]
+    taus = []
+    for half in halves:
+        others = np.setdiff1d(np.arange(seeds), half)
+        taus.append(kendall_tau(results[:, half].mean(axis=1), results[:, others].mean(axis=1)))
+    return math.nan if np.isnan(taus).all() else float(np.nanmean(taus))
+
+
+@dataclass(frozen=True)
 class Standing:
     """A predictor over all cells that have it.
 
     Attributes:
-        predictor: its name; `title`: what it is.
+        predictor: its name.
         cells: cell → Kendall's τ.
         within: cell → mean τ over its settings, which are single sources, hybrids of two, and so on.
         stability: cell → share of the pairs of sources of one setting that are in the measured order.
         kendall: mean τ over the cells, with the interval `low`, `high` of a bootstrap over sources and seeds.
-        worst: lowest τ of a cell.
         regret: mean over cells of what is lost by training on the source it puts first: best less chosen mean measure.
-        regret_share: the same as a share of best less worst, in [0, 1].
         missing: cells that lack it for some source.
     """
 
     predictor: str
-    title: str
     cells: dict[str, float]
     within: dict[str, float]
     stability: dict[str, float]
     kendall: float
     low: float
     high: float
-    worst: float
     regret: float
-    regret_share: float
     missing: int
+
+    @property
+    def title(self) -> str:
+        """What it is."""
+        return PREDICTORS[self.predictor]
+
+    @property
+    def worst(self) -> float:
+        """The lowest τ of a cell; where all values are alike it orders nothing, and has 0."""
+        return float(np.nan_to_num([*self.cells.values()]).min())
 
 
 @dataclass(frozen=True)
@@ -79,7 +294,6 @@ class StudyAnalysis(Result):
             that count; empty where there is none.
         reliability: cell of three sources or more → how far the order of its sources repeats from seeds to seeds.
         chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
-        only_reliable: whether reliable cells alone count; else all that are not flat.
     """
 
     measure: str
@@ -89,12 +303,11 @@ class StudyAnalysis(Result):
     leaderboard: tuple[Standing, ...]
     reliability: dict[str, Reliability]
     chance: float
-    only_reliable: bool = False
 
     @property
     def left_out(self) -> list[str]:
-        """Cells of three sources or more that do not count in the means."""
-        return [name for name, each in self.reliability.items() if not _counts(each, self.only_reliable)]
+        """Cells of three sources or more that do not count in the means, as flat."""
+        return [name for name, each in self.reliability.items() if each.flat]
 
     @property
     def ceiling(self) -> float:
@@ -104,7 +317,7 @@ class StudyAnalysis(Result):
     @property
     def headline(self) -> str:
         """What the study says in a few sentences, or that nothing can be told, and why."""
-        left_out = ", ".join(f"{name}, {self.reliability[name].verdict}" for name in self.left_out)
+        left_out = ", ".join(f"{name}, flat" for name in self.left_out)
         if not self.leaderboard and left_out:
             return f"{NOTHING} no cell counts ({left_out})."
         if not self.leaderboard:
@@ -205,31 +418,29 @@ class StudyAnalysis(Result):
             )
             for each in self.outcomes[cell.name]
         ]
-        tests = list(cell.tests) if cell.sizes else []
         columns = ["trained on", self.measure, "95 % interval", f"gain over {start_of(cell)}", "seeds", "rows", "steps"]
-        return Table(cell.name, [*columns, *tests], rows, caption=self.lead_sentence(cell.name))
+        return Table(cell.name, [*columns, *cell.tests], rows, caption=self.lead_sentence(cell.name))
 
     def reliability_table(self) -> Table:
-        """Return how far the order of each cell's sources repeats, and how many seeds would be needed."""
+        """Return how far the order of each cell's sources repeats, and the seeds that it takes at best."""
         rows = [
             (
                 name,
                 f"{each.seeds}",
                 _signed(each.half),
                 _signed(each.whole),
-                f"{each.needed:.0f}" if math.isfinite(each.needed) else "–",
                 f"{max(1, math.ceil(each.at_best))}" if math.isfinite(each.at_best) else "–",
                 each.verdict,
             )
             for name, each in self.reliability.items()
         ]
-        columns = ["cell", "seeds", "τ of halves", "of all seeds", f"seeds for {RELIABLE:g}", "at best", "order"]
-        why = "not reliable" if self.only_reliable else "flat"
-        caption = f"Left out of the means, as {why}: {', '.join(self.left_out)}." if self.left_out else ""
+        columns = ["cell", "seeds", "τ of halves", "of all seeds", f"seeds for {RELIABLE:g}, at best", "order"]
+        caption = f"Left out of the means, as flat: {', '.join(self.left_out)}." if self.left_out else ""
         return Table("How far the order of the sources repeats", columns, rows, caption)
 
-    def predictor_table(self) -> Table:
-        """Return the predictors, best first."""
+    def predictor_table(self, *, by_cell: bool = False) -> Table:
+        """Return the predictors, best first; if wanted, with their τ in each cell."""
+        names = [*self.reliability] if by_cell else []
         hybrids = any(len(set(cell.parts)) > 1 for cell in self.cells)
         rows = [
             (
@@ -239,14 +450,22 @@ class StudyAnalysis(Result):
                 _signed(each.worst),
                 *((_signed(_mean(each.within.values())), _signed(_mean(each.stability.values()))) if hybrids else ()),
                 number(each.regret, 4),
-                f"{100 * each.regret_share:.0f} %",
                 f"{each.missing or ''}",
+                *(_signed(each.cells.get(name, math.nan)) for name in names),
             )
             for each in self.leaderboard
         ]
         settings = ["within settings", "pairs in order"] if hybrids else []
-        columns = ["predictor", "mean τ", "95 % interval", "worst cell", *settings, "regret", "of best − worst",
-                   "cells without it"]  # fmt: skip
+        columns = [
+            "predictor",
+            "mean τ",
+            "95 % interval",
+            "worst cell",
+            *settings,
+            "regret",
+            "cells without it",
+            *names,
+        ]
         title = f"Which predictor orders the sources as {self.measure} does"
         marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
         return Table(title, columns, rows, "", marked)
@@ -269,14 +488,12 @@ class StudyAnalysis(Result):
             "leaderboard": [
                 {
                     **{name: each for name, each in vars(standing).items() if name != "cells"},
+                    "title": standing.title,
+                    "worst": standing.worst,
                     "within": _mean(standing.within.values()),
                     "stability": _mean(standing.stability.values()),
                     "cells": {
-                        name: {
-                            "kendall": tau,
-                            "within": standing.within[name],
-                            "stability": standing.stability[name],
-                        }
+                        name: {"kendall": tau, "within": standing.within[name], "stability": standing.stability[name]}
                         for name, tau in standing.cells.items()
                     },
                 }
@@ -303,16 +520,13 @@ class StudyAnalysis(Result):
         }
 
 
-def analyse(
-    cells: Sequence[Cell], *, measure: str | None = None, reliable: bool = False, seed: int = 0
-) -> StudyAnalysis:
+def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0) -> StudyAnalysis:
     """Compare every predictor with what training gave, cell by cell and over all cells.
 
     Args:
         cells: of `read_cells`; a cell with fewer than two finished sources is left out, and of two sources only their
             difference is told.
         measure: None: the first of each cell's settings.
-        reliable: compare predictors in reliable cells alone; else in all that are not flat.
         seed: of the bootstraps.
 
     Raises:
@@ -330,18 +544,20 @@ def analyse(
     leads = {cell.name: lead_of(cell, outcomes[cell.name], measure, rng) for cell in usable}
     several = [cell for cell in usable if len(cell.sources) > 2]
     reliability = {cell.name: reliability_of(cell.results(cell.sources, measure)) for cell in several}
-    counted = [cell for cell in several if _counts(reliability[cell.name], reliable)]
+    counted = [cell for cell in several if not reliability[cell.name].flat]
     every = [_standing(name, counted, measure, rng) for name in PREDICTORS]
     standings = sorted((each for each in every if each is not None), key=lambda each: (each.missing > 0, -each.kendall))
-    chance = _chance([each for each in standings if not each.missing], counted, measure, rng)
-    return StudyAnalysis(
-        measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance, only_reliable=reliable
-    )
-
-
-def _counts(reliability: Reliability, only_reliable: bool) -> bool:
-    """Whether predictors are compared in a cell: where it is not flat or, on request, where it is reliable."""
-    return reliability.reliable if only_reliable else not reliability.flat
+    whole, chance = [each for each in standings if not each.missing], math.nan
+    if whole:
+        pairs = [
+            (
+                np.array([[cell.predictors[source][each.predictor] for source in cell.sources] for each in whole]),
+                cell.results(cell.sources, measure).mean(axis=1),
+            )
+            for cell in counted
+        ]
+        chance = chance_of_best(pairs, whole[0].kendall, rng)
+    return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance)
 
 
 def _unlike(cell: Cell) -> str:
@@ -357,60 +573,34 @@ def _unlike(cell: Cell) -> str:
 
 
 def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> Standing | None:
-    taus: dict[str, float] = {}
-    pairs: list[tuple[Floats, Floats]] = []
-    regrets, shares = [], []
-    within, stability = dict[str, float](), dict[str, float]()
-    for cell in cells:
-        if not all(name in cell.predictors[source] for source in cell.sources):
-            continue
+    known = [cell for cell in cells if all(name in cell.predictors[source] for source in cell.sources)]
+    if not known:
+        return None
+    pairs, regrets = list[tuple[Floats, Floats]](), []
+    taus, within, stability = dict[str, float](), dict[str, float](), dict[str, float]()
+    for cell in known:
         predicted = np.array([cell.predictors[source][name] for source in cell.sources])
         results = cell.results(cell.sources, measure)
         pairs.append((predicted, results))
-        reached = results.mean(axis=1)
+        reached, parts = results.mean(axis=1), np.array(cell.parts)
         taus[cell.name] = kendall_tau(predicted, reached)
-        within[cell.name] = _within(predicted, reached, cell.parts)
+        own = [parts == each for each in dict.fromkeys(cell.parts)]
+        within[cell.name] = _mean([kendall_tau(predicted[of], reached[of]) for of in own if of.sum() > 1])
         stability[cell.name] = rank_stability(predicted, reached, settings=cell.parts)
         regrets.append(float(reached.max() - reached[predicted == predicted.max()].mean()))
-        shares.append(regrets[-1] / float(np.ptp(reached)) if np.ptp(reached) else 0.0)
-    if not taus:
-        return None
-    known = np.nan_to_num([*taus.values()])  # all alike: it orders nothing
     means = resampled_means(pairs, rng)
     low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
-    return Standing(
-        name, PREDICTORS[name], taus, within, stability, float(known.mean()), float(low), float(high),
-        float(known.min()), float(np.mean(regrets)), float(np.mean(shares)), len(cells) - len(taus),
-    )  # fmt: skip
-
-
-def _within(predicted: Floats, reached: Floats, parts: Sequence[int]) -> float:
-    """Mean τ over the settings (single sources, hybrids of two, …) of two sources or more; NaN where none has a τ."""
-    own = [np.array(parts) == each for each in dict.fromkeys(parts)]
-    return _mean([kendall_tau(predicted[chosen], reached[chosen]) for chosen in own if chosen.sum() > 1])
+    mean, regret = float(np.nan_to_num([*taus.values()]).mean()), float(np.mean(regrets))
+    return Standing(name, taus, within, stability, mean, float(low), float(high), regret, len(cells) - len(known))
 
 
 def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Generator) -> Floats:
     """Return the mean Kendall's τ over cells of each bootstrap draw of sources and seeds where every cell has one."""
-    sizes = [size for _, results in pairs for size in results.shape]
-    drawn = iter(resampled(sizes, RESAMPLES, rng))
-    taus = [resampled_taus(*pair, next(drawn), next(drawn)) for pair in pairs]
-    means: Floats = np.mean([each[np.isfinite(taus).all(axis=0)] for each in taus], axis=0)
-    return means
-
-
-def _chance(whole: Sequence[Standing], cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> float:
-    """The chance of the best of the predictors that every cell has; NaN without one."""
-    if not whole:
-        return math.nan
-    pairs = [
-        (
-            np.array([[cell.predictors[source][each.predictor] for source in cell.sources] for each in whole]),
-            cell.results(cell.sources, measure).mean(axis=1),
-        )
-        for cell in cells
+    taus = [
+        resampled_taus(predicted, results, *(rng.integers(size, size=(RESAMPLES, size)) for size in results.shape))
+        for predicted, results in pairs
     ]
-    return chance_of_best(pairs, whole[0].kendall, rng)
+    return np.asarray(np.mean([each[np.isfinite(taus).all(axis=0)] for each in taus], axis=0))
 
 
 def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.random.Generator) -> float:

@@ -82,22 +82,15 @@ class Cell:
         return {name: settings[name] for name in TRAINING_FACTS if settings.get(name) is not None}
 
     @property
-    def tests(self) -> dict[str, slice]:
-        """Name of each collection that is tested on, and the place of its queries; empty: they are not written down."""
-        named = self.facts.get("tests", [])
-        ends = np.cumsum([0, *(int(each["queries"]) for each in named)]).tolist()
-        return {each["name"]: slice(*ends[at : at + 2]) for at, each in enumerate(named)}
-
-    @property
-    def sizes(self) -> list[int]:
+    def tests(self) -> dict[str, int]:
         """Queries of each collection that is tested on; of one alone, nothing."""
-        sizes = [place.stop - place.start for place in self.tests.values()]
-        return sizes if len(sizes) > 1 else []
+        named = {each["name"]: int(each["queries"]) for each in self.facts.get("tests", [])}
+        return named if len(named) > 1 else {}
 
     def means(self, measure: str) -> dict[str, npt.NDArray[np.float64]]:
         """Return source or baseline → (seeds,) means over queries; of several collections, the mean of their means."""
         known = {name: values[measure] for name, values in self.outcomes.items() if measure in values}
-        return {name: mean_of(values, self.sizes) for name, values in known.items()}
+        return {name: values @ weights_of(values, [*self.tests.values()]) for name, values in known.items()}
 
     def results(self, names: Sequence[str], measure: str) -> npt.NDArray[np.float64]:
         """Return (sources, seeds) means over queries, of the seeds that all of the named sources have."""
@@ -106,17 +99,15 @@ class Cell:
         return np.stack([means[name][:common] for name in names])
 
 
-def mean_of(values: npt.NDArray[np.float64], sizes: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Return (…,) means of (…, queries) values; where the queries are of several collections, the mean of their means.
+def weights_of(values: npt.NDArray[np.float64], sizes: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Return (queries,) weights whose sum with (…, queries) values is their mean: of collections, that of their means.
 
     Args:
         values: per query, collection by collection.
         sizes: queries of each collection; none: they are all of one.
     """
-    if not sizes:
-        return np.asarray(values.mean(axis=-1))
-    parts = np.split(values, np.cumsum(sizes)[:-1], axis=-1)
-    return np.asarray(np.mean([part.mean(axis=-1) for part in parts], axis=0))
+    counts = np.array(sizes or [values.shape[-1]])
+    return np.asarray(np.repeat(1 / (len(counts) * counts), counts))
 
 
 def cell_folder(study: Path, facts: Mapping[str, Any]) -> Path:
@@ -200,20 +191,15 @@ def with_own_names(cells: Sequence[Cell]) -> list[Cell]:
 
     Cells whose settings do not differ (of two studies) are numbered.
     """
-    alike: dict[str, list[Cell]] = {}
+    cells, named, numbers = [replace(cell, apart="") for cell in cells], list[Cell](), Counter[str]()
     for cell in cells:
-        alike.setdefault(replace(cell, apart="").name, []).append(cell)
-    named_cells, numbers = [], Counter[str]()
-    for cell in cells:
-        own, others = cell.training, [each.training for each in alike[replace(cell, apart="").name]]
-        differ = [key for key in own if any(each.get(key) != own[key] for each in others)]
-        apart = ", ".join(f"{key} {own[key]}" for key in differ)
-        name = replace(cell, apart=apart).name
-        numbers[name] += 1
-        if numbers[name] > 1:
-            apart = f"{apart} ({numbers[name]})".strip()
-        named_cells.append(replace(cell, apart=apart))
-    return named_cells
+        alike = [each.training for each in cells if each.name == cell.name]
+        differ = {key: own for key, own in cell.training.items() if any(each.get(key) != own for each in alike)}
+        apart = ", ".join(f"{key} {own}" for key, own in differ.items())
+        numbers[name := replace(cell, apart=apart).name] += 1
+        number = f"({numbers[name]})" if numbers[name] > 1 else ""
+        named.append(replace(cell, apart=f"{apart} {number}".strip()))
+    return named
 
 
 def slug(text: str) -> str:

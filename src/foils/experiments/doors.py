@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +19,9 @@ from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cache import read_sealed
 from foils.experiments.cells import Cell, read_cells
-from foils.experiments.parts import check_sizes, split_sizes
-from foils.experiments.plan import Plan
-from foils.experiments.study import StudySettings, run_study
-from foils.experiments.tune import PLANNED, Tuning
+from foils.experiments.plan import Plan, check_sizes, split_sizes
+from foils.experiments.study import StudySettings, open_study, run_cells
+from foils.experiments.tune import Tuning
 from foils.experiments.tuned import Merged, Tuned
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
@@ -36,8 +36,8 @@ else:
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
-OF_DATA = ("split_shares", "digest", *SPLITS)  # what of a tuning is given by its data
 DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
+OF_DATA = ("split_shares", "digest", *SPLITS)  # what of a tuning is given by its data
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def _check(
         refuse({"model": model, **settings.changed(), **reading.changed()}, why)
     elif collection is None:
         raise InputError(f"nothing to tune on; give a collection, or {spelled('plan')} FILE")
-    elif output is None and not explain:
+    if output is None and not explain:
         raise InputError(f"no folder to write to; give {spelled('output')} FOLDER")
 
 
@@ -133,7 +133,7 @@ def tune(
         collection: Pairs to tune on, as foils describe reads them; about 200 or more. With plan: the plan's.
         model: Model to tune: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for the word table of
             one. Default: all-MiniLM-L6-v2.
-        output: Folder for everything. With plan: its folder.
+        output: Folder for everything.
         plan: Run the decisions of this plan.toml; a section that was taken out of it is decided anew.
         explain: Show the plan, and stop; nothing is written.
         device: torch device, e.g. cuda:0. Default: the first one available.
@@ -144,22 +144,21 @@ def tune(
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
     decisions = Plan() if plan is None else Plan.read(Path(plan))
-    if settings.lora is not None or decisions.sections.get("given", {}).get("lora"):
+    given = decisions.sections.get("given", {})
+    if settings.lora is not None or given.get("lora"):
         require("peft", "lora")
-    shares: Any = reading.split_shares
     if plan is not None:
-        given = decisions["given"]
-        read = {name: given.get(name) for name in ("columns", "corpus")}
+        read = {name: given.get(name) for name in ("columns", "corpus", "split_shares")}
         reading = replace(reading, **read, keep_identical_ids=bool(given.get("keep_identical_ids", False)))
-        shares, collection = given.get("split_shares"), given["collection"] if collection is None else collection
-    whole, shares = _with_splits(collection, reading, shares)
+        collection = given["collection"] if collection is None else collection
+    whole, shares = _with_splits(collection, reading)
     if plan is None:
         decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, reading, shares)
-    elif decisions["given"].get("digest") not in (None, whole.digest):
+    elif given.get("digest") not in (None, whole.digest):
         raise InputError(
             f"{whole.name} holds other data than when {plan} was made; take the digest out of it to run it all the same"
         )
-    folder = Path(output or (Path(plan).parent if plan is not None else ""))
+    folder = Path(output or "")
     tuning = Tuning(whole, decisions, folder, device, keeps=not explain)
     tuning.warnings += describe_collection(whole).warnings
     for each in tuning.warnings:
@@ -176,10 +175,10 @@ def tune(
     return tuned
 
 
-def _with_splits(given: Any, reading: CollectionSettings, shares: Any) -> tuple[Collection, tuple[float, ...]]:
+def _with_splits(given: Any, reading: CollectionSettings) -> tuple[Collection, tuple[float, ...]]:
     """Return the collection with three splits, and the shares by which those that it lacks are split off."""
     loaded = replace(reading, split_shares=None).open(given)
-    shares = tuple(shares or split_sizes(len(loaded.known_positives)))
+    shares = tuple(reading.split_shares or split_sizes(len(loaded.known_positives)))
     check_sizes(loaded, splits=())
     if is_pairs(given):
         loaded = replace(reading, split_shares=shares).open(given)
@@ -192,29 +191,16 @@ def _given(
     collection: Any, whole: Collection, model: str, settings: TuneSettings, reading: CollectionSettings,
     shares: tuple[float, ...],
 ) -> dict[str, Any]:  # fmt: skip
-    """Section [given]: what the tuning begins with."""
-    texts = isinstance(collection, (str, Path))
-    own = {
-        **settings.changed(),
-        **{name: getattr(settings, name) for name in ("minutes", "max_length", "keep", "seed")},
-    }
+    """Section [given]: what the tuning begins with, as JSON has it."""
     read = {name: each for name, each in reading.changed().items() if isinstance(each, (str, Path, Mapping, bool))}
-    return {
-        "collection": str(collection) if texts else whole.name,
-        **{name: _plain(value) for name, value in read.items()},
-        "split_shares": list(shares),
-        "digest": whole.digest,
-        "model": model,
-        **{name: _plain(value) for name, value in own.items()},
+    always = {name: getattr(settings, name) for name in ("minutes", "max_length", "keep", "seed")}
+    given = {
+        "collection": str(collection) if isinstance(collection, (str, Path)) else whole.name,
+        **{**read, "split_shares": shares, "digest": whole.digest, "model": model, **settings.changed(), **always},
         **{name: len(whole.positives(name)) for name in SPLITS},
         "reason": "train is trained on, dev chooses, test is looked at once, at the end",
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value) if isinstance(value, Path) else dict(value) if isinstance(value, Mapping) else value
+    return dict(json.loads(json.dumps(given, default=str)))
 
 
 def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
@@ -223,25 +209,20 @@ def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
     Raises:
         InputError: the folder holds a tuning that was given something else.
     """
-    path, planned = folder / "work" / GIVEN, folder / "work" / PLANNED
+    path = folder / "work" / GIVEN
     given = {key: value for key, value in decisions["given"].items() if value is not None}
-    text = "" if plan is None else decisions.to_toml()
+    own = {"given": given, "plan": "" if plan is None else decisions.to_toml()}
     if not path.is_file() or [*path.parent.iterdir()] == [path]:
-        write_sealed(path, {"given": given, "plan": text})
-        return
-    before = read_sealed(path)
-    if before == {"given": given, "plan": text}:
-        return
-    if plan is not None and planned.is_file() and read_sealed(planned).get("plan") == text:
-        return
-    old = before["given"]
-    names = [name for name in {**old, **given} if old.get(name) != given.get(name) and name not in OF_DATA]
-    unlike = ", ".join(f"{name} {old.get(name, 'none')} in place of {given.get(name, 'none')}" for name in names)
-    what = f"given {unlike}" if unlike else "of other data" if old != given else "of another plan"
-    raise InputError(
-        f"{folder} holds another tuning, {what}; the same command goes on with it; for this one give another folder "
-        f"({spelled('output')}), or remove that one"
-    )
+        write_sealed(path, own)
+    elif (before := read_sealed(path)) != own:
+        old = before["given"]
+        names = [name for name in {**old, **given} if old.get(name) != given.get(name) and name not in OF_DATA]
+        unlike = ", ".join(f"{name} {old.get(name, 'none')} in place of {given.get(name, 'none')}" for name in names)
+        what = f"given {unlike}" if unlike else "of other data" if old != given else "of another plan"
+        raise InputError(
+            f"{folder} holds another tuning, {what}; the same command goes on with it; for this one give another "
+            f"folder ({spelled('output')}), or remove that one"
+        )
 
 
 @door
@@ -324,7 +305,7 @@ def study(
         if remark := identical_ids_caption(tested.identical_ids(settings.test_split)):
             log.info(remark)
     tables = {source.name: source.negatives for source in as_sources(sources, loaded)}
-    run_study(folder, loaded, tables, names, None, settings, tests=tests, device=device)
+    run_cells(open_study(folder, loaded, tables, names, settings, tests=tests, device=device))
     analysis: StudyAnalysis = report(folder)
     write_json(folder / "results.json", analysis.to_json())
     analysis.report(folder / PAGE)
@@ -337,7 +318,6 @@ def report(
     studies: StudiesLike,
     *,
     measure: str | None = None,
-    reliable: bool = False,
     seed: Annotated[int, Option(least=0)] = 0,
 ) -> StudyAnalysis:
     """Compare predictors with what was measured, in one study or in several together.
@@ -347,7 +327,6 @@ def report(
     Args:
         studies: Folder of a study; several may be given. In Python also the result of one.
         measure: Compare predictors with this measure. Default: the first of the study.
-        reliable: Compare predictors in cells whose sources' order is reliable alone, not in all that are not flat.
         seed: Seed of the bootstraps; the same seed gives the same bytes.
 
     Raises:
@@ -356,4 +335,4 @@ def report(
     cells = list[Cell]()
     for each in [studies] if isinstance(studies, (str, Path, StudyAnalysis)) else studies:
         cells += each.cells if isinstance(each, StudyAnalysis) else read_cells(Path(each))
-    return analyse(cells, measure=measure, reliable=reliable, seed=seed)
+    return analyse(cells, measure=measure, seed=seed)

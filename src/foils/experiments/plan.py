@@ -1,4 +1,4 @@
-"""The plan of a tuning: every decision with its reason, as a TOML file that runs again; and how time is spent."""
+"""The plan of a tuning, as a TOML file that runs again: how time is spent, the parts of a collection that fit."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import time
 import tomllib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from foils.data import Collection
 from foils.data.records import whole_json, whole_text
+from foils.data.splitting import SPLITS, drawn_judgements, with_documents
+from foils.experiments.cache import digest_of
 from foils.experiments.tasks import RerankerTask, Task
-from foils.runtime.errors import FormatError
+from foils.mining import BM25Retriever
+from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import write_json, write_text
 from foils.runtime.results import Result, Table
 
@@ -49,6 +53,10 @@ MULTIPLES = (1 / 3, 1.0, 3.0)
 SEVERAL = "the default learning rate of this kind of model, a third and three times of it"
 SAMPLE_TEXTS = 32
 KEPT_TEXTS = 4_500  # that are embedded, or pairs scored, so that another collection is not forgotten
+DEV_QUERIES = 500
+HARD = 10  # BM25's first documents of a query, on which it is measured
+LEAST = {"train": 20, "dev": 10, "test": 20}
+"""Queries of a split below which nothing can be learned, chosen or shown."""
 PARTS = 20  # of the time: the learning rate changes, and a number of steps is noted, after each
 WARMUP = 0.1
 
@@ -197,21 +205,19 @@ def schedule(
         keeps: whether another collection is measured, too: it is where that takes a tenth of the time at most.
         documents: section [documents], where the plan has it.
     """
-    reranker, positives = isinstance(task, RerankerTask), collection.positives("train")
-    sizes = {name: len(collection.positives(name)) for name in ("train", "dev", "test")}
-    rows_of_query = float(np.minimum(positives.counts, MAX_POSITIVES).mean()) * (1 if reranker else per_query)
+    reranker, counts = isinstance(task, RerankerTask), collection.positives("train").counts
+    sizes = {name: len(collection.positives(name)) for name in SPLITS}
+    rows_of_query = float(np.minimum(counts, MAX_POSITIVES).mean()) * (1 if reranker else per_query)
+    rows = sizes["train"] * rows_of_query  # of an epoch
     whole: dict[str, Any] = {"count": len(collection.documents), "train_queries": sizes["train"]}
     if reranker:
         whole["test_queries"] = sizes["test"]
     dev = min(DEV_PAIRS, sizes["dev"] * task.depth) if reranker else min(DEV_DOCUMENTS, whole["count"])
-    usual, few_steps = rates
-    way: dict[str, Any]
+    epochs, final, share, little, timed = [1, 2, 3], 0, 1.0, False, dict[str, Any]()
     if seconds is None:
-        rows = sizes["train"] * rows_of_query
-        share = min(1.0, MOST_ROWS / rows / 4)
-        share, final = (1.0, 0) if rows <= MOST_ROWS else (share, 2)
+        if rows > MOST_ROWS:
+            epochs, final, share = [1], 2, MOST_ROWS / rows / 4
         documents = documents or {**whole, "reason": "all of them; no limit of time was set"}
-        way = {"epochs": [1] if final else [1, 2, 3], "share": share, "final_epochs": final, "ablation": True}
         reason = f"the whole search: {SEVERAL}; more epochs for the better half, as long as dev rises"
     else:
         text = seconds_a_text(task, collection, seed)
@@ -219,27 +225,25 @@ def schedule(
         fitting, texts = 0.45 * seconds / row, int(0.15 * seconds / text)
         may_fit = int(SLACK * fitting / rows_of_query)
         documents = documents or _fitting(task, whole, sizes, may_fit, texts)
-        least = LEAST_RERANKED * task.depth if reranker else 100
-        dev = min(dev, max(least, int(0.03 * seconds / text)))
+        dev = min(dev, max(LEAST_RERANKED * task.depth if reranker else 100, int(0.03 * seconds / text)))
         searched = 2 * int(documents["test_queries"]) * task.depth if reranker else 2 * int(documents["count"])
         keeps = keeps and KEPT_TEXTS * text <= 0.1 * seconds
         training = max(0.0, seconds - (searched + 3 * dev + KEPT_TEXTS * keeps) * text)
-        way = {"epochs": [1, 2, 3], "share": 1.0, "final_epochs": 3, "ablation": True, "keeps": keeps}
-        way |= {"seconds": round(training, 1), "may_fit": may_fit}
+        timed = {"keeps": keeps, "seconds": round(training, 1), "may_fit": may_fit}
+        little = not reranker and fitting < min(ENOUGH_ROWS, 3 * rows)
+        epochs, final = ([4], 0) if little else ([1, 2, 3], 3)
         reason = f"{SEVERAL}, an eighth of the time each, then a training in the time that is left"
-        if not reranker and fitting < ENOUGH_ROWS and fitting < 3 * sizes["train"] * rows_of_query:
-            way = {**way, "epochs": [4], "final_epochs": 0, "ablation": False}
+        if little:
             reason = "so little training fits into the time that one takes all of it: the default learning rate of few "
             reason += "steps alone, on pairs alone"
-    queries, share = int(documents["train_queries"]), float(way.pop("share"))
-    multiples, rate = (MULTIPLES, usual) if way["ablation"] else ((1.0,), few_steps)
+    queries = int(documents["train_queries"])
+    learning_rates = [rates[1]] if little else [rates[0] * each for each in MULTIPLES]
     trials = {
-        "learning_rates": [float(f"{rate * multiple:.2g}") for multiple in multiples],
+        "learning_rates": [float(f"{each:.2g}") for each in learning_rates],
         "queries": max(min(queries, LEAST_QUERIES), int(share * queries)),
-        **way,
-        "dev_documents": dev,
+        "epochs": epochs, "final_epochs": final, "ablation": not little, **timed, "dev_documents": dev,
         "reason": reason,
-    }
+    }  # fmt: skip
     return {"documents": documents, "trials": trials}
 
 
@@ -258,6 +262,118 @@ def _fitting(task: Task, whole: dict[str, Any], sizes: Mapping[str, int], querie
                 "measures are of these documents alone"
             )
     return {**fitting, "reason": "all of them; they fit into the time" if fitting == whole else reason}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training, measured on dev.
+
+    Attributes:
+        learning_rate: its peak. `epochs`: over the queries, at most. `queries`: that it was trained on.
+        dev: mean measure on dev. `per_query`: of each query of dev.
+        steps: of the optimizer. `rows`: that it was trained on. `seconds`: that it took.
+        loss_first, loss_last: at its beginning and its end.
+        source: of its negatives; empty: in-batch negatives alone.
+        marks: steps made when each twentieth of its time was spent; none: it had no limit.
+        whole: whether it had the time for all of its epochs.
+        name: of its folder.
+    """
+
+    learning_rate: float
+    epochs: int
+    queries: int
+    dev: float
+    per_query: tuple[float, ...] = field(repr=False)
+    steps: int
+    rows: int
+    seconds: float
+    loss_first: float
+    loss_last: float
+    source: str = ""
+    marks: tuple[int, ...] = ()
+    whole: bool = True
+    name: str = ""
+
+    @property
+    def order(self) -> tuple[float, int, float]:
+        """The better on dev is the larger; of equals the cheaper, then the one with the smaller learning rate."""
+        return self.dev, -self.epochs, -self.learning_rate
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the single queries."""
+        return {
+            name: value for name, value in asdict(self).items() if name not in ("per_query", "name", "seconds", "whole")
+        }
+
+
+def halving(
+    run: Callable[[float, int], Trial],
+    learning_rates: Sequence[float],
+    epochs: Sequence[int],
+    *,
+    extend: bool,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> Trial:
+    """Return the best short run.
+
+    Every learning rate runs for the first number of epochs; the better half of them (rounded up) runs for the next, and
+    so on, until longer training is no better on dev. Where the largest learning rate is the best of the first round,
+    three times of it is tried, too.
+
+    Args:
+        run: learning rate, epochs → the trial.
+        learning_rates: to begin with.
+        epochs: of the rounds, ascending.
+        extend: whether three times the largest is tried.
+        goes_on: whether there is time for another round.
+    """
+    rates = list(learning_rates)
+    tried = [run(rate, epochs[0]) for rate in rates]
+    best = max(tried, key=lambda each: each.order)
+    if extend and best.learning_rate == max(rates):
+        tried.append(run(float(f"{3 * best.learning_rate:.2g}"), epochs[0]))
+        best = max(tried, key=lambda each: each.order)
+    for each in epochs[1:]:
+        if not goes_on():
+            break
+        survivors = sorted(tried, key=lambda trial: trial.order, reverse=True)[: (len(tried) + 1) // 2]
+        tried = [run(trial.learning_rate, each) for trial in survivors]
+        before, best = best, max([best, *tried], key=lambda trial: trial.order)
+        if best is before:
+            break
+    return best
+
+
+def weight_within_an_error(values: Mapping[float, npt.NDArray[np.float64]]) -> float:
+    """Return the weight nearest to ½ that is worse than the best one by at most a standard error; of two the better.
+
+    Few queries tell weights apart badly, and a tuned model may be worse on dev, which shares no document with the
+    training, than on queries to come: the best weight of dev alone gives it too little.
+
+    Args:
+        values: weight → (n,) measure of each query.
+
+    Source: the rule of one standard error (Breiman et al. 1984); benchmarks/evidence/fused.py compares it.
+    """
+    best = max(values, key=lambda each: (float(values[each].mean()), -abs(each - 0.5)))
+
+    def near(weight: float) -> bool:
+        lost = values[best] - values[weight]
+        return weight == best or float(lost.mean()) <= float(lost.std(ddof=1)) / len(lost) ** 0.5
+
+    return min(filter(near, values), key=lambda each: (round(abs(each - 0.5), 9), -float(values[each].mean())))
+
+
+def best_merge(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the α to take: of merges as good on dev that keep more, the one with the largest sum of both; else 1.
+
+    Args:
+        rows: `alpha`, `dev`, `keep` of each, which one that is worse on dev may lack; the last is the tuned model,
+            α = 1.
+    """
+    tuned = rows[-1]
+    better = [each for each in rows[:-1] if each["dev"] >= tuned["dev"] and each["keep"] > tuned["keep"]]
+    return float(max(better, key=lambda each: each["dev"] + each["keep"])["alpha"]) if better else 1.0
 
 
 def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
@@ -310,3 +426,81 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
             write_json(Path(args.output_dir) / f"checkpoint-{state.global_step}" / "foils_clock.json", spent)
 
     return Clock()
+
+
+def split_sizes(queries: int) -> tuple[float, float, float]:
+    """Return the shares of queries in train, dev and test.
+
+    A tenth each of many; of few, about 60 to choose on and 100 to test on, but no more than a fifth and three tenths.
+
+    Args:
+        queries: that have a positive.
+    """
+    dev, test = (min(most, max(0.1, wanted / max(1, queries))) for most, wanted in ((0.2, 60), (0.3, 100)))
+    return 1 - dev - test, dev, test
+
+
+def check_sizes(collection: Collection, splits: Sequence[str] = SPLITS) -> None:
+    """Refuse a collection that is too small, as a whole or in some splits.
+
+    Raises:
+        InputError: fewer queries with a positive than are needed, in all or in a split.
+    """
+    total = len(collection.known_positives)
+    counts = {name: len(collection.positives(name)) for name, table in collection.qrels.items() if len(table)}
+    few = {name: counts.get(name, 0) for name, least in LEAST.items() if name in splits and counts.get(name, 0) < least}
+    if total < sum(LEAST.values()) or few:
+        parts = "; ".join(f"{name} has {count:,}, {LEAST[name]} are needed" for name, count in few.items())
+        queries = f"{total:,} {'query has' if total == 1 else 'queries have'} a positive"
+        raise InputError(
+            f"{collection.name}: too few queries: {queries}{f' ({parts})' if parts else ''}; give about 200 pairs "
+            "or more"
+        )
+
+
+def with_queries(collection: Collection, counts: Mapping[str, int], seed: int) -> Collection:
+    """Return the collection with judgements of so many queries in some splits, drawn by the seed."""
+    drawn = {name: drawn_judgements(collection, name, count, seed) for name, count in counts.items()}
+    if all(table is collection.qrels[name] for name, table in drawn.items()):
+        return collection
+    digest = digest_of([collection.digest, dict(counts), seed], 16)
+    return replace(collection, qrels={**collection.qrels, **drawn}, digest=digest)
+
+
+def of_splits(collection: Collection, counts: Mapping[str, int], documents: int, seed: int) -> Collection:
+    """Return what models are measured on: some queries of some splits, and about so many documents.
+
+    The documents are the queries' positives, those that BM25 ranks first, and random ones: not those that the model
+    itself ranks first, on whose mistakes it would look worse than a model that is trained.
+
+    Args:
+        collection: with these splits.
+        counts: split → queries, drawn.
+        documents: how many.
+        seed: of the draws.
+    """
+    part = with_queries(replace(collection, qrels={name: collection.qrels[name] for name in counts}), counts, seed)
+    return with_hard_documents(part, tuple(counts), tuple(counts), documents, seed)
+
+
+def with_hard_documents(
+    collection: Collection, kept: Sequence[str], ranked: Sequence[str], count: int, seed: int
+) -> Collection:
+    """Return the collection with the positives of some splits, BM25's first documents for some, and random ones.
+
+    BM25's take three quarters of what the positives leave, all first ranks before the second ones.
+    """
+    if count >= len(collection.documents):
+        return collection
+    positives = {name: collection.positives(name) for name in kept}
+    rows = np.unique(np.concatenate([each.doc_rows for each in positives.values()]))
+    room = max(0, count - len(rows))
+    retriever = BM25Retriever(collection)
+    ranks = np.concatenate([retriever.search(positives[name].query_rows, HARD)[0] for name in ranked]).T.ravel()
+    hard, first = np.unique(ranks, return_index=True)
+    hard = hard[np.argsort(first)]
+    hard = hard[(hard >= 0) & ~np.isin(hard, rows)][: 3 * room // 4]
+    rows = np.concatenate([rows, hard])
+    others = np.setdiff1d(np.arange(len(collection.documents)), rows)
+    drawn = np.random.default_rng([seed, 5]).permutation(others)[: max(0, count - len(rows))]
+    return with_documents(collection, np.concatenate([rows, drawn]))

@@ -9,12 +9,10 @@ import numpy as np
 
 from foils.deciding import Candidate
 from foils.scoring.eci import gradient_norm, score_variance, source_eci
-from foils.scoring.gates import WEIGHTINGS, Float64s
+from foils.scoring.gates import WEIGHTINGS
 from foils.scoring.information import effective_rank, log_det, target_moments
 from foils.scoring.scores import Scores
-from foils.statistics.elo_scale import ELO_PER_LOGIT
 
-LAMBDAS = (0.1, 0.01, 0.001)
 _PLAIN = (
     "eci_sem", "trace", "effective_rank", "eci", "eci_per_query", "signal", "margin", "eci_list", "eci_list_per_query",
     "margin_list", "rho", "eta", "psi", "pair_loss", "inversion_rate", "gradient_energy", "mnrl_proxy", "ambiguity",
@@ -22,7 +20,6 @@ _PLAIN = (
 
 PREDICTORS: dict[str, str] = {
     "eci_sem": "ECI_sem, λ = 1",
-    **{f"eci_sem_lambda_{value:g}": f"ECI_sem, λ = {value:g}" for value in LAMBDAS},
     "trace": "mean gated weight (ECI_sem without its determinant)",
     "effective_rank": "effective rank of the information",
     "residual_only": "log det with weight 1 (Table 4)",
@@ -46,12 +43,7 @@ PREDICTORS: dict[str, str] = {
     "gradient_energy": "gradient energy, listwise",
     "mnrl_proxy": "MNRL proxy, listwise",
     "ambiguity": "share of lists with a negative above the positive",
-    "rating_gap": "mean rating gap in Elo points, the encoder judging",
-    "goldilocks": "share of negatives 200–400 Elo points below the positive, the encoder judging",
-    "danger": "share of negatives less than 100 Elo points below the positive, the encoder judging",
     "benefit": "the decision's benefit, without labels",
-    "strength": "the decision's benefit, were no negative false",
-    "few_false": "1 less the largest share of unlabelled answers that the pairs allow",
 }
 """Predictor → what it is. Higher is taken to mean better to train on; a negative agreement says that lower is."""
 
@@ -77,9 +69,7 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
     for score in scores.sources:
         target = targets[score.name]
         values = {name: float(getattr(score, name)) for name in _PLAIN}
-        information = scores.moments.of(target).information()
-        values |= {f"eci_sem_lambda_{value:g}": log_det(information, value) for value in LAMBDAS}
-        values["effective_rank"] = effective_rank(information)
+        values["effective_rank"] = effective_rank(scores.moments.of(target).information())
         values |= {name: log_det(moments.of(target).information()) for name, moments in informations.items()}
         member = target.of(records.members)
         record, s_n = records.record[member], measured.similarities.s_n[member]
@@ -88,26 +78,7 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
         values["eci_arithmetic"] = old.value
         values["gradient_norm"] = gradient_norm(old.signal, old.negatives, tau)
         values["variance"] = score_variance(highest, old.signal)
-        values |= ratings(measured.s_p[record] - s_n, tau)
         if (worth := worths.get(score.name)) is not None:
-            values |= {"benefit": worth.benefit, "strength": worth.strength, "few_false": 1 - worth.false_share_high}
+            values["benefit"] = worth.benefit
         by_source[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
     return by_source
-
-
-def ratings(margins: Float64s, temperature: float) -> dict[str, float]:
-    """Return what ratings by the frozen encoder say of a source's negatives.
-
-    With P(i ≻ j) = σ((s_i − s_j)/τ) for every pair, the Bradley–Terry ratings are s/τ logits exactly, whatever the
-    graph, so that the gap of positive and negative is (s_p − s_n)/τ · 400/ln 10 Elo points (ANMI 2.0 eq. 22, 26).
-
-    Args:
-        margins: (k,) s_p − s_n of each negative.
-        temperature: τ.
-    """
-    gap = margins / temperature * ELO_PER_LOGIT
-    return {
-        "rating_gap": float(gap.mean()),
-        "goldilocks": float(((gap >= 200) & (gap <= 400)).mean()),
-        "danger": float((gap < 100).mean()),
-    }

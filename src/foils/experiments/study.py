@@ -8,22 +8,20 @@ import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from itertools import combinations
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 import numpy as np
 
 from foils.data import Collection, Negatives, Run
 from foils.data.recapture import Recapture
-from foils.data.splitting import drawn_judgements
 from foils.deciding import BeliefSettings, Candidate, decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.evaluation import measure_run, parse_measures
+from foils.experiments.analysis import reliability_of
 from foils.experiments.cache import read_sealed
 from foils.experiments.cells import (
-    AND,
     SCORES_FILE,
     cell_folder,
     known_sources,
@@ -32,7 +30,7 @@ from foils.experiments.cells import (
     trained_file,
     write_cell,
 )
-from foils.experiments.outcomes import MOST_SEEDS, Reliability, reliability_of
+from foils.experiments.plan import with_queries
 from foils.experiments.predictors import predict
 from foils.experiments.tasks import (
     BASELINES,
@@ -45,13 +43,13 @@ from foils.experiments.tasks import (
     learned_nothing,
     losses_of,
 )
-from foils.mining.fusion import fuse_sources
 from foils.runtime import progress
-from foils.runtime.errors import FormatError, InputError, check_names
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import cache_folder, write_sealed
 from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings, settings_of, spelled
 from foils.scoring import ScoreSettings, score_sources
+from foils.statistics.measures import parsed_names
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
@@ -66,11 +64,6 @@ OF_STUDY = {"seed", "loss_settings", "patience", "matryoshka", "trainer"}
 """Settings of a training that a study sets itself, or has no use for."""
 
 log = logging.getLogger(__name__)
-
-
-def parsed_measures(text: str) -> tuple[str, ...]:
-    """Return the names of measures that stand in a text, separated by commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +83,6 @@ class StudySettings(Settings):
             a TREC run. In Python also a `Run`. Default: bm25.
         score_with: Encoder that scores the sources. Default: the model itself, before training; of rerankers
             all-MiniLM-L6-v2.
-        hybrids: Also unite up to this many sources, taking turns; 1 unites none.
         measures: Measures, by ir_measures' names, separated by commas; predictors are compared with the first.
             Default: nDCG@10,RR@10,R@100, of rerankers nDCG@10,RR@10. In Python also a list of names.
         split: Split of the judgements to train on.
@@ -105,14 +97,13 @@ class StudySettings(Settings):
 
     seeds: Annotated[int, Option(least=1)] = 3
     until_reliable: bool = False
-    minutes: Annotated[float | None, Option(above=0)] = None
+    minutes: Annotated[float | None, Option(above=0, needs={"until_reliable": True})] = None
     queries: Annotated[int | None, Option(least=1)] = None
     per_query: Annotated[int | None, Option(least=1)] = 10
     reranker: bool = False
-    first_stage: Annotated[FirstStage | None, Option(metavar="bm25|MODEL|RUN")] = None
+    first_stage: Annotated[FirstStage | None, Option(metavar="bm25|MODEL|RUN", needs={"reranker": True})] = None
     score_with: Annotated[str | None, Option(metavar="ENCODER")] = None
-    hybrids: Annotated[int, Option(least=1)] = 1
-    measures: Annotated[tuple[str, ...] | None, Option(parse=parsed_measures, metavar="MEASURES")] = None
+    measures: Annotated[tuple[str, ...] | None, Option(parse=parsed_names, metavar="MEASURES")] = None
     split: str = "train"
     test_split: Annotated[str, Option(flag="--test", metavar="SPLIT")] = "test"
     training: Annotated[Mapping[str, Any], settings_option("training", words=True)] = field(default_factory=dict)
@@ -120,22 +111,13 @@ class StudySettings(Settings):
     own: ClassVar[dict[str, Any]] = {"temperature": 0.05, "batches": "random"}
 
     def __post_init__(self) -> None:
-        if isinstance(self.measures, str):
-            object.__setattr__(self, "measures", parsed_measures(self.measures))
         super().__post_init__()
-        if self.measures is not None and not self.measures:
-            raise InputError(f"{spelled('measures')}: no measure; expected names, as nDCG@10")
         if self.split == self.test_split:
             raise InputError(
                 f"{spelled('test_split')} {self.test_split}: expected another split than the one to train on"
             )
-        if not self.until_reliable:
-            refuse({"minutes": self.minutes}, f"without {spelled('until_reliable')}; give it, or leave this out")
         if self.reranker and "batches" in self.training:
             raise InputError("training setting batches: no effect with rerankers, whose lists do not meet in a batch")
-        if not self.reranker:
-            why = f"without {spelled('reranker')}: encoders search by themselves; leave it out"
-            refuse(self.changed("first_stage"), why)
 
     @property
     def temperature(self) -> float:
@@ -150,7 +132,8 @@ class StudySettings(Settings):
     @property
     def measured(self) -> tuple[str, ...]:
         """Names of the measures."""
-        return tuple(self.measures or (RerankerTask if self.reranker else EncoderTask).measures)
+        usual = (RerankerTask if self.reranker else EncoderTask).measures
+        return usual if self.measures is None else tuple(self.measures)
 
     def train_settings(self, seed: int) -> TrainSettings:
         """Return the settings of one training.
@@ -161,12 +144,11 @@ class StudySettings(Settings):
         from foils.training.fit import trainer_arguments
         from foils.training.settings import TrainSettings, ways_of_batching
 
-        hints = get_type_hints(TrainSettings)
-        known = {each.name for each in fields(TrainSettings)} - OF_STUDY
+        known = {each.name: each.kinds for each in settings_of(TrainSettings) if each.name not in OF_STUDY}
         given = {name: value for name, value in self.training.items() if name not in self.own}
-        of_trainer = {name: given.pop(name) for name in sorted(given.keys() - known)}
-        check_names("training setting", of_trainer, [*sorted(known | set(self.own)), *trainer_arguments()])
-        if wrong := [f"{name} {value!r}" for name, value in given.items() if not _fits(value, hints[name])]:
+        of_trainer = {name: given.pop(name) for name in sorted(given.keys() - known.keys())}
+        check_names("training setting", of_trainer, [*sorted({*known, *self.own}), *trainer_arguments()])
+        if wrong := [f"{name} {value!r}" for name, value in given.items() if not _fits(value, known[name])]:
             raise InputError(f"training settings of another type: {'; '.join(wrong)}; see foils.training.settings")
         Option(names=ways_of_batching).check("batches", self.batches)
         Option(above=0).check("temperature", self.temperature)
@@ -185,43 +167,26 @@ class StudySettings(Settings):
         return {**{name: getattr(self, name) for name in names}, **own, **chosen}
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    kinds = get_args(hint) or (hint,)
+def _fits(value: Any, kinds: tuple[Any, ...]) -> bool:
     if value is None or isinstance(value, bool):
         return type(value) in kinds
-    return isinstance(value, (int, float) if float in kinds else tuple(kinds))
+    known = tuple(each for each in (get_origin(kind) or kind for kind in kinds) if isinstance(each, type))
+    return isinstance(value, (int, float) if float in kinds else known)
 
 
-def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> dict[str, Negatives]:
-    """Return the sources as they are scored and trained on: hybrids added, lists cut to `per_query` kept rows.
+def first_negatives(negatives: Negatives, per_query: int | None) -> Negatives:
+    """Return a table as it is scored and trained on: of each query the first `per_query` kept rows, by rank.
 
-    A hybrid takes turns between its parts, so that it is no larger than they are.
+    A recapture that was counted before rows were rejected is left out: it was that of other rows.
     """
-    prepared = {name: _with_own_recapture(_cut(each, settings.per_query)) for name, each in sources.items()}
-    for parts in range(2, settings.hybrids + 1):
-        for names in combinations(sources, parts):
-            lists = {name: Negatives(prepared[name].kept()) for name in names}  # what one rejects, another may take
-            joined = fuse_sources(lists, method="interleave", top=settings.per_query)
-            known = [Recapture.of_table(prepared[name]) for name in names]
-            recapture = Recapture.joined(known, kept=int(joined.keep.sum()))
-            prepared[AND.join(names)] = joined.with_provenance({"recapture": recapture.to_json()} if recapture else {})
-    return prepared
-
-
-def _cut(negatives: Negatives, per_query: int | None) -> Negatives:
-    if per_query is None:
-        return negatives
-    query = np.asarray(negatives.table["query_id"].combine_chunks().dictionary_encode().indices)
-    rank, keep = np.asarray(negatives.table["rank"]), negatives.keep
-    order = np.lexsort((rank, ~keep, query))
-    starts = np.searchsorted(query[order], query[order])
-    beyond = np.zeros(len(negatives), bool)
-    beyond[order] = np.arange(len(order)) - starts >= per_query
-    return negatives.reject(beyond & keep, f"after the first {per_query}")
-
-
-def _with_own_recapture(negatives: Negatives) -> Negatives:
-    """The table, without its recapture where rows were rejected since it was counted: it was that of other rows."""
+    if per_query is not None:
+        query = np.asarray(negatives.table["query_id"].combine_chunks().dictionary_encode().indices)
+        rank, keep = np.asarray(negatives.table["rank"]), negatives.keep
+        order = np.lexsort((rank, ~keep, query))
+        starts = np.searchsorted(query[order], query[order])
+        beyond = np.zeros(len(negatives), bool)
+        beyond[order] = np.arange(len(order)) - starts >= per_query
+        negatives = negatives.reject(beyond & keep, f"after the first {per_query}")
     if Recapture.of_table(negatives) is not None:
         return negatives
     provenance = {name: value for name, value in negatives.provenance.items() if name != "recapture"}
@@ -238,58 +203,72 @@ def table_digest(negatives: Negatives) -> str:
     return hasher.hexdigest()
 
 
-def drawn_queries(collection: Collection, split: str, count: int | None, seed: int) -> Collection:
-    """Return the collection with the judgements of `count` queries of a split, drawn by the seed; None: all."""
-    drawn = drawn_judgements(collection, split, count, seed)
-    same = drawn is collection.qrels[split]
-    return collection if same else replace(collection, qrels={**collection.qrels, split: drawn})
-
-
-@dataclass(frozen=True)
+@dataclass
 class OpenCell:
-    """One collection and one model, at work.
+    """One collection and one model, at work. When it is made the model is loaded once, and every loss made.
 
     Attributes:
-        folder: of the cell.
-        facts: what its cell.json will say.
+        study: folder of the study. `folder`: of the cell. `facts`: what its cell.json will say.
         collection: to train on. `tests`: collections to measure on.
         sources: of this call, as they are scored and trained on.
         settings: of the study.
         task: the model, and how it is trained and measured.
     """
 
-    folder: Path
-    facts: Mapping[str, Any]
+    study: Path
     collection: Collection
     tests: Sequence[Collection]
     sources: Mapping[str, Negatives]
     settings: StudySettings
     task: Task
 
-    def run(self, store: VectorStore) -> None:
-        """Write down what is asked for, score all sources of the cell, train on those of this call, and measure."""
-        write_cell(self.folder, self.facts)
-        for name, digest in self.facts["sources"].items():
-            if not (path := source_file(self.folder, name, digest)).is_file():
-                self.sources[name].write(path)
-        self.score(store)
-        self.train(range(self.settings.seeds))
+    def __post_init__(self) -> None:
+        from foils.training.loss_registry import make_loss
+        from foils.training.models import with_defaults
+        from foils.training.reranker import reranker_loss, reranker_set
+
+        task, settings, tests = self.task, self.settings, self.tests
+        model = task.load()
+        training = with_defaults(settings.train_settings(0), model)
+        sizes = [len(each.judgements(settings.test_split)["query_id"].unique()) for each in tests]
+        self.facts: dict[str, Any] = {
+            "collection": {"name": self.collection.name, "digest": self.collection.measured_digest},
+            "model": {"name": task.model, "fingerprint": task.fingerprint},
+            "settings": settings.facts(training, task),
+            "tests": [{"name": each.name, "queries": size} for each, size in zip(tests, sizes, strict=True)],
+            "sources": {source: table_digest(negatives) for source, negatives in self.sources.items()},
+        }
+        if [each.digest for each in tests] != [self.collection.digest]:
+            self.facts["settings"]["test_on"] = [f"{each.name} {each.measured_digest[:10]}" for each in tests]
+        self.folder = cell_folder(self.study, self.facts)
+        known, given = known_sources(self.folder), self.facts["sources"]
+        if other := [source for source, digest in given.items() if known.get(source, digest) != digest]:
+            raise InputError(
+                f"{', '.join(other)}: the study has other rows under this name; give the source another, as in "
+                "NAME=FILE, or begin a study in another folder"
+            )
+        if len({**known, **given}) < 2:
+            raise InputError(f"{len(given)} source; a study compares two at least")
+        for source in given:  # a loss, or a reranker's data set, refuses what it cannot learn from
+            rows = self.rows(source, 0)
+            if task.in_batch:
+                make_loss(training.loss, model, rows, settings=training.loss_settings)
+            else:
+                reranker_set(rows, reranker_loss(training.loss, training.loss_settings))
 
     def score(self, store: VectorStore) -> None:
         """Write the predictors of every source of the cell, all of them scored together, unless they are there."""
         path = self.folder / SCORES_FILE
         known = read_sealed(path) if path.is_file() else {"of": {}, "sources": {}}
         named = self.settings.score_with or known["of"].get("score_with")  # an earlier call's holds for later ones
-        there = {
-            name: digest
-            for name, digest in known_sources(self.folder).items()
-            if source_file(self.folder, name, digest).is_file()
-        }
-        belief = self.belief()
+        files = {name: source_file(self.folder, name, digest) for name, digest in known_sources(self.folder).items()}
+        there = {name: path.stem.rpartition("--")[2] for name, path in files.items() if path.is_file()}
+        belief = self.belief
         basis = {"sources": there, "score_with": named, "starts": belief.starts, "in_batch": belief.in_batch}
         if known["of"] == basis:
             return
-        sources, encoder = {name: self._table(name, digest) for name, digest in there.items()}, self.scorer(named)
+        sources = {name: self.sources.get(name) or Negatives.read(files[name]) for name in there}
+        encoder = self.scorer(named)
         split, temperature = self.settings.split, self.settings.temperature
         how, worths = ScoreSettings(split=split, hybrids=1, temperature=temperature), dict[str, Candidate]()
         scores = score_sources(self.collection, sources, encoder, store, how, replicates=0)
@@ -306,19 +285,11 @@ class OpenCell:
             named or DEFAULT_MODEL, EncoderSettings(max_length=self.task.max_length, device=self.task.device)
         )
 
+    @property
     def belief(self) -> BeliefSettings:
-        """Return what the training starts from, and the in-batch negatives of a query: its batch less its own row."""
+        """What the training starts from, and the in-batch negatives of a query: its batch less its own row."""
         in_batch = self.settings.train_settings(0).batch_size - 1 if self.task.in_batch else 0
         return BeliefSettings(in_batch=in_batch, starts=self.task.init)
-
-    def _table(self, name: str, digest: str) -> Negatives:
-        if name in self.sources:
-            return self.sources[name]
-        path = source_file(self.folder, name, digest)
-        negatives = Negatives.read(path)
-        if table_digest(negatives) != digest:
-            raise FormatError(f"not the rows that {name} was trained on; remove it, or give that source again", path)
-        return negatives
 
     def train(self, seeds: Sequence[int], *, until: float = math.inf) -> bool:
         """Train on every source with these seeds, seed by seed, and measure; skip what is there.
@@ -348,9 +319,8 @@ class OpenCell:
 
     def rows(self, name: str, seed: int) -> TrainingSet:
         """Return what a seed trains on, of a source or of pairs alone."""
-        split = self.settings.split
-        drawn = drawn_queries(self.collection, split, self.settings.queries, seed)
-        per_query = self.settings.per_query
+        split, queries, per_query = self.settings.split, self.settings.queries, self.settings.per_query
+        drawn = self.collection if queries is None else with_queries(self.collection, {split: queries}, seed)
         return self.task.rows(drawn, self.sources.get(name), per_query=per_query, max_positives=1, split=split)
 
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
@@ -374,13 +344,8 @@ class OpenCell:
             for run, each in zip(runs, self.tests, strict=True)
         ]
         joined = {name: [v for each in values for v in each.per_query[name].tolist()] for name in values[0].means}
-        means = {name: float(np.mean([each.means[name] for each in values])) for name in joined}
         seconds = round(time.perf_counter() - start, 1)
-        return {"source": name, "seed": seed, **facts, "seconds": seconds, "measures": means, "per_query": joined}
-
-    def reliability(self) -> Reliability:
-        """Return how far the order of the sources of this call repeats, by the first measure."""
-        return reliability_of(read_cell(self.folder).results(list(self.sources), self.settings.measured[0]))
+        return {"source": name, "seed": seed, **facts, "seconds": seconds, "per_query": joined}
 
 
 def open_study(
@@ -393,17 +358,38 @@ def open_study(
     tests: Sequence[Collection] = (),
     device: str | None = None,
 ) -> list[OpenCell]:
-    """Return the cells that a call of `run_study` works on, all of it checked and nothing of it written.
+    """Return the cells of a study that a collection's sources are added to, with each model.
 
-    Arguments and exceptions are those of `run_study`.
+    Everything is checked, and nothing is written. Sources of earlier calls stay: all that a cell has are scored
+    together, so that what depends on the others (the belief about unlabelled answers) is the same for all.
+
+    Args:
+        study: the folder of the study, made where it is not.
+        collection: with judgements to train and to test on.
+        sources: name → negatives, two at least where the study has none of this collection and model.
+        models: what to train: names that `foils.training.models.load_trainable` knows; of rerankers, folders or hub
+            names.
+        settings: see `StudySettings`; a `score_with` of None is that of the call before.
+        tests: collections to test on, whose means are averaged; none: the one that is trained on.
+        device: to train on, as torch names it.
+
+    Raises:
+        InputError: fewer than two sources, a name that is a baseline's or has other rows in the study, a source that
+            cannot be trained on, a model that cannot be loaded, settings out of range.
+        UnknownNameError: an unknown split, loss or way of batching.
     """
     tested, settings = tests or [collection], settings or StudySettings()
     collection.judgements(settings.split)
     names = [each.name for each in tested if each.judgements(settings.test_split, "test_split") is not None]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"two collections to test on are called {', '.join(twice)}; rename one")
-    prepared = study_sources(sources, settings)
-    _check_sources(prepared, collection, settings)
+    prepared = {name: first_negatives(each, settings.per_query) for name, each in sources.items()}
+    if settings.until_reliable and len(sources) < 3:
+        raise InputError(
+            f"{spelled('until_reliable')}: {len(sources)} sources have no order that could repeat; give three or more"
+        )
+    if taken := sorted(set(sources) & set(BASELINES)):
+        raise InputError(f"the name {taken[0]!r} is a baseline's; give the source another")
     if settings.score_with is not None:
         load_encoder(settings.score_with, EncoderSettings(device=device))
     training = settings.train_settings(0)
@@ -415,11 +401,8 @@ def open_study(
     settings = replace(settings, measures=tuple(map(str, parsed)))
     for each in tested if isinstance(task, RerankerTask) else ():
         task.ranked(each, settings.test_split)
-    opened = [
-        _open_cell(study, collection, tested, prepared, settings, replace(task, model=name))
-        for name in dict.fromkeys(models)
-    ]
-    return opened
+    tasks = [replace(task, model=name) for name in dict.fromkeys(models)]
+    return [OpenCell(study, collection, tested, prepared, settings, each) for each in tasks]
 
 
 def _task(settings: StudySettings, tests: Sequence[Collection], length: int | None, device: str | None) -> Any:
@@ -435,83 +418,6 @@ def _task(settings: StudySettings, tests: Sequence[Collection], length: int | No
     return RerankerTask("", device, length, first_stage=first)
 
 
-def _open_cell(
-    study: Path,
-    collection: Collection,
-    tests: Sequence[Collection],
-    sources: Mapping[str, Negatives],
-    settings: StudySettings,
-    task: Task,
-) -> OpenCell:
-    """The cell of a model, having loaded it once and made every loss."""
-    from foils.training.models import with_defaults
-
-    model = task.load()
-    training = with_defaults(settings.train_settings(0), model)
-    facts: dict[str, Any] = {
-        "collection": {"name": collection.name, "digest": collection.measured_digest},
-        "model": {"name": task.model, "fingerprint": task.fingerprint},
-        "settings": settings.facts(training, task),
-        "tests": [
-            {"name": each.name, "queries": len(each.judgements(settings.test_split)["query_id"].unique())}
-            for each in tests
-        ],
-        "sources": {source: table_digest(negatives) for source, negatives in sources.items()},
-    }
-    if [each.digest for each in tests] != [collection.digest]:
-        facts["settings"]["test_on"] = [f"{each.name} {each.measured_digest[:10]}" for each in tests]
-    folder = cell_folder(study, facts)
-    known = known_sources(folder)
-    if other := [source for source, digest in facts["sources"].items() if known.get(source, digest) != digest]:
-        raise InputError(
-            f"{', '.join(other)}: the study has other rows under this name; give the source another, as in "
-            "NAME=FILE, or begin a study in another folder"
-        )
-    if len({**known, **sources}) < 2:
-        raise InputError(f"{len(sources)} source; a study compares two at least")
-    cell = OpenCell(folder, facts, collection, tests, sources, settings, task)
-    for source in sources:
-        _check_loss(task, model, cell.rows(source, 0), training)
-    return cell
-
-
-def _check_loss(task: Task, model: Any, data: TrainingSet, training: TrainSettings) -> None:
-    """Make the loss, or the data set of a reranker's, which refuse what they cannot learn from."""
-    from foils.training.loss_registry import make_loss
-    from foils.training.reranker import reranker_loss, reranker_set
-
-    if task.in_batch:
-        make_loss(training.loss, model, data, settings=training.loss_settings)
-    else:
-        reranker_set(data, reranker_loss(training.loss, training.loss_settings))
-
-
-def _check_sources(sources: Mapping[str, Negatives], collection: Collection, settings: StudySettings) -> None:
-    """Refuse a name that is a baseline's, too few sources, and sources without a negative for a seed's queries."""
-    if settings.until_reliable and len(sources) < 3:
-        raise InputError(
-            f"{spelled('until_reliable')}: {len(sources)} sources have no order that could repeat; give three or more"
-        )
-    if taken := sorted(set(sources) & set(BASELINES)):
-        raise InputError(f"the name {taken[0]!r} is a baseline's; give the source another")
-    seeds = max(settings.seeds, MOST_SEEDS) if settings.until_reliable else settings.seeds
-    drawn = [
-        drawn_queries(collection, settings.split, settings.queries, seed).positives(settings.split).query_rows
-        for seed in range(seeds if settings.queries else 1)
-    ]
-    lacking = []
-    for name, negatives in sources.items():
-        kept = negatives.rows_in(collection)[0][negatives.keep]
-        covered = [bool(np.isin(queries, kept).any()) for queries in drawn]
-        if not all(covered):
-            lacking.append(f"{name} (seed {covered.index(False)})")
-    if lacking:
-        raise InputError(
-            f"sources without a negative for any training query of a seed: {', '.join(lacking)}; mine them for more "
-            f"queries of the split {settings.split!r}, or let a seed draw more queries"
-        )
-
-
 def run_cells(cells: Sequence[OpenCell], store: VectorStore | None = None) -> None:
     """Score and train every cell, with more seeds until it is reliable where the settings want that.
 
@@ -524,55 +430,21 @@ def run_cells(cells: Sequence[OpenCell], store: VectorStore | None = None) -> No
     """
     settings, started = cells[0].settings, time.monotonic()
     for cell in cells:
-        cell.run(store or VectorStore(cache_folder() / "vectors"))
+        write_cell(cell.folder, cell.facts)
+        for name, digest in cell.facts["sources"].items():
+            if not (path := source_file(cell.folder, name, digest)).is_file():
+                cell.sources[name].write(path)
+        cell.score(store or VectorStore(cache_folder() / "vectors"))
+        cell.train(range(settings.seeds))
     until = started + 60 * settings.minutes if settings.minutes is not None else math.inf
     waiting = list(cells) if settings.until_reliable else []
     while waiting:
         for cell in list(waiting):
-            reliability = cell.reliability()
+            results = read_cell(cell.folder).results(list(cell.sources), settings.measured[0])
+            reliability = reliability_of(results)
             if reliability.settled:
                 log.info("%s: %s with %d seeds", cell.task.model, reliability.verdict, reliability.seeds)
                 waiting.remove(cell)
             elif not cell.train([reliability.seeds], until=until):
                 log.info("%s minutes are spent; another call with more of them goes on", settings.minutes)
                 return
-
-
-def run_study(
-    study: Path,
-    collection: Collection,
-    sources: Mapping[str, Negatives],
-    models: Sequence[str],
-    store: VectorStore | None = None,
-    settings: StudySettings | None = None,
-    *,
-    tests: Sequence[Collection] = (),
-    device: str | None = None,
-) -> list[Path]:
-    """Add a collection's sources, trained with each model, to a study; what is there already is not done again.
-
-    Sources of earlier calls stay: all that a cell has are scored together, so that what depends on the others (the
-    belief about unlabelled answers) is the same for all. Everything is checked before the first training.
-
-    Args:
-        study: the folder of the study, made where it is not.
-        collection: with judgements to train and to test on.
-        sources: name → negatives, two at least where the study has none of this collection and model.
-        models: what to train: names that `foils.training.models.load_trainable` knows; of rerankers, folders or hub
-            names.
-        store: of vectors, for the scores; None: that of the cache.
-        settings: see `StudySettings`; a `score_with` of None is that of the call before.
-        tests: collections to test on, whose means are averaged; none: the one that is trained on.
-        device: to train on, as torch names it.
-
-    Returns:
-        The folders of the cells.
-
-    Raises:
-        InputError: fewer than two sources, a name that is a baseline's or has other rows in the study, a source that
-            cannot be trained on, a model that cannot be loaded, settings out of range.
-        UnknownNameError: an unknown split, loss or way of batching.
-    """
-    cells = open_study(study, collection, sources, models, settings, tests=tests, device=device)
-    run_cells(cells, store)
-    return [cell.folder for cell in cells]

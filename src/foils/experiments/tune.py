@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +24,22 @@ from foils.encode import VectorStore
 from foils.evaluation import bm25_run, evaluate_runs, measure_run
 from foils.evaluation.systems import Evaluation
 from foils.experiments.cache import TEMPORARY, StepCache
-from foils.experiments.parts import DEV_QUERIES, of_splits, with_hard_documents, with_queries
-from foils.experiments.plan import LEAST_QUERIES, MAX_POSITIVES, Plan, Section, clock, schedule
+from foils.experiments.plan import (
+    DEV_QUERIES,
+    LEAST_QUERIES,
+    MAX_POSITIVES,
+    Plan,
+    Section,
+    Trial,
+    best_merge,
+    clock,
+    halving,
+    of_splits,
+    schedule,
+    weight_within_an_error,
+    with_hard_documents,
+    with_queries,
+)
 from foils.experiments.tasks import (
     BM25,
     FIRST_STAGE,
@@ -37,14 +51,14 @@ from foils.experiments.tasks import (
 )
 from foils.mining.settings import parsed_ranks
 from foils.runtime import progress
-from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder, write_sealed
+from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder
 from foils.statistics import bootstrap_interval, paired_test
 
 MEASURE = "nDCG@10"
 BASE, TUNED, BOTH, NONE = "base", "tuned", "bm25 + tuned", "none"
 LEVEL = 0.05
 """p below which a difference counts."""
-PLAN, PLANNED = "plan.toml", "planned.json"
+PLAN = "plan.toml"
 CHECKPOINT_STEPS = 200
 SAMPLED, SAMPLE = 2_000, "train, sampled"  # queries that are mined for the decision, and the name of their split
 STEPS, SIZES, LISTS = 20, (16, 32, 64, 128), 16  # of an epoch at least; sizes of a batch, and that of rerankers
@@ -57,48 +71,6 @@ KEEP_DOCUMENTS, ALPHAS = 1_000, (0.25, 0.5, 0.75)  # of the collection to keep; 
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the tuned model beside BM25
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A training, measured on dev.
-
-    Attributes:
-        learning_rate: its peak. `epochs`: over the queries, at most. `queries`: that it was trained on.
-        dev: mean measure on dev. `per_query`: of each query of dev.
-        steps: of the optimizer. `rows`: that it was trained on. `seconds`: that it took.
-        loss_first, loss_last: at its beginning and its end.
-        source: of its negatives; empty: in-batch negatives alone.
-        marks: steps made when each twentieth of its time was spent; none: it had no limit.
-        whole: whether it had the time for all of its epochs.
-        name: of its folder.
-    """
-
-    learning_rate: float
-    epochs: int
-    queries: int
-    dev: float
-    per_query: tuple[float, ...] = field(repr=False)
-    steps: int
-    rows: int
-    seconds: float
-    loss_first: float
-    loss_last: float
-    source: str = ""
-    marks: tuple[int, ...] = ()
-    whole: bool = True
-    name: str = ""
-
-    @property
-    def order(self) -> tuple[float, int, float]:
-        """The better on dev is the larger; of equals the cheaper, then the one with the smaller learning rate."""
-        return self.dev, -self.epochs, -self.learning_rate
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the single queries."""
-        return {
-            name: value for name, value in asdict(self).items() if name not in ("per_query", "name", "seconds", "whole")
-        }
 
 
 class Final(NamedTuple):
@@ -293,9 +265,10 @@ class Tuning:
         """Return the negatives of one source: a method, and ranks counted from 0."""
         method, _, ranks = source.partition(" ")
         more: dict[str, Any] = {"top": 10 if self.task.in_batch else self.per_query, "split": split}
-        own: dict[str, dict[str, Any]] = {"random": {"seed": self.seed}}
-        own["dense"] = {"encoder": self.task.encoder, "vectors": self.store}
-        more |= own.get(method, {})
+        if method == "dense":
+            more |= {"encoder": self.task.encoder, "vectors": self.store}
+        if method == "random":
+            more["seed"] = self.seed
         if ranks:
             more["ranks"] = parsed_ranks(ranks)
         key = {**self.of, "source": source, "split": split, "seed": self.seed}
@@ -607,7 +580,6 @@ class Tuning:
             losses = {"loss_first": trial.loss_first, "loss_last": trial.loss_last}
             self.warnings += filter(None, [learned_nothing(self.task, losses, self.per_query)])
         self.say("measured on test")
-        write_sealed(self.cache.folder / PLANNED, {"plan": self.plan.to_toml()})
         self.plan.write(self.output / PLAN)
         if source := str(self.plan["negatives"]["source"]):
             self.mined(source).write(self.output / "negatives.parquet")
@@ -654,76 +626,6 @@ class Tuning:
 def first_stage_of(given: Section) -> str:
     """Return what a reranker reranks, by section [given]."""
     return str(given.get("first_stage") or BM25)
-
-
-def halving(
-    run: Callable[[float, int], Trial],
-    learning_rates: Sequence[float],
-    epochs: Sequence[int],
-    *,
-    extend: bool,
-    goes_on: Callable[[], bool] = lambda: True,
-) -> Trial:
-    """Return the best short run.
-
-    Every learning rate runs for the first number of epochs; the better half of them (rounded up) runs for the next, and
-    so on, until longer training is no better on dev. Where the largest learning rate is the best of the first round,
-    three times of it is tried, too.
-
-    Args:
-        run: learning rate, epochs → the trial.
-        learning_rates: to begin with.
-        epochs: of the rounds, ascending.
-        extend: whether three times the largest is tried.
-        goes_on: whether there is time for another round.
-    """
-    rates = list(learning_rates)
-    tried = [run(rate, epochs[0]) for rate in rates]
-    best = max(tried, key=lambda each: each.order)
-    if extend and best.learning_rate == max(rates):
-        tried.append(run(float(f"{3 * best.learning_rate:.2g}"), epochs[0]))
-        best = max(tried, key=lambda each: each.order)
-    for each in epochs[1:]:
-        if not goes_on():
-            break
-        survivors = sorted(tried, key=lambda trial: trial.order, reverse=True)[: (len(tried) + 1) // 2]
-        tried = [run(trial.learning_rate, each) for trial in survivors]
-        before, best = best, max([best, *tried], key=lambda trial: trial.order)
-        if best is before:
-            break
-    return best
-
-
-def weight_within_an_error(values: Mapping[float, npt.NDArray[np.float64]]) -> float:
-    """Return the weight nearest to ½ that is worse than the best one by at most a standard error; of two the better.
-
-    Few queries tell weights apart badly, and a tuned model may be worse on dev, which shares no document with the
-    training, than on queries to come: the best weight of dev alone gives it too little.
-
-    Args:
-        values: weight → (n,) measure of each query.
-
-    Source: the rule of one standard error (Breiman et al. 1984); benchmarks/evidence/fused.py compares it.
-    """
-    best = max(values, key=lambda each: (float(values[each].mean()), -abs(each - 0.5)))
-
-    def near(weight: float) -> bool:
-        lost = values[best] - values[weight]
-        return weight == best or float(lost.mean()) <= float(lost.std(ddof=1)) / len(lost) ** 0.5
-
-    return min(filter(near, values), key=lambda each: (round(abs(each - 0.5), 9), -float(values[each].mean())))
-
-
-def best_merge(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the α to take: of merges as good on dev that keep more, the one with the largest sum of both; else 1.
-
-    Args:
-        rows: `alpha`, `dev`, `keep` of each, which one that is worse on dev may lack; the last is the tuned model,
-            α = 1.
-    """
-    tuned = rows[-1]
-    better = [each for each in rows[:-1] if each["dev"] >= tuned["dev"] and each["keep"] > tuned["keep"]]
-    return float(max(better, key=lambda each: each["dev"] + each["keep"])["alpha"]) if better else 1.0
 
 
 def _plural(count: int, what: str) -> str:

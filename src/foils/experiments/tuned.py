@@ -12,9 +12,9 @@ from foils.data import Collection
 from foils.data.read import kind_of
 from foils.data.splitting import SHARES
 from foils.evaluation.systems import Evaluation
-from foils.experiments.plan import Plan
+from foils.experiments.plan import Plan, Trial
 from foils.experiments.tasks import BM25
-from foils.experiments.tune import BASE, BOTH, LEVEL, MEASURE, TUNED, Trial, first_stage_of
+from foils.experiments.tune import BASE, BOTH, LEVEL, MEASURE, TUNED, first_stage_of
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number, p_value, signed
 from foils.statistics import Comparison

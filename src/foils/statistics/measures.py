@@ -46,6 +46,11 @@ class Measured:
         return {measure: float(np.mean(values)) for measure, values in self.per_query.items()}
 
 
+def parsed_names(text: str) -> tuple[str, ...]:
+    """Return the names of measures that stand in a text, separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def parse_measures(names: Sequence[str]) -> list[Any]:
     """Return ir_measures' measure of each name.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from foils.runtime.errors import InputError
@@ -14,8 +15,7 @@ from foils.runtime.errors import InputError
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
-ROUNDS, CLOSE = 500, 1e-6  # of the alternation, at most; the change of a probability at which it ends
-NEWTON = 30
+CLOSE = 1e-7  # of the gradient, where the search for the weights ends
 SUREST = 30.0  # logits of a probability, at most
 
 
@@ -50,21 +50,20 @@ class Crowd:
         weights: (f + 1,) of the features, the constant first: what is added to the offset.
         prior: (n,) probability of each unit by its features alone.
         posterior: (n,) the same, its answers taken into account.
-        rounds: of the alternation.
     """
 
     weights: Floats
     prior: Floats
     posterior: Floats
-    rounds: int
 
 
 def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answers], *, spread: float = 1.0) -> Crowd:
     """Return P(relevant) of every unit, and the weights of its features, from answers of judges that err.
 
     A unit is relevant with probability σ(o_j + w₀ + w·x_j), w ~ N(0, spread²), w₀ ~ N(0, 10²), and a judge answers 1
-    with probability se where it is and 1 − sp where it is not, whatever else the unit is. Expectation maximisation:
-    posteriors of the judged units, then w by Newton's method. Without answers w is 0, and the probabilities are σ(o).
+    with probability se where it is and 1 − sp where it is not, whatever else the unit is. With the log odds e_j of its
+    answers w minimises Σ log(1 + e^z) − log(1 + e^(z + e_j)) + ½ w²/spread², z = o_j + w₀ + w·x_j, which is the log
+    likelihood with the truth summed out. Without answers w is 0, and the probabilities are σ(o).
 
     Args:
         features: (n, f), standardised.
@@ -86,20 +85,18 @@ def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answ
     x = np.column_stack([np.ones(len(x)), x])
     precision = np.r_[0.01, np.full(x.shape[1] - 1, spread**-2.0)]
     judged = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in answers)]))
-    weights, evidence = np.zeros(x.shape[1]), evidence_of(answers, judged)
-    at, offsets, posterior = x[judged], o[judged], np.zeros(len(judged))
-    rounds = 0
-    while rounds < ROUNDS:
-        rounds += 1
-        before = posterior
-        posterior = expit(offsets + at @ weights + evidence)
-        if len(judged) == 0 or np.abs(posterior - before).max() < CLOSE:
-            break
-        weights = _newton(at, offsets, posterior, precision, weights)
+    evidence, at, offsets = evidence_of(answers, judged), x[judged], o[judged]
+
+    def loss(w: Floats) -> tuple[float, Floats]:
+        z = offsets + at @ w
+        value = (np.logaddexp(0, z) - np.logaddexp(0, z + evidence)).sum() + 0.5 * precision @ w**2
+        return float(value), at.T @ (expit(z) - expit(z + evidence)) + precision * w
+
+    weights = minimize(loss, np.zeros(x.shape[1]), jac=True, method="BFGS", options={"gtol": CLOSE}).x
     prior = np.asarray(expit(o + x @ weights))
     after = prior.copy()
-    after[judged] = posterior
-    return Crowd(weights, prior, after, rounds)
+    after[judged] = expit(offsets + at @ weights + evidence)
+    return Crowd(weights, prior, after)
 
 
 def evidence_of(answers: Sequence[Answers], judged: Rows) -> Floats:
@@ -117,27 +114,6 @@ def evidence_of(answers: Sequence[Answers], judged: Rows) -> Floats:
         odds = np.clip(np.where(judge.relevant == 1, yes, no), -SUREST, SUREST)
         total[np.searchsorted(judged, judge.rows)] += odds
     return total
-
-
-def _newton(x: Floats, offset: Floats, target: Floats, precision: Floats, weights: Floats) -> Floats:
-    """Maximise Σ t·log p + (1 − t)·log(1 − p) − ½ Σ precision·w², p = σ(offset + x·w): it is concave."""
-
-    def objective(w: Floats) -> float:
-        z = offset + x @ w
-        return float(target @ z - np.logaddexp(0, z).sum() - 0.5 * precision @ w**2)
-
-    value = objective(weights)
-    for _ in range(NEWTON):
-        p = expit(offset + x @ weights)
-        gradient = x.T @ (target - p) - precision * weights
-        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + np.diag(precision), gradient)
-        length = 1.0
-        while (better := objective(weights + length * step)) < value and length > 1e-6:
-            length /= 2
-        if better - value < 1e-10 * (1 + abs(value)):
-            break
-        weights, value = weights + length * step, better
-    return weights
 
 
 def threshold(probability: npt.ArrayLike, precision: float) -> float:

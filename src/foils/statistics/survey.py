@@ -18,6 +18,7 @@ Rows = npt.NDArray[np.int64]
 
 SUREST = 1e-6  # a belief of 0 or 1 is taken as this far from it
 FARTHEST = 60.0  # logits that a belief is moved by, at most
+TAIL = 0.025  # outside an interval, on each side
 REPLICATES = 20_000  # draws of a corrected share
 EQUALLY = 0.2
 """The part of an importance that does not heed the belief: no weight exceeds five times that of an equal draw."""
@@ -146,7 +147,6 @@ def estimate_share(
     *,
     belief: npt.ArrayLike | None = None,
     population: npt.ArrayLike | None = None,
-    level: float = 0.95,
 ) -> Share:
     """Return the share of relevant units among all, from those that were drawn and judged.
 
@@ -165,7 +165,6 @@ def estimate_share(
         probability: (m,) with which each was drawn and judged, in (0, 1]; only ratios decide the share.
         belief: (m,) π of the judged units, the probability that they are relevant; None: equal for all.
         population: (N,) π of all units, the judged ones among them; goes with `belief`.
-        level: coverage of the interval, in (0, 1).
 
     Raises:
         InputError: shapes that do not fit, values out of range, or one of `belief` and `population` alone.
@@ -173,7 +172,7 @@ def estimate_share(
     Source: Hájek 1971; logistic generalized regression estimator (Lehtonen & Veijanen 1998) with the belief as offset;
     interval of Korn & Graubard 1998.
     """
-    y, p = _judged(relevant, probability, level)
+    y, p = _judged(relevant, probability)
     if (belief is None) != (population is None):
         raise InputError("belief and population go together; give both, or neither")
     if not len(y):
@@ -189,12 +188,12 @@ def estimate_share(
     v = max(shown, float((variance * expected * (1 - expected)).sum()))
     near = _moved_mean(everyone, smoothed, mean)
     effective = near * (1 - near) / v if v > 0 else np.inf
-    low, high = _clopper_pearson(share, effective, level)
+    low, high = _clopper_pearson(share, effective)
     return Share(share, low, high, m, effective)
 
 
 def corrected_share(
-    apparent: Share, sensitivity: tuple[int, int], specificity: tuple[int, int], *, level: float = 0.95, seed: int = 0
+    apparent: Share, sensitivity: tuple[int, int], specificity: tuple[int, int], *, seed: int = 0
 ) -> Share:
     """Return the share that a judge who errs lets us infer: φ = (q + sp − 1)/(se + sp − 1), within [0, 1].
 
@@ -206,7 +205,6 @@ def corrected_share(
         apparent: q, the share that the judge called relevant.
         sensitivity: how many of how many relevant units the judge called relevant.
         specificity: how many of how many others the judge did not.
-        level: coverage of the interval, in (0, 1).
         seed: of the draws.
 
     Returns:
@@ -230,21 +228,21 @@ def corrected_share(
     power = se + sp - 1
     chance = np.arange(REPLICATES) % 2
     values = (q + sp - 1) / np.where(power > 0, power, 1)
-    if (power > 0).mean() > 0.5 and ((values >= 0) & (values <= 1)).mean() < (1 - level) / 2:
+    if (power > 0).mean() > 0.5 and ((values >= 0) & (values <= 1)).mean() < TAIL:
         return replace(apparent, share=np.nan, low=0.0, high=1.0)
-    low, high = np.quantile(np.where(power > 0, np.clip(values, 0, 1), chance), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(np.where(power > 0, np.clip(values, 0, 1), chance), [TAIL, 1 - TAIL])
     known = sensitivity[0] / sensitivity[1] + specificity[0] / specificity[1] - 1
     of_others = 1 - specificity[0] / specificity[1]
     share = float(np.clip((apparent.share - of_others) / known, 0, 1)) if known > 0 else np.nan
     return Share(share, float(low), float(high), apparent.judged, apparent.effective)
 
 
-def _judged(relevant: npt.ArrayLike, probability: npt.ArrayLike, level: float) -> tuple[Floats, Floats]:
+def _judged(relevant: npt.ArrayLike, probability: npt.ArrayLike) -> tuple[Floats, Floats]:
     y, p = np.asarray(relevant, np.float64), np.asarray(probability, np.float64)
     if y.ndim != 1 or y.shape != p.shape:
         raise InputError(f"{y.shape} judgements, {p.shape} probabilities; expected one of each a unit")
-    if not np.isin(y, (0, 1)).all() or not ((p > 0) & (p <= 1)).all() or not 0 < level < 1:
-        raise InputError("expected judgements 0 or 1, probabilities in (0, 1], and a level in (0, 1)")
+    if not np.isin(y, (0, 1)).all() or not ((p > 0) & (p <= 1)).all():
+        raise InputError("expected judgements 0 or 1, and probabilities in (0, 1]")
     return y, p
 
 
@@ -280,13 +278,13 @@ def _moved_mean(everyone: Floats | None, delta: float, mean: float) -> float:
     return float(expit(delta)) if everyone is None else float(_moved(everyone, delta).mean())
 
 
-def _clopper_pearson(share: float, n: float, level: float) -> tuple[float, float]:
+def _clopper_pearson(share: float, n: float) -> tuple[float, float]:
     """The interval of a share of n units, which need not be a whole number."""
     if np.isinf(n):
         return share, share
-    tail, x = (1 - level) / 2, share * n
     from scipy.stats import beta
 
-    low = float(beta.ppf(tail, x, n - x + 1)) if x > 0 else 0.0
-    high = float(beta.ppf(1 - tail, x + 1, n - x)) if x < n else 1.0
+    x = share * n
+    low = float(beta.ppf(TAIL, x, n - x + 1)) if x > 0 else 0.0
+    high = float(beta.ppf(1 - TAIL, x + 1, n - x)) if x < n else 1.0
     return low, high
