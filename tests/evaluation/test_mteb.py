@@ -7,7 +7,7 @@ import pytest
 
 from foils.data.read import collection_from_mteb
 from foils.encode import EncoderSettings, SentenceEncoder
-from foils.evaluation import measure_rankings, qrels_of, rankings_of
+from foils.evaluation import measure_run
 from foils.runtime.errors import InputError
 from foils.searching import DimensionSettings, embed_collection, search_collection
 from train_models import made_up, static_model
@@ -83,7 +83,7 @@ def test_the_example_of_the_docs_gives_our_figures(method, monkeypatch):
     exec(compile(code.replace('"rdime"', repr(method)), "deploying.md", "exec"), found := {})
     embedded = embed_collection(collection, encoder, None, split="test")
     run = search_collection(embedded, DimensionSettings(method)).run
-    ours = measure_rankings(rankings_of(run), qrels_of(collection, "test"), ["nDCG@10"]).means["nDCG@10"]
+    ours = measure_run(run, collection, "test", ["nDCG@10"]).means["nDCG@10"]
     (theirs,) = found["results"].task_results[0].scores["test"]
     assert 0 < theirs["ndcg_at_10"] == pytest.approx(ours, abs=1e-4)
     assert found["results"].model_name == "foils/static"

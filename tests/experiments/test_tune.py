@@ -53,7 +53,7 @@ def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
     read = Plan.read(tmp_path / "plan.toml")
     assert read.sections == {"given": GIVEN, "trials": {**TRIALS, "keeps": True}} == tomllib.loads(plan.to_toml())
     assert read.to_toml() == plan.to_toml()
-    rows = Plan({"negatives": {"source": "", "per_query": 10, "reason": "on dev"}}).table().rows
+    rows = Plan({"negatives": {"source": "", "per_query": 10, "reason": "on dev"}}).tables()[0].rows
     assert list(map(tuple, rows)) == [("negatives", "source none, per_query 10", "on dev")]
 
 

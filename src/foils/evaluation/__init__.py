@@ -11,19 +11,15 @@ from foils.evaluation.measuring import (
 )
 from foils.evaluation.systems import evaluate_runs, named_systems, runs_of
 from foils.searching.runs import bm25_run
-from foils.statistics.measures import Measured, measure_rankings, parse_measures
 
 __all__ = [
-    "Measured",
     "bm25_run",
     "dense_run",
     "evaluate_runs",
     "first_documents",
     "measure_encoder",
-    "measure_rankings",
     "measure_run",
     "named_systems",
-    "parse_measures",
     "qrels_of",
     "rankings_of",
     "rerank_run",

@@ -119,18 +119,11 @@ class Plan(Result):
             raise FormatError(f"not a plan of foils tune: {'; '.join(wrong)}", path)
         return cls({name: read[name] for name in SECTIONS if name in read})
 
-    def tables(self) -> list[Table]:
-        """Return the plan, and what a tuning by it costs."""
-        minutes, table = self["given"].get("minutes"), self.table()
-        cost = f"It takes about {minutes:g} minutes" if minutes else "It takes as long as longer training helps"
-        later = "What is decided on the way: the negatives (as foils score does), learning rate and epochs (on dev)."
-        return [replace(table, caption=f"{later}\n{cost}.")]
-
     def to_json(self) -> dict[str, Any]:
         """Return the sections."""
         return {"plan": self.sections}
 
-    def table(self) -> Table:
+    def tables(self) -> list[Table]:
         """Return the decisions as a table: section, values, reason."""
         rows = []
         for name in (each for each in SECTIONS if each in self.sections):
@@ -138,7 +131,7 @@ class Plan(Result):
             reason = values.pop("reason", "")
             values.pop("digest", None)
             rows.append((name, ", ".join(f"{key} {_shown(value)}" for key, value in values.items()), reason))
-        return Table("Plan", ["decision", "what", "why"], rows, words=frozenset({1, 2}))
+        return [Table("Plan", ["decision", "what", "why"], rows, words=frozenset({1, 2}))]
 
 
 def _shown(value: Any) -> str:

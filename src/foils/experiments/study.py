@@ -18,7 +18,7 @@ from foils.data import Collection, Negatives, Run
 from foils.data.recapture import Recapture
 from foils.deciding import BeliefSettings, Candidate, decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.evaluation import measure_run, parse_measures
+from foils.evaluation import measure_run
 from foils.experiments.analysis import reliability_of
 from foils.experiments.cache import read_sealed
 from foils.experiments.cells import (
@@ -49,7 +49,7 @@ from foils.runtime.files import cache_folder, write_sealed
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, Settings, settings_of, spelled
 from foils.scoring import ScoreSettings, score_sources
-from foils.statistics.measures import parsed_names
+from foils.statistics.measures import parse_measures, parsed_names
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet

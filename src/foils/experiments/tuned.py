@@ -181,7 +181,7 @@ class Tuned(Result):
         notes = [first.caption, self.sentence, *(f"Warning: {each}" for each in self.warnings), f"Next: {self.next}"]
         proof = replace(first, caption="\n".join(filter(None, notes)))
         further = [self.further_table()] if self.cuts or self.keep else []
-        return [proof, self.pairs_table(), *further, self.plan.table(), self.trials_table()]
+        return [proof, self.pairs_table(), *further, *self.plan.tables(), self.trials_table()]
 
     def pairs_table(self) -> Table:
         """Return the paired differences of the systems on test."""
