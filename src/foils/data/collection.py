@@ -403,11 +403,11 @@ def _mapped(path: Path) -> pa.Table:
 
 
 @contextmanager
-def fetching(where: str, but: type[Exception] = InputError) -> Iterator[None]:
-    """Turn what the libraries raise when they cannot fetch or parse a data set into an InputError, `but` one kind."""
+def fetching(where: str) -> Iterator[None]:
+    """Turn what the libraries raise when they cannot fetch or parse a data set into an InputError."""
     try:
         yield
-    except (InputError, but):
+    except InputError:
         raise
     except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
         said = str(error).strip().partition("\n")[0][:300]

@@ -229,11 +229,6 @@ class Docstring:
     summary: str
     text: str
 
-    @property
-    def split(self) -> str:
-        """The split of the module's queries: `test`, `dev` (a tenth of the names each) or `train`."""
-        return split_of(self.module)
-
 
 def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
     """Return a query and a document for each function and class of installed packages, from their sources, by name.
@@ -276,27 +271,20 @@ def split_of(module: str) -> str:
 
 def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
     """Find where each package's source lies: its folder, or its one file."""
-    found = {package: _source(package) for package in sorted(set(DEFAULT_PACKAGES if packages is None else packages))}
-    missing = [package for package, source in found.items() if source is None]
-    if packages is not None and missing:
+    found: dict[str, Path] = {}
+    for package in (wanted := sorted({*(DEFAULT_PACKAGES if packages is None else packages)})):
+        try:  # looking for a dotted name imports its parents; __main__ says nothing of where it comes from
+            spec = find_spec(package) if package.isidentifier() else None
+        except ValueError:
+            continue
+        if spec and spec.has_location and (origin := Path(spec.origin or "")).suffix == ".py":
+            found[package] = origin.parent if origin.name == "__init__.py" else origin
+    if packages is not None and (missing := [package for package in wanted if package not in found]):
         raise InputError(
             f"not installed as Python source: {', '.join(map(repr, missing))}; "
             "give names of top-level packages as they are imported, such as 'sklearn'"
         )
-    sources = {package: source for package, source in found.items() if source is not None}
-    return {name: source.parent if source.name == "__init__.py" else source for name, source in sources.items()}
-
-
-def _source(package: str) -> Path | None:
-    """Return the file of a package's own code, without importing it."""
-    if not package.isidentifier():
-        return None  # looking for a dotted name imports its parents
-    try:
-        spec = find_spec(package)
-    except ValueError:  # a module that says nothing of where it comes from, such as __main__
-        return None
-    path = Path(spec.origin) if spec and spec.origin and spec.has_location else None
-    return path if path and path.suffix == ".py" else None
+    return found
 
 
 def _modules(roots: dict[str, Path]) -> Iterator[tuple[str, ast.Module]]:

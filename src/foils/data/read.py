@@ -292,10 +292,18 @@ def fetched_table(name: str | Path) -> Path:
     Raises:
         InputError: no such repository, none that holds a table of negatives, or none that can be reached.
     """
-    if not str(name).startswith("hf:"):
+    given = str(name).removeprefix("hf:")
+    if given == str(name):
         return Path(name)
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
     with fetching(f"{name}, as {TABLE} of a data set"):
-        return _fetched(str(name).removeprefix("hf:"))
+        if not Path(given).is_dir():
+            return Path(hf_hub_download(given, TABLE, repo_type="dataset"))
+        if not (path := Path(given, TABLE)).is_file():
+            raise LocalEntryNotFoundError(f"no {TABLE} in the folder")
+        return path
 
 
 def fetched_source(path: Path) -> Path | Mapping[str, Records]:
@@ -311,29 +319,17 @@ def fetched_source(path: Path) -> Path | Mapping[str, Records]:
     name = str(path).removeprefix("hf:")
     if name == str(path):
         return path
-    from huggingface_hub.errors import EntryNotFoundError
-
     if ":" not in name:
+        from huggingface_hub.errors import EntryNotFoundError
+
         try:
-            with fetching(f"{path}, as {TABLE} of a data set", but=EntryNotFoundError):
-                return _fetched(name)
-        except EntryNotFoundError:
-            pass
+            return fetched_table(path)
+        except InputError as error:
+            if not isinstance(error.__cause__, EntryNotFoundError):
+                raise
     if (pairs := hf_pairs(name)) is None:
         raise InputError(f"{path} is a collection in BEIR's layout; a source is {TABLE}, or has a column of negatives")
     return pairs
-
-
-def _fetched(name: str) -> Path:
-    """The file of a repository or a folder."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    if not Path(name).is_dir():
-        return Path(hf_hub_download(name, TABLE, repo_type="dataset"))
-    if not (path := Path(name, TABLE)).is_file():
-        raise LocalEntryNotFoundError(f"no {TABLE} in the folder")
-    return path
 
 
 def read_mteb(name: str) -> Collection:
@@ -384,18 +380,18 @@ def collection_from_mteb(task: Any) -> Collection:
 
 def _pydocs(packages: Sequence[str] | None) -> Collection:
     """The documentation of installed packages, kept in the cache for as long as their versions stay."""
-    from foils.data.pydocs import pydocs_versions, read_pydocs
+    from foils.data.pydocs import pydocs_versions, read_pydocs, split_of
 
     def make(keep: Keep) -> Tables:
         found = read_pydocs(packages)
+        judged: dict[str, list[tuple[Any, ...]]] = {split: [] for split in SPLITS}
+        for each in found:
+            judged[split_of(each.module)].append((f"q:{each.name}", each.name, 1))
         return CheckedRecords.of_rows(
             "pydocs",
             lambda: ((each.name, "", each.text) for each in found),
             lambda: ((f"q:{each.name}", each.summary) for each in found),
-            {
-                split: partial(iter, [(f"q:{each.name}", each.name, 1) for each in found if each.split == split])
-                for split in SPLITS
-            },
+            {split: partial(iter, rows) for split, rows in judged.items()},
         )(keep)
 
     versions = sorted(pydocs_versions(packages).items())
