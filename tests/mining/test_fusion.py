@@ -74,11 +74,18 @@ def test_weighted_scores_by_hand():
     assert listed(alone)[0] == "x"
 
 
-def test_z_scores_by_hand():
-    """Of b, y has .8 and w .4; what a source does not have counts as the least of its list."""
-    found = fuse_sources({"a": A, "b": B}, method="weighted", normalisation="z")
+@pytest.mark.parametrize(
+    ("normalisation", "expected"),
+    [
+        ("z", {"x": np.sqrt(1.5) - 1, "y": 1, "z": -np.sqrt(1.5) - 1, "w": -np.sqrt(1.5) - 1}),
+        ("theoretical-minimum", {"x": 1, "y": 5 / 9 + 1, "z": 1 / 9, "w": 0.5}),
+    ],
+)
+def test_other_normalisations_by_hand(normalisation, expected):
+    """Of b, y has .8 and w .4; what a source does not have counts as the least of its list, or as 0."""
+    found = fuse_sources({"a": A, "b": B}, method="weighted", normalisation=normalisation)
     rows = {row["doc_id"]: row["score"] for row in found.table.to_pylist() if row["query_id"] == "q"}
-    assert rows == pytest.approx({"x": np.sqrt(1.5) - 1, "y": 1, "z": -np.sqrt(1.5) - 1, "w": -np.sqrt(1.5) - 1})
+    assert rows == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("how", [{}, {"method": "weighted"}, {"method": "weighted", "normalisation": "z"}])

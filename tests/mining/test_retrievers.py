@@ -50,12 +50,13 @@ def texts() -> tuple[list[str], list[str]]:
     return documents, queries
 
 
-def test_bm25_scores_are_those_of_bm25s(texts: tuple[list[str], list[str]]) -> None:
+@pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.5, 0.0), (2.0, 1.0)])
+def test_bm25_scores_are_those_of_bm25s(texts: tuple[list[str], list[str]], k1: float, b: float) -> None:
     documents, queries = texts
     tokens = bm25s.tokenize(documents, stopwords="english", stemmer=Stemmer.Stemmer("english"), show_progress=False)
-    index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    index = bm25s.BM25(method="lucene", k1=k1, b=b)
     index.index(tokens, show_progress=False)
-    retriever = BM25Retriever(collection_of(documents, queries))
+    retriever = BM25Retriever(collection_of(documents, queries), k1=k1, b=b)
     rows, scores = retriever.search(np.arange(len(queries)), 15)
     for at, query in enumerate(queries):
         asked = bm25s.tokenize(
@@ -73,6 +74,20 @@ def test_bm25_scores_are_those_of_bm25s(texts: tuple[list[str], list[str]]) -> N
         _, values = index.retrieve([asked], k=15, show_progress=False)
         np.testing.assert_allclose(scores[at, :count], values[0][values[0] > 0], rtol=1e-5)
         assert len(np.unique(rows[at, :count])) == count
+
+
+@pytest.mark.parametrize(("k1", "b"), [(-0.1, 0.5), (float("nan"), 0.5), (1.2, -0.1), (1.2, 1.1)])
+def test_bm25_settings_out_of_range(k1: float, b: float) -> None:
+    with pytest.raises(InputError, match="expected"):
+        BM25Retriever(collection_of(["bread"], ["bread"]), k1=k1, b=b)
+
+
+def test_bm25_in_another_language() -> None:
+    collection = collection_of(["Die Boote segeln", "Brot und Hefe"], ["das Boot", "und"])
+    rows, _ = BM25Retriever(collection, language="german").search(np.array([0, 1]), 2)
+    assert rows.tolist() == [[0, -1], [-1, -1]]
+    rows, _ = BM25Retriever(collection).search(np.array([0, 1]), 2)
+    assert rows.tolist() == [[0, -1], [1, -1]]  # 'und' is no stop word of English
 
 
 def test_bm25_ties_go_to_the_earlier_document_and_stop_words_find_nothing() -> None:

@@ -41,20 +41,28 @@ class BM25Retriever:
 
     Args:
         collection: documents and queries.
+        k1: saturation of the term frequency, at least 0; at 0 a term counts once, however often it is there.
+        b: how much a long document is held against its terms, in [0, 1].
+        language: of stemmer and stop words, as Snowball names it.
+
+    Raises:
+        InputError: k1 or b out of range.
     """
 
     name = column = "bm25"
     short = "no further document shares a term with the query"
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, *, k1: float = K1, b: float = B, language: str = "english") -> None:
+        if not (np.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
+            raise InputError(f"k1 {k1}, b {b}; expected a finite k1 of at least 0 and b from 0 to 1")
         self._collection = collection
         self._tokenizer = bm25s.tokenization.Tokenizer(
-            splitter=words, stopwords="english", stemmer=Stemmer.Stemmer("english"), lower=True
+            splitter=words, stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
         )
         documents = len(collection.documents)
         with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
             ids = [tokens for part in self._document_ids(documents, advance) for tokens in part]
-        index = bm25s.BM25(method="lucene", k1=K1, b=B)
+        index = bm25s.BM25(method="lucene", k1=k1, b=b)
         with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
             index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
         stored = index.scores
