@@ -53,10 +53,10 @@ def weighted_sum(
 ) -> Scores:
     """Return Σ_r w_r f(s_r), (n,), where f makes the scores of a query's list in r comparable.
 
-    min-max: f(s) = (s − min s)/(max s − min s); theoretical-minimum: (s − least)/(max s − least), with least = 0 where no
-    score of the ranking is below 0 (BM25), else −1 (cosines); z: (s − mean)/(standard deviation). Where all scores of a list
-    are equal, min-max is 1 and z is 0. A pair that a ranking does not have counts as the lowest of the query's list
-    there, with theoretical-minimum as `least`.
+    min-max: f(s) = (s − min s)/(max s − min s). theoretical-minimum: (s − least)/(max s − least), with least = 0 where
+    no score of the ranking is below 0 (BM25), else −1 (cosines). z: (s − mean)/(standard deviation). Where all scores
+    of a list are equal, min-max is 1 and z is 0. A pair that a ranking does not have counts as the lowest of the
+    query's list there, with theoretical-minimum as `least`.
 
     Args:
         queries: (n,) number of each pair's query, equal numbers side by side.
