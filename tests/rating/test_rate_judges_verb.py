@@ -59,7 +59,7 @@ def by_number(number, asked):
 def test_where_every_question_fails_it_says_so_with_the_address(folder, capsys):
     keep = ["--budget", "12"]  # twelve questions: fewer than those after which a run stops by itself
     with serving(lambda number, asked: Reply("no idea")) as server:
-        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, *keep, "--llm-args", "asks=1"]
+        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, *keep]
         assert rate(folder, *options) == 1
         said = " ".join(capsys.readouterr().err.split())
         assert "no question was answered" in said
@@ -112,7 +112,7 @@ def test_each_model_has_a_server_and_settings_of_its_own(folder, capsys):
 
     with serving(by_number) as one, serving(chooses) as other:
         judges = [f"llm:x,base_url={one.url}", f"llm:y,base_url={other.url},temperature=0.7,answer=token"]
-        options = ["--llm-args", "temperature=0.1,asks=1", "--degree", "4"]
+        options = ["--llm-args", "temperature=0.1", "--degree", "4"]
         assert rate(folder, *(part for each in judges for part in ("--judge", each)), *options) == 0
         assert {(each["model"], each["temperature"]) for each in one.seen} == {("x", 0.1)}
         assert {(each["model"], each["temperature"]) for each in other.seen} == {("y", 0.7)}

@@ -14,28 +14,20 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from foils.llm import (
-    AnswerStore,
-    Client,
-    ModelUse,
-    Question,
-    Sampling,
-    Template,
-    ask_questions,
-    digest,
-    fenced,
-)
+from foils.llm import AnswerStore, Client, ModelUse, Question, Sampling, Template, ask_questions, digest, fenced
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.client import LLM_ARGS
 from foils.llm.prompts import TemplateLike
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, texts_of
 from foils.runtime.options import Option, Settings
 
-PREFERENCE, TOKEN = "preference", "token"
+ATTEMPTS = 2  # times that a question is asked until its answer can be read
+LONGEST = 6_000  # characters of a document that a model is shown
 LEAST_SHARE = 0.5  # probability of both letters together, below which a token is no answer
 VERSION, BETWEEN = "pairwise-1", "between-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
 BETWEEN_SLOTS = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
+PREFERENCE, TOKEN = "preference", "token"
 ANSWERS = {
     PREFERENCE: 'Answer in JSON: {"preference": p}, where p, from 0 to 1, is the probability that A is the better one: '
     "1 if A surely is, 0 if B surely is, 0.5 if you cannot tell.",
@@ -48,13 +40,14 @@ SCHEMA = {
     "required": [PREFERENCE],
     "additionalProperties": False,
 }
+UNREADABLE = "an answer that holds no preference"
 
 
-def _preference(value: Any) -> float | None:
-    """A number in [0, 1] as it is; anything else is no answer."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        return None
-    return float(value)
+def read_preference(content: str) -> float | None:
+    """Return the last number in [0, 1] that is called so in what a model said; nothing is guessed from words."""
+    values = [value.get(PREFERENCE) for value in json_values(without_thoughts(content)) if isinstance(value, dict)]
+    numbers = [each for each in values if isinstance(each, (int, float)) and not isinstance(each, bool)]
+    return next((float(each) for each in reversed(numbers) if 0 <= each <= 1), None)
 
 
 def _letters(probabilities: Mapping[str, float]) -> float | None:
@@ -77,8 +70,6 @@ class QuestionSettings(Settings):
         answer: Form of the answer. It is a number from 0 to 1 (preference), or one token, A or B, whose
             log-probabilities are read (token).
         domain: Field of the collection, which the prompt names.
-        asks: Times a question is asked until its answer can be read.
-        longest: Characters of a document that the model is shown.
     """
 
     heading = "Language model"
@@ -86,8 +77,6 @@ class QuestionSettings(Settings):
     question: Annotated[TemplateLike | None, Option(within=LLM_ARGS)] = None
     answer: Annotated[str, Option(names=tuple(ANSWERS), within=LLM_ARGS)] = PREFERENCE
     domain: Annotated[str, Option(within=LLM_ARGS)] = "general"
-    asks: Annotated[int, Option(least=1, within=LLM_ARGS)] = 2
-    longest: Annotated[int | None, Option(least=1, within=LLM_ARGS)] = 6000
 
     @cached_property
     def template(self) -> Template:
@@ -103,42 +92,19 @@ class QuestionSettings(Settings):
         """Return what decides an answer beside the model, its sampling and the texts."""
         return {
             "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
-            "answer": self.answer, "asks": self.asks, "longest": self.longest, "fenced": True,
+            "answer": self.answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True,
         }  # fmt: skip
 
-    def text(self, query: str, first: str, second: str) -> str:
-        """Return the prompt for a pair."""
-        shown = fenced(query=query, first=first[: self.longest], second=second[: self.longest])
-        prompt = self.template.filled(**shown, domain=self.domain, answer=ANSWERS[self.answer])
-        return prompt if "answer" in self.template.slots else f"{prompt.rstrip()}\n\n{ANSWERS[self.answer]}\n"
-
-    def text_between(self, first_query: str, first: str, second_query: str, second: str) -> str:
-        """Return the prompt for documents of two queries, the package's own."""
-        first, second = first[: self.longest], second[: self.longest]
-        shown = fenced(first_query=first_query, first=first, second_query=second_query, second=second)
-        return _between_template().filled(**shown, domain=self.domain, answer=ANSWERS[self.answer])
-
-    def parsed(self, content: Any) -> float | None:
-        """Read P(A ≻ B) out of an answer's text, or of how probable its first tokens are; None: no such value.
-
-        Accepted: the JSON asked for, bare, in a fence, among words, or after a model's thoughts; of several such
-        objects the last that can be read. Nothing is guessed from words.
-        """
-        if self.answer == TOKEN:
-            return _letters(content)
-        preference = None
-        for value in json_values(without_thoughts(content)):
-            if isinstance(value, dict) and PREFERENCE in value:
-                preference = _preference(value[PREFERENCE])
-        return preference
+    def text(self, template: Template, **texts: str) -> str:
+        """Return the prompt of a template for these texts by slot; documents are cut."""
+        shown = fenced(**{slot: text if "query" in slot else text[:LONGEST] for slot, text in texts.items()})
+        prompt, words = template.filled(**shown, domain=self.domain, answer=ANSWERS[self.answer]), ANSWERS[self.answer]
+        return prompt if "answer" in template.slots else f"{prompt.rstrip()}\n\n{words}\n"
 
 
 @cache
 def _between_template() -> Template:
     return Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS)
-
-
-UNREADABLE = "an answer that holds no preference"
 
 
 class LLMJudge:
@@ -180,9 +146,8 @@ class LLMJudge:
 
     def tokens_of(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> float:
         """Return about how many tokens a prompt has: a quarter of its characters, the mean over the first pairs."""
-        part = pairs.at(np.arange(min(sample, len(pairs))))
-        texts = zip(*texts_of(candidates, part.first, part.second), strict=True)
-        return float(np.mean([len(self._question.text(*each)) for each in texts]) / 4) if len(part) else 0.0
+        prompts = self._prompts(candidates, pairs.at(np.arange(min(sample, len(pairs)))))
+        return float(np.mean([len(each) for each in prompts]) / 4) if prompts else 0.0
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the model's answers, (m,), `concurrency` of them asked for at once.
@@ -193,8 +158,11 @@ class LLMJudge:
             MissingExtraError: the openai package is not installed.
         """
         candidates.check(pairs)
-        texts = zip(*texts_of(candidates, pairs.first, pairs.second), strict=True)
-        return self._asked([self._question.text(*each) for each in texts], announced=True)
+        return self._asked(self._prompts(candidates, pairs), announced=True)
+
+    def _prompts(self, candidates: Candidates, pairs: Pairs) -> list[str]:
+        texts, template = texts_of(candidates, pairs.first, pairs.second), self._question.template
+        return [self._question.text(template, query=q, first=a, second=b) for q, a, b in zip(*texts, strict=True)]
 
     def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
         """Return (m,) P(first answers its query better than second answers its own), by the prompt between-1.
@@ -204,25 +172,28 @@ class LLMJudge:
         """
         queries, ones, others = texts_of(candidates, first, second)
         of_second = [candidates.queries[row] for row in candidates.query_of(second)]
-        texts = zip(queries, ones, of_second, others, strict=True)
-        return self._asked([self._question.text_between(*each) for each in texts])
+        template, slots = _between_template(), BETWEEN_SLOTS["needed"]
+        texts = [dict(zip(slots, each, strict=True)) for each in zip(queries, ones, of_second, others, strict=True)]
+        return self._asked([self._question.text(template, **each) for each in texts])
 
     def _asked(self, prompts: Sequence[str], *, announced: bool = False) -> Floats:
         """Return the answers to these prompts, (m,), NaN where there is none."""
         questions = [Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
+        token = self._question.answer == TOKEN
         answers = ask_questions(
             self.client,
             self._log,
             questions,
-            self._question.parsed,
-            first_token=self._question.answer == TOKEN,
+            _letters if token else read_preference,
+            first_token=token,
             name=PREFERENCE,
             unreadable=UNREADABLE,
             sampling=self._sampling,
-            tries=self._question.asks,
-            schema=None if self._question.answer == TOKEN else SCHEMA,
+            tries=ATTEMPTS,
+            schema=None if token else SCHEMA,
             announced=announced,
             task=f"asking {self.name}",
         )
         self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
-        return np.array([np.nan if one["preference"] is None else one["preference"] for one in answers], np.float64)
+        values = [answer[PREFERENCE] for answer in answers]
+        return np.array([np.nan if value is None else value for value in values], np.float64)

@@ -216,8 +216,11 @@ def _recorded(path: str, opening: Opening, collection: Collection) -> Judge:
 
 
 OWN = (JudgeSettings, LLMSettings, QuestionSettings)  # whose settings a judge may have of its own
-SHARED = ("llm_model", "price")
-"""Of them those that it may not: its model stands in its name, prices are of the run."""
+SHARED = ("llm_model", "price", "judgements")
+"""Of them those that it may not: its model stands in its name, prices and the folder are of the run."""
+
+
+_KEPT = frozenset({"judgements"})
 
 
 def _names(*groups: type) -> frozenset[str]:
@@ -225,10 +228,10 @@ def _names(*groups: type) -> frozenset[str]:
 
 
 JUDGES: dict[str, JudgeKind] = {
-    BI_ENCODER: JudgeKind(_bi_encoder, _names(EncodingSettings) | {"temperature"}),
-    "cross-encoder": JudgeKind(_cross_encoder, frozenset({"temperature", "max_length", "device", "trust_remote_code"})),
-    "pairwise": JudgeKind(_pairwise, frozenset({"temperature", "device"})),
-    "llm": JudgeKind(_language_model, _names(LLMSettings, QuestionSettings)),
+    BI_ENCODER: JudgeKind(_bi_encoder, _KEPT | _names(EncodingSettings) | {"temperature"}),
+    "cross-encoder": JudgeKind(_cross_encoder, _KEPT | {"temperature", "max_length", "device", "trust_remote_code"}),
+    "pairwise": JudgeKind(_pairwise, _KEPT | {"temperature", "device"}),
+    "llm": JudgeKind(_language_model, _KEPT | _names(LLMSettings, QuestionSettings)),
     "recorded": JudgeKind(_recorded),
 }
 
@@ -253,33 +256,17 @@ def _opened(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge
 
 def check_judges(opening: Opening, distilling: DistilSettings) -> None:
     """Raise an InputError for settings that none of the judges heeds, before anything is read."""
-    names = [each for each in opening.judges.everyone if isinstance(each, str)]
-    named = [_kind(each) for each in names]
-    for each in names:
+    named = [each for each in opening.judges.everyone if isinstance(each, str)]
+    for each in named:
         opening.with_own(_own(each))  # refuses what cannot be read
-    kinds = {kind for kind, _ in named}
-    heeded = {name for kind in kinds for name in JUDGES[kind].heeds}
-    if (BI_ENCODER, "") not in named:
-        heeded -= {"encoder"}
-    if distilling.distil is not None:
-        heeded |= {"device"}
-    flag, shown = spelled("judge"), ", ".join(sorted(kinds)) or "an object"
-
-    def idle(settings: Any, **base: Any) -> dict[str, Any]:
-        return {name: value for name, value in settings.changed(**base).items() if name not in heeded}
-
-    judges = idle(opening.judges)
-    if "temperature" in judges:
-        instead = f"for a model's sampling give {spelled('llm_temperature')}"
-        why = f"with {flag} {shown}, which gives preferences and no scores to divide; leave it out, or {instead}"
-        refuse({"temperature": judges["temperature"]}, why)
-    if kinds == {"recorded"} and len(named) == len(opening.judges.everyone):
-        why = f"with {flag} recorded, whose judgements are kept already; leave it out"
-        refuse({"judgements": opening.judges.judgements}, why)
-    encoding = idle(opening.encoding, base=AT_128)
-    why = f"without {flag} {BI_ENCODER}, whose model it names; leave one of them out"
-    refuse({"encoder": encoding.pop("encoder", None)}, why)
-    refuse(encoding, f"with {flag} {shown}, which embeds no text; leave it out")
+    kinds = [_kind(each) for each in named]
+    heeded = {name for kind, model in kinds for name in JUDGES[kind].heeds - ({"encoder"} if model else set())}
+    heeded |= {"device"} if distilling.distil is not None else set()
+    heeded |= {"judgements"} if len(named) < len(opening.judges.everyone) else set()
+    given = {**opening.judges.changed("temperature", "judgements"), **opening.encoding.changed(base=AT_128)}
+    judges = ", ".join(sorted({*named})) or "an object"
+    why = f"with {spelled('judge')} {judges}, which does not heed it; leave it out"
+    refuse({name: value for name, value in given.items() if name not in heeded}, why)
 
 
 def records_of(
