@@ -97,9 +97,9 @@ def test_missing_files(tmp_path: Path, beir_folder: BeirFolder) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "complaints"),
     [
-        ("corpus.jsonl", '{"_id": "d1"}', [":1: expected doc_id, title, text as text"]),
-        ("corpus.jsonl", '{"_id": 1.5, "text": "x"}', [":1: expected", "by the keys _id, title and text"]),
-        ("corpus.jsonl", '{"_id": "d", "title": [], "text": "x"}', [":1: expected doc_id"]),
+        ("corpus.jsonl", '{"_id": "d1"}', [":1: expected _id, title, text as text"]),
+        ("corpus.jsonl", '{"_id": 1.5, "text": "x"}', [":1: expected", "in valid Unicode"]),
+        ("corpus.jsonl", '{"_id": "d", "title": [], "text": "x"}', [":1: expected _id"]),
         ("corpus.jsonl", '{"_id": "d", "text": "\\ud800"}', [":1: expected", "in valid Unicode"]),
         ("corpus.jsonl", '{"_id": "d1", "text": "x"}\n{"_id": "d2", "te', [":2: malformed JSON (Unterminated string"]),
         ("corpus.jsonl", '{"_id": "d1", "title": "  ", "text": "\\n"}', [":1: 'd1' has an empty text"]),
@@ -109,7 +109,7 @@ def test_missing_files(tmp_path: Path, beir_folder: BeirFolder) -> None:
             [":4: duplicate id 'a' (first on line 1)"],
         ),
         ("corpus.jsonl", "", [": no documents in it; expected at least one record"]),
-        ("queries.jsonl", '{"_id": "q1", "title": "x"}', [":1: expected query_id, text as text"]),
+        ("queries.jsonl", '{"_id": "q1", "title": "x"}', [":1: expected _id, text as text"]),
         ("queries.jsonl", '{"_id": "q1", "text": " "}\n[]', [":2: expected a JSON object, found list", ":1: 'q1' has"]),
         ("queries.jsonl", "\n", [": no queries in it"]),
         ("qrels/train.tsv", "x\tq1\td1\tscore", [":1: expected", "query-id<TAB>corpus-id<TAB>score"]),

@@ -143,8 +143,8 @@ GOOD = {"name": "x", "documents": {"d": "text"}, "queries": {"q": "text"}, "qrel
         ({"documents": {"d": " \n"}}, r"x \(documents\):1: 'd' has an empty text"),
         ({"documents": {"": "text"}}, "empty id"),
         ({"documents": {"d": "t", 1: "t", "1": "t"}}, "duplicate id '1'"),
-        ({"documents": {"d": ("title", None)}}, "expected doc_id, title, text as text in valid Unicode"),
-        ({"queries": {"q": "\ud800"}}, "expected query_id, text as text in valid Unicode"),
+        ({"documents": {"d": ("title", None)}}, "expected _id, title, text as text in valid Unicode"),
+        ({"queries": {"q": "\ud800"}}, "expected _id, text as text in valid Unicode"),
         (
             {"qrels": {"test": {"p": {"d": 1}}}},
             r"x \(qrels test\):1: unknown query_id 'p': it is not among the queries",

@@ -286,7 +286,7 @@ def test_two_folders_of_one_name_are_two(hf_folder: WriteHf) -> None:
     ("change", "message"),
     [
         ({"corpus": {"corpus": [*CORPUS, CORPUS[0]]}}, r"\(documents\):4: duplicate id 'd1' \(first on line 1\)"),
-        ({"corpus": {"corpus": [{"_id": "d1", "contents": "x"}]}}, r"\(documents\):1: expected doc_id, title, text"),
+        ({"corpus": {"corpus": [{"_id": "d1", "contents": "x"}]}}, r"\(documents\):1: expected _id, title, text"),
         ({"default": {"test": [{**TEST[0], "score": 0.5}]}}, r"\(qrels test\):1: .* the relevance as a whole number"),
     ],
 )

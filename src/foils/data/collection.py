@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.pair_index import PairIndex, Positives
-from foils.data.records import Complaints, text_field, whole_json
+from foils.data.records import Complaints, Fields, Records, text_field, whole_json
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
@@ -125,10 +125,10 @@ class Collection:
         texts = {key: ("", of) if isinstance(of, str) else of for key, of in documents.items()}
         made = CheckedRecords.of_rows(
             name,
-            lambda: ((key, *of) for key, of in texts.items()),
-            queries.items,
+            lambda: ({"_id": key, "title": title, "text": text} for key, (title, text) in texts.items()),
+            lambda: ({"_id": key, "text": text} for key, text in queries.items()),
             {
-                split: partial(iter, [(query, *each) for query, of in judged.items() for each in of.items()])
+                split: partial(iter, [judgement(query, *each) for query, of in judged.items() for each in of.items()])
                 for split, judged in qrels.items()
             },
         )
@@ -287,8 +287,7 @@ def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:
     return Positives(np.asarray(encoded.dictionary, np.int64), offsets, documents[np.argsort(number, kind="stable")])
 
 
-Record = tuple[int, tuple[Any, ...]]
-Rowed = Callable[[], Iterable[tuple[Any, ...]]]
+Rowed = Callable[[], Iterable[Fields]]
 Keep = Callable[[str, pa.Schema, Iterable[pa.RecordBatch]], pa.Table]
 """Stores the batches of a table under a name, and returns the table."""
 
@@ -418,40 +417,27 @@ def fetching(where: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Source:
-    """One file, or stream, of records of a collection.
-
-    Attributes:
-        where: the file's path, or another name for complaints.
-        records: opens the stream of (line, values); malformed records are added to the complaints it is given.
-    """
-
-    where: str
-    records: Callable[[Complaints], Iterable[Record]]
-
-
-@dataclass(frozen=True)
 class CheckedRecords:
-    """Makes the tables of a collection from records, each of which is checked; a file's complaints come together.
+    """Makes the tables of a collection from records by BEIR's keys; a file's complaints come together.
 
     Attributes:
-        documents: of `doc_id, title, text`.
-        queries: of `query_id, text`.
-        qrels: split -> judgements, of `query_id, doc_id, relevance`.
+        documents: of `_id` (or `id`), `title` (or none), `text`.
+        queries: of `_id` (or `id`), `text`.
+        qrels: split -> judgements, of `query-id`, `corpus-id`, `score`.
         lenient: leave out documents and queries without a text, and judgements of what is not there; the collection's
             name tells their numbers.
     """
 
-    documents: Source
-    queries: Source
-    qrels: Mapping[str, Source]
+    documents: Records
+    queries: Records
+    qrels: Mapping[str, Records]
     lenient: bool = False
 
     @classmethod
     def of_rows(
         cls, where: str, documents: Rowed, queries: Rowed, qrels: Mapping[str, Rowed], lenient: bool = False
     ) -> CheckedRecords:
-        """Return what reads rows that something else gives, a row at a time, counted from 1.
+        """Return what reads rows that something else gives, one after the other, counted from 1.
 
         Args:
             where: they come from, for complaints.
@@ -461,12 +447,12 @@ class CheckedRecords:
             lenient: as above.
         """
 
-        def source(kind: str, rows: Rowed) -> Source:
-            def records(_: Complaints) -> Iterator[Record]:
+        def source(kind: str, rows: Rowed) -> Records:
+            def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
                 with fetching(f"{where} ({kind})"):
                     yield from enumerate(rows(), start=1)
 
-            return Source(f"{where} ({kind})", records)
+            return Records(f"{where} ({kind})", (), read)
 
         judged = {split: source(f"qrels {split}", rows) for split, rows in qrels.items()}
         return cls(source("documents", documents), source("queries", queries), judged, lenient)
@@ -485,13 +471,17 @@ class CheckedRecords:
         counts = ", ".join(f"{count:,} {kind}" for kind, count in left_out.items())
         return Tables(documents, queries, qrels, f" (left out: {counts})" if counts else "")
 
-    def _texts(self, kind: str, source: Source, schema: pa.Schema, keep: Keep, left_out: Counter[str]) -> pa.Table:
+    def _texts(self, kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: Counter[str]) -> pa.Table:
         complaints, lines = Complaints(source.where), array("q")
 
-        def checked(given: tuple[Any, ...]) -> tuple[Any, ...] | str:
-            identifier, *texts = values = tuple(map(text_field, given))
+        def checked(given: Fields) -> tuple[Any, ...] | str:
+            title = given.get("title")
+            titles = ["" if title is None else title] if schema is DOCUMENTS else []
+            identifier, *texts = values = tuple(
+                map(text_field, (given.get("_id", given.get("id")), *titles, given.get("text")))
+            )
             if None in values:
-                return f"expected {', '.join(schema.names)} as text in valid Unicode{KEYS}"
+                return f"expected {', '.join(['_id', *schema.names[1:]])} as text in valid Unicode"
             if not identifier:
                 return "empty id; give every record an id"
             if any(text and text.strip() for text in texts):
@@ -513,13 +503,13 @@ class CheckedRecords:
         return table
 
     def _judgements(
-        self, split: str, source: Source, ids: Mapping[str, pa.ChunkedArray], keep: Keep, left_out: Counter[str]
+        self, split: str, source: Records, ids: Mapping[str, pa.ChunkedArray], keep: Keep, left_out: Counter[str]
     ) -> pa.Table:
         complaints, lines = Complaints(source.where), array("q")
 
-        def checked(given: tuple[Any, ...]) -> tuple[Any, ...] | str:
-            query, document, grade = given if len(given) == len(QRELS) else (None,) * len(QRELS)
-            values = text_field(query), text_field(document), _relevance(grade)
+        def checked(given: Fields) -> tuple[Any, ...] | str:
+            ids = map(text_field, (given.get("query-id"), given.get("corpus-id")))
+            values = *ids, _relevance(given.get("score"))
             return JUDGEMENT if None in values else values
 
         rows = _checked("judgements", source, checked, complaints, lines)
@@ -543,14 +533,14 @@ class CheckedRecords:
 
 def _checked(
     kind: str,
-    source: Source,
-    check: Callable[[tuple[Any, ...]], tuple[Any, ...] | str],
+    source: Records,
+    check: Callable[[Fields], tuple[Any, ...] | str],
     complaints: Complaints,
     lines: array[int],
 ) -> Iterator[tuple[Any, ...]]:
     """Yield what a check makes of each record, if anything, and note its line; a text is what is wrong with it."""
     with progress.task(f"reading {kind}", unit=kind) as advance:
-        for line, given in source.records(complaints):
+        for line, given in source.read(complaints):
             advance(1)
             if isinstance(values := check(given), str):
                 complaints.add(values, line)
@@ -559,8 +549,12 @@ def _checked(
                 yield values
 
 
-KEYS = " (by the keys _id, title and text in files)"
 JUDGEMENT = "expected two ids as text and the relevance as a whole number (query-id<TAB>corpus-id<TAB>score in files)"
+
+
+def judgement(query_id: Any, doc_id: Any, relevance: Any) -> dict[str, Any]:
+    """Return a record of judgements."""
+    return {"query-id": query_id, "corpus-id": doc_id, "score": relevance}
 
 
 def _relevance(value: object) -> int | None:

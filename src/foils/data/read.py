@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -13,15 +13,16 @@ from platform import python_version
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data.collection import CheckedRecords, Collection, Keep, Record, Source, Tables, build, cache_place, fetching
+from foils.data.collection import CheckedRecords, Collection, Keep, Tables, build, cache_place, fetching, judgement
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
-from foils.data.records import ENDINGS, Complaints, Records, json_objects, numbered_lines
+from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines
 from foils.data.splitting import SHARES, SPLITS, USUAL, split_name
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import existing_file
 from foils.runtime.options import Option, Settings, numbers_of, refuse, several, spelled
 
+FILES = ("corpus.jsonl", "queries.jsonl")
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
 
 
@@ -41,49 +42,28 @@ def read_beir(name: str, lenient: bool) -> Collection:
     if kind_of(name) != "folder":
         raise InputError(f"{name}: no such folder; {LAYOUT}")
     folder = Path(name)
-    texts = {
-        file: path
-        for file in ("corpus.jsonl", "queries.jsonl")
-        for path in (folder / f"{file}.gz", folder / file)
-        if path.is_file()
-    }
+    texts = {file: path for file in FILES for path in (folder / f"{file}.gz", folder / file) if path.is_file()}
     packed, plain = (sorted((folder / "qrels").glob(f"[!.]*.tsv{gz}")) for gz in (".gz", ""))
     judged = {path.name.partition(".tsv")[0]: path for path in (*packed, *plain) if path.is_file()}
-    missing = [file for file in ("corpus.jsonl", "queries.jsonl") if file not in texts]
+    missing = [file for file in FILES if file not in texts]
     if not judged and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
     if missing:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
-    corpus, queries = texts["corpus.jsonl"], texts["queries.jsonl"]
-    qrels = {split: Source(str(path), partial(_judgements, path)) for split, path in sorted(judged.items())}
-    return build(
-        folder.resolve().name,
-        cache_place("beir", lenient, corpus, queries, *(judged[split] for split in qrels)),
-        CheckedRecords(_objects(corpus, _document), _objects(queries, _query), qrels, lenient),
-    )
+    documents, queries = (Records(str(texts[file]), (), partial(json_objects, texts[file])) for file in FILES)
+    qrels = {split: Records(str(path), (), partial(_judgements, path)) for split, path in sorted(judged.items())}
+    place = cache_place("beir", lenient, *texts.values(), *sorted(judged.values()))
+    return build(folder.resolve().name, place, CheckedRecords(documents, queries, qrels, lenient))
 
 
-def _objects(path: Path, values: Callable[[Mapping[str, Any]], tuple[Any, ...]]) -> Source:
-    return Source(
-        str(path), lambda complaints: ((line, values(record)) for line, record in json_objects(path, complaints))
-    )
-
-
-def _document(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    title = row.get("title")
-    return row.get("_id", row.get("id")), "" if title is None else title, row.get("text")
-
-
-def _query(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row.get("_id", row.get("id")), row.get("text")
-
-
-def _judgements(path: Path, complaints: Complaints) -> Iterator[Record]:
+def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
     for line, text in numbered_lines(path, complaints):
         *ids, score = text.split("\t")
         score = score.strip()
-        if line > 1 or len(ids) != 2 or score != "score":
-            yield line, (*ids, int(score) if re.fullmatch(r"[+-]?[0-9]{1,10}", score) else None)
+        if len(ids) != 2:
+            yield line, {}
+        elif line > 1 or score != "score":
+            yield line, judgement(ids[0], ids[1], int(score) if re.fullmatch(r"[+-]?[0-9]{1,10}", score) else None)
 
 
 def read_ir_datasets(name: str, lenient: bool) -> Collection:
@@ -147,12 +127,12 @@ def _ir_splits(ir_datasets: ModuleType, name: str) -> dict[str, Any]:
     return {"": whole, **{split: part for split, part in found.items() if part}}
 
 
-def _ir_document(document: Any) -> tuple[Any, ...]:
+def _ir_document(document: Any) -> Fields:
     """Id, title and text; the title apart where the type has one and its default text begins with it."""
     text, title = _default_text(document), getattr(document, "title", None)
     if isinstance(title, str) and isinstance(text, str) and text.startswith(title):
-        return document.doc_id, title, text[len(title) :].strip()
-    return document.doc_id, "", text
+        return {"_id": document.doc_id, "title": title, "text": text[len(title) :].strip()}
+    return {"_id": document.doc_id, "text": text}
 
 
 def _default_text(record: Any) -> Any:
@@ -160,18 +140,18 @@ def _default_text(record: Any) -> Any:
     return record.default_text() if hasattr(record, "default_text") else getattr(record, "text", None)
 
 
-def _ir_queries(parts: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+def _ir_queries(parts: Iterable[Any]) -> Iterator[Fields]:
     """The queries of all splits; one that is in two of them, with one text, once."""
     texts: dict[str, Any] = {}
     for query in chain.from_iterable(part.queries_iter() for part in parts):
         text = _default_text(query)
         if texts.get(query.query_id) != text:
             texts[query.query_id] = text
-            yield query.query_id, text
+            yield {"_id": query.query_id, "text": text}
 
 
-def _ir_judgements(part: Any) -> Iterator[tuple[Any, ...]]:
-    return ((of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
+def _ir_judgements(part: Any) -> Iterator[Fields]:
+    return (judgement(of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
 
 
 HF_LAYOUT = (
@@ -219,18 +199,14 @@ def read_hf(name: str, lenient: bool) -> Collection:
     names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
     made = CheckedRecords.of_rows(
         f"hf:{name}",
-        lambda: map(_document, chain.from_iterable(corpus.values())),
-        lambda: map(_query, chain.from_iterable(queries.values())),
-        {split: partial(map, _hf_judgement, rows) for split, rows in zip(names, judged.values(), strict=True)},
+        lambda: chain.from_iterable(corpus.values()),
+        lambda: chain.from_iterable(queries.values()),
+        {split: partial(iter, rows) for split, rows in zip(names, judged.values(), strict=True)},
         lenient,
     )
     return build(
         Path(name).name, cache_place("hf", name, lenient, *dict.fromkeys([*of_corpus, *of_queries, *of_judged])), made
     )
-
-
-def _hf_judgement(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row.get("query-id"), row.get("corpus-id"), row.get("score")
 
 
 def _hf_splits(
@@ -384,13 +360,13 @@ def _pydocs(packages: Sequence[str] | None) -> Collection:
 
     def make(keep: Keep) -> Tables:
         found = read_pydocs(packages)
-        judged: dict[str, list[tuple[Any, ...]]] = {split: [] for split in SPLITS}
+        judged: dict[str, list[Fields]] = {split: [] for split in SPLITS}
         for each in found:
-            judged[split_of(each.module)].append((f"q:{each.name}", each.name, 1))
+            judged[split_of(each.module)].append(judgement(f"q:{each.name}", each.name, 1))
         return CheckedRecords.of_rows(
             "pydocs",
-            lambda: ((each.name, "", each.text) for each in found),
-            lambda: ((f"q:{each.name}", each.summary) for each in found),
+            lambda: ({"_id": each.name, "text": each.text} for each in found),
+            lambda: ({"_id": f"q:{each.name}", "text": each.summary} for each in found),
             {split: partial(iter, rows) for split, rows in judged.items()},
         )(keep)
 
