@@ -173,9 +173,9 @@ def words_of(model: Any, texts: Iterable[str]) -> Iterator[None]:
 @contextmanager
 def narrowed() -> Iterator[None]:
     """Let trainings of static embeddings read only the rows of the words in their data (`words_of`)."""
-    import foils.training.bi_encoder as training
+    import foils.training.train as training
 
-    whole = training.train_bi_encoder
+    whole = training.train_model
 
     def train(model: Any, data: Any, *given: Any, **more: Any) -> Any:
         texts = data.texts.collection.query_texts(np.unique(data.rows[:, 0]))
@@ -183,11 +183,11 @@ def narrowed() -> Iterator[None]:
         with words_of(model, texts):
             return whole(model, data, *given, **more)
 
-    training.train_bi_encoder = train
+    training.train_model = train
     try:
         yield
     finally:
-        training.train_bi_encoder = whole
+        training.train_model = whole
 
 
 def unit(rng: np.random.Generator, count: int, dimension: int) -> np.ndarray:

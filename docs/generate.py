@@ -50,8 +50,6 @@ CONSTANTS = {  # what public constants are: they have no docstring that the refe
     "experiments.PREDICTORS": "What a study compares with the trained models, by name.",
     "training.LEARNING_RATES": "Peak learning rates by kind of model.",
     "training.LOSSES": "Losses of encoders, by name.",
-    "training.VECTOR_LOSSES": "Losses of encoders that learn a teacher's vectors, by name.",
-    "training.TEACHER_LOSSES": "Losses of encoders that learn from a teacher's scores, by name.",
     "training.RERANKER_LOSSES": "Losses of rerankers, by name.",
     "training.RECIPES": "Published trainings, by name.",
 }

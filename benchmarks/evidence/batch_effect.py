@@ -50,7 +50,7 @@ from foils.evaluation.measuring import measure_encoder
 from foils.runtime.errors import check_names
 from foils.runtime.keyed import parsed_settings
 from foils.statistics import compare_systems
-from foils.training import bi_encoder
+from foils.training import train as train_module
 from foils.training.data import TrainingSet, training_set
 from foils.training.settings import NO_DUPLICATES, TrainSettings
 
@@ -179,7 +179,7 @@ class Study:
 
         how: dict[str, Any] = {"settings": settings, "batches": batches, "score": score if options.patience else None}
         with tempfile.TemporaryDirectory() as folder, narrowed():
-            run = bi_encoder.train_bi_encoder(model, self.data, folder, **how)
+            run = train_module.train_model(model, self.data, folder, **how)
         history = batches.history if isinstance(batches, BatchPlanner) else []
         losses = [entry["loss"] for entry in run.history if "loss" in entry]
         facts = {

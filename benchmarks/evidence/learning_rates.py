@@ -28,7 +28,6 @@ from foils.data import Collection, Negatives, Run, load_collection
 from foils.encode.cross_encoders import logits
 from foils.evaluation import measure_encoder, measure_run, rerank_run
 from foils.mining import BM25Retriever, mine_negatives
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.models import load_trainable
 from foils.training.settings import TrainSettings
@@ -111,13 +110,13 @@ def trained(kind: str, name: str, data: Any, settings: TrainSettings) -> Any:
     """A model of the kind after training."""
     with tempfile.TemporaryDirectory() as folder:
         if kind == "reranker":
-            from foils.training.reranker import train_reranker
+            from foils.training.train import train_model
 
             model = model_of(kind, name)
-            train_reranker(model, data, Path(folder), settings=settings)
+            train_model(model, data, Path(folder), settings=settings)
             return model
         model = model_of(kind, name)
-        train_bi_encoder(model, data, Path(folder), settings=settings)
+        train_model(model, data, Path(folder), settings=settings)
         return model
 
 

@@ -143,8 +143,8 @@ def their_training(model, texts, folder: Path, batch_size: int, mini_batch: int 
 
 
 def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, loss: str):
-    from foils.training.bi_encoder import train_bi_encoder
     from foils.training.settings import TrainSettings
+    from foils.training.train import train_model
 
     settings = TrainSettings(
         loss=loss,
@@ -153,13 +153,13 @@ def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, los
         max_length=None,
         trainer=LOGGED,
     )
-    return lambda: train_bi_encoder(model, data, folder, settings=settings)
+    return lambda: train_model(model, data, folder, settings=settings)
 
 
 def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | None):
-    from foils.training.bi_encoder import train_bi_encoder
     from foils.training.settings import TrainSettings
     from foils.training.tiers import outside_danger
+    from foils.training.train import train_model
 
     data = outside_danger(data)
     settings = TrainSettings(
@@ -168,7 +168,7 @@ def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | No
         max_length=None,
         trainer=LOGGED,
     )
-    return lambda: train_bi_encoder(model, data, folder, settings=settings, batches="progress")
+    return lambda: train_model(model, data, folder, settings=settings, batches="progress")
 
 
 def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | None) -> dict[str, float]:

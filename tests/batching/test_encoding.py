@@ -14,11 +14,11 @@ import foils.batching.sampler as sampler_module
 from foils.batching.sampler import BatchPlanner, PlannedBatchSampler
 from foils.batching.vectors import DistinctTexts, EmbeddingCache
 from foils.data import Collection
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.fit import embedded_at_once
 from foils.training.refresh import live
 from foils.training.settings import TrainSettings
+from foils.training.train import train_model
 from train_models import bert_model, made_up, table
 
 QUERIES, NEGATIVES = 20, 10
@@ -127,8 +127,8 @@ def test_the_model_embeds_in_the_precision_of_training_and_without_gradients(pre
 
     model[0].register_forward_hook(note)
     planner = BatchPlanner("ngame")
-    settings = TrainSettings(batch_size=16, max_length=32, precision=precision)
-    train_bi_encoder(model, data, tmp_path / "out", settings=settings, batches=planner)
+    settings = TrainSettings(batch_size=16, max_length=32, trainer={"bf16": precision == "bfloat16"})
+    train_model(model, data, tmp_path / "out", settings=settings, batches=planner)
     half = precision == "bfloat16"
     assert seen == {(False, False, half), (True, True, half)}
     assert sizes[:4] == [16, 4, 16, 4]  # 20 queries and 20 positives; the model card embeds examples later

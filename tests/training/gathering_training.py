@@ -21,11 +21,11 @@ import foils
 from foils.batching.vectors import rank_and_count
 from foils.data import Collection, Negatives
 from foils.data.read import CollectionSettings
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import TrainingSet, training_set
 from foils.training.loss_registry import TEACHER_LOSSES
 from foils.training.multi_dataset import MixtureSettings, read_data_sets
 from foils.training.settings import ST, TrainSettings
+from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
 
 LEARNED = {"learn_temperature": True}
@@ -69,7 +69,7 @@ def trained(case: dict[str, Any], folder: Path, bert: SentenceTransformer) -> np
     batching = {name: case[name] for name in ("batches", "batch_settings") if name in case}
     steps = {name: value for name, value in case.items() if name not in (*batching, "mixed")}
     settings = TrainSettings(**{"batch_size": 16, "epochs": 2, "learning_rate": 1e-2, "max_length": None, **steps})
-    run = train_bi_encoder(model, data, folder / "run", settings=settings, **batching)
+    run = train_model(model, data, folder / "run", settings=settings, **batching)
     assert run.steps == 2 * rows // settings.batch_size
     own = [value for path in sorted((folder / "run").glob("checkpoint-*/foils_loss.safetensors"))[-1:] for value in
            _values(path)]  # fmt: skip

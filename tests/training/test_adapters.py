@@ -14,7 +14,6 @@ import foils
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.encode.models import load_model
 from foils.runtime.errors import InputError, MissingExtraError
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.models import (
     LEARNING_RATES,
@@ -24,8 +23,8 @@ from foils.training.models import (
     learning_rate_of,
     with_defaults,
 )
-from foils.training.reranker import train_reranker
 from foils.training.settings import TrainSettings
+from foils.training.train import train_model
 from train_models import (
     answering_decoder,
     bert_model,
@@ -56,9 +55,7 @@ def lists():
 
 
 def train(model, data, folder, settings=LORA, **more):
-    """Train an encoder or, with the loss of lists, a reranker."""
-    function = train_reranker if settings.loss == "listnet" else train_bi_encoder
-    return function(model, data, folder, settings=settings, **more)
+    return train_model(model, data, folder, settings=settings, **more)
 
 
 def outputs(model):

@@ -18,10 +18,10 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.loss_registry import make_loss
 from foils.training.settings import TrainSettings
+from foils.training.train import train_model
 from train_models import WORDS, bert_model, static_model, table
 
 SIZE = 16
@@ -74,7 +74,7 @@ def trained_on(monkeypatch):
     def run(data, folder, name, own=None, settings=STILL):
         seen.clear()
         own = OWN.get(name) if own is None else own
-        train_bi_encoder(static_model(), data, folder, settings=settings, batches=name, batch_settings=own)
+        train_model(static_model(), data, folder, settings=settings, batches=name, batch_settings=own)
         return list(seen)
 
     return run
@@ -206,7 +206,7 @@ def test_b3_may_have_a_teacher(collection, tmp_path, trained_on):
 def test_settings_that_a_training_cannot_heed_are_refused(name, own, said, collection, tmp_path):
     data = training_set(collection)
     with pytest.raises(InputError, match=said):
-        train_bi_encoder(static_model(), data, tmp_path, settings=STILL, batches=name, batch_settings=own)
+        train_model(static_model(), data, tmp_path, settings=STILL, batches=name, batch_settings=own)
     if name != "hobit":
         with pytest.raises(InputError, match="no effect on a plan"):
             plan_batches(collection, name, settings=own, encoder=static_model(), batch_size=SIZE)

@@ -17,13 +17,14 @@ from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.data import Negatives
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.fit import WHOLE, last_whole_checkpoint
-from foils.training.loss_registry import LOSSES, make_loss
+from foils.training.loss_registry import make_loss
 from foils.training.settings import RECIPES, TrainSettings
+from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
 
+CONTRASTS = ("mnrl", "weighted", "debiased", "hard-weighted", "hybrid")
 BASE = TrainSettings(batch_size=16, epochs=2, learning_rate=0.05, max_length=32)
 
 
@@ -50,15 +51,15 @@ def weights(model):
 def plain_runs(data, tmp_path_factory):
     """The weights after training with each loss as it comes."""
     found = {}
-    for name in LOSSES:
+    for name in CONTRASTS:
         folder = tmp_path_factory.mktemp(name)
-        found[name] = weights(train_bi_encoder(static_model(), data, folder, settings=replace(BASE, loss=name)).model)
+        found[name] = weights(train_model(static_model(), data, folder, settings=replace(BASE, loss=name)).model)
     return found
 
 
 def test_training_lowers_the_loss_and_repeats_with_the_seed(data, tmp_path):
     found = [
-        train_bi_encoder(static_model(), data, tmp_path / str(i), settings=replace(BASE, epochs=4, seed=seed))
+        train_model(static_model(), data, tmp_path / str(i), settings=replace(BASE, epochs=4, seed=seed))
         for i, seed in enumerate((1, 1, 2))
     ]
     losses = [entry["loss"] for entry in found[0].history]
@@ -70,16 +71,16 @@ def test_training_lowers_the_loss_and_repeats_with_the_seed(data, tmp_path):
     assert not other
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", CONTRASTS)
 @pytest.mark.parametrize("kind", ["static", "bert"])
 def test_every_loss_trains(name, kind, data, tmp_path):
     model = static_model() if kind == "static" else bert_model(tmp_path / "bert")
     settings = replace(BASE, loss=name, mini_batch_size=4, epochs=1, learning_rate=0.01)
-    found = train_bi_encoder(model, data, tmp_path / "out", settings=settings)
+    found = train_model(model, data, tmp_path / "out", settings=settings)
     assert np.isfinite([entry["loss"] for entry in found.history]).all()
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", CONTRASTS)
 def test_every_loss_heeds_weights(name, collection, rated):
     found = []
     for source in (rated, Negatives(rated.table.drop_columns("weight"))):
@@ -110,7 +111,7 @@ def test_every_loss_heeds_weights(name, collection, rated):
 )
 def test_every_setting_of_a_loss_changes_the_training(name, setting, plain_runs, data, tmp_path):
     settings = replace(BASE, loss=name, loss_settings=setting)
-    found = train_bi_encoder(static_model(), data, tmp_path, settings=settings)
+    found = train_model(static_model(), data, tmp_path, settings=settings)
     assert not torch.equal(weights(found.model), plain_runs[name])
 
 
@@ -127,7 +128,7 @@ def test_every_setting_of_a_loss_changes_the_training(name, setting, plain_runs,
     ],
 )
 def test_every_setting_of_training_changes_the_weights(changed, plain_runs, data, tmp_path):
-    found = train_bi_encoder(static_model(), data, tmp_path, settings=replace(BASE, **changed))
+    found = train_model(static_model(), data, tmp_path, settings=replace(BASE, **changed))
     assert not torch.equal(weights(found.model), plain_runs["mnrl"])
 
 
@@ -135,7 +136,7 @@ def test_precision_and_length_change_the_weights_and_mini_batches_do_not(data, t
     base = replace(BASE, epochs=1, learning_rate=1e-3, mini_batch_size=5)
     changes = ({}, {"mini_batch_size": None}, {"mini_batch_size": 11}, {"max_length": 4}, {"trainer": {"bf16": True}})
     first, *others = (
-        train_bi_encoder(bert_model(tmp_path / f"m{i}"), data, tmp_path / str(i), settings=replace(base, **change))
+        train_model(bert_model(tmp_path / f"m{i}"), data, tmp_path / str(i), settings=replace(base, **change))
         for i, change in enumerate(changes)
     )
     near = [torch.allclose(weights(first.model), weights(run.model), atol=2e-5) for run in others]
@@ -169,7 +170,7 @@ def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, data, tm
     settings = replace(BASE, batch_size=4, epochs=2, trainer={"warmup_steps": 0.5, "logging_steps": 1})
 
     with progress.reporting(Reporter()):
-        found = train_bi_encoder(static_model(), data, tmp_path, settings=settings, batches=Share(processes))
+        found = train_model(static_model(), data, tmp_path, settings=settings, batches=Share(processes))
     steps = 2 * 80 // (4 * processes)
     assert found.steps == steps
     assert tasks == [("training", steps, "steps")]
@@ -209,7 +210,7 @@ def test_a_killed_training_resumes_exactly(loss, settings, batches, bert, data, 
     how = replace(how, learning_rate=0.01, trainer={"save_steps": 3})
 
     def run(folder, *more, resume=False):
-        return train_bi_encoder(
+        return train_model(
             bert_model(tmp_path / "bert", dropout=0.1) if bert else static_model(),
             data,
             tmp_path / folder,
@@ -236,9 +237,7 @@ def test_a_checkpoint_that_a_kill_cut_short_is_passed_over(torn, gone, data, tmp
     how = replace(BASE, epochs=3, trainer={"save_steps": 3, "save_total_limit": 3})
 
     def run(folder, *more, resume=False):
-        return train_bi_encoder(
-            static_model(), data, tmp_path / folder, settings=how, callbacks=list(more), resume=resume
-        )
+        return train_model(static_model(), data, tmp_path / folder, settings=how, callbacks=list(more), resume=resume)
 
     whole = run("whole")
     with pytest.raises(KilledError):
@@ -256,9 +255,9 @@ def test_a_checkpoint_that_a_kill_cut_short_is_passed_over(torn, gone, data, tmp
 
 
 def test_old_checkpoints_are_not_trained_over(data, tmp_path):
-    train_bi_encoder(static_model(), data, tmp_path, settings=replace(BASE, epochs=1))
+    train_model(static_model(), data, tmp_path, settings=replace(BASE, epochs=1))
     with pytest.raises(InputError, match="resume"):
-        train_bi_encoder(static_model(), data, tmp_path, settings=replace(BASE, epochs=1))
+        train_model(static_model(), data, tmp_path, settings=replace(BASE, epochs=1))
 
 
 def test_dev_chooses_the_model_and_stops_early(data, tmp_path):
@@ -269,7 +268,7 @@ def test_dev_chooses_the_model_and_stops_early(data, tmp_path):
         return next(scores)
 
     settings = replace(BASE, epochs=9, patience=2)
-    found = train_bi_encoder(static_model(), data, tmp_path, settings=settings, score=score)
+    found = train_model(static_model(), data, tmp_path, settings=settings, score=score)
     assert found.best == 0.5
     assert len(seen) == 4
     assert torch.equal(weights(found.model), seen[1])
@@ -278,9 +277,9 @@ def test_dev_chooses_the_model_and_stops_early(data, tmp_path):
 
 def test_patience_needs_a_score_and_a_score_must_be_a_number(data, tmp_path):
     with pytest.raises(InputError, match="patience"):
-        train_bi_encoder(static_model(), data, tmp_path / "a", settings=replace(BASE, patience=1))
+        train_model(static_model(), data, tmp_path / "a", settings=replace(BASE, patience=1))
     with pytest.raises(FailureError, match="finite"):
-        train_bi_encoder(static_model(), data, tmp_path / "b", settings=BASE, score=lambda model: float("nan"))
+        train_model(static_model(), data, tmp_path / "b", settings=BASE, score=lambda model: float("nan"))
 
 
 def test_a_loss_that_is_no_number_ends_the_training(data, tmp_path):
@@ -291,7 +290,7 @@ def test_a_loss_that_is_no_number_ends_the_training(data, tmp_path):
             return loss
 
     with pytest.raises(FailureError, match="learning rate"):
-        train_bi_encoder(static_model(), data, tmp_path, settings=BASE, batches=Broken("random"))
+        train_model(static_model(), data, tmp_path, settings=BASE, batches=Broken("random"))
 
 
 def test_prompts_go_before_texts_in_training(data, tmp_path):
@@ -299,7 +298,7 @@ def test_prompts_go_before_texts_in_training(data, tmp_path):
     for i, prompts in enumerate(({}, {"query": "ba be "}, {"document": "ba be "})):
         model = static_model()
         model.prompts = prompts
-        runs.append(train_bi_encoder(model, data, tmp_path / str(i), settings=replace(BASE, epochs=1)))
+        runs.append(train_model(model, data, tmp_path / str(i), settings=replace(BASE, epochs=1)))
     assert len({tuple(weights(run.model)[:200].tolist()) for run in runs}) == 3
 
 
@@ -309,7 +308,7 @@ def test_lists_with_gaps_train(collection, rated, tmp_path):
     assert lists.counts["short lists"] > 0
     for loss in ("mnrl", "weighted"):
         settings = replace(BASE, loss=loss, batch_size=5)
-        found = train_bi_encoder(static_model(), lists, tmp_path / loss, settings=settings)
+        found = train_model(static_model(), lists, tmp_path / loss, settings=settings)
         assert np.isfinite([entry["loss"] for entry in found.history]).all()
 
 
@@ -320,7 +319,7 @@ def test_no_duplicates_keeps_equal_texts_apart(data, tmp_path):
         def on_epoch_begin(self, args, state, control, train_dataloader=None, **_):
             batches.extend(map(list, train_dataloader.batch_sampler))
 
-    train_bi_encoder(
+    train_model(
         static_model(),
         data,
         tmp_path,

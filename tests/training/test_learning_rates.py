@@ -11,11 +11,10 @@ from foils.cli.app import run
 from foils.encode import VectorStore
 from foils.experiments import StudySettings, open_study, read_cells, run_cells
 from foils.runtime.files import write_json
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.models import LEARNING_RATES, kind_of, learning_rate_of, load_trainable, with_defaults
-from foils.training.reranker import train_reranker
 from foils.training.settings import RECIPES, TrainSettings
+from foils.training.train import train_model
 from train_models import bert_model, cross_encoder, made_up, static_model, table
 
 SETTINGS = TrainSettings(batch_size=16, max_length=32)
@@ -49,7 +48,7 @@ def test_a_model_s_kind_is_told_from_what_was_loaded(places):
 
 def test_each_kind_has_a_rate_and_a_given_one_stays():
     assert with_defaults(SETTINGS, static_model()).learning_rate == RATE
-    given = replace(SETTINGS, learning_rate=0.5)
+    given = replace(SETTINGS, loss="mnrl", learning_rate=0.5)
     assert with_defaults(given, static_model()) is given
     assert all(recipe.training.learning_rate is not None for recipe in RECIPES.values())  # as published, for every kind
     assert 10 * LEARNING_RATES["encoder"][0] < RATE
@@ -68,14 +67,14 @@ def test_every_function_that_trains_takes_it(tmp_path, places):
     data = training_set(collection, table(collection))
     given = replace(SETTINGS, learning_rate=RATE)
     found, wanted = (
-        weights(train_bi_encoder(static_model(), data, tmp_path / f"{each.learning_rate}", settings=each).model)
+        weights(train_model(static_model(), data, tmp_path / f"{each.learning_rate}", settings=each).model)
         for each in (SETTINGS, given)
     )
     assert torch.equal(found, wanted)
     lists, how = training_set(collection, table(collection), form="lists"), replace(SETTINGS, loss="listnet")
     one, two = (cross_encoder(places / "raw") for _ in range(2))
-    train_reranker(one, lists, tmp_path / "b", settings=how)
-    train_reranker(two, lists, tmp_path / "c", settings=replace(how, learning_rate=LEARNING_RATES["reranker"][0]))
+    train_model(one, lists, tmp_path / "b", settings=how)
+    train_model(two, lists, tmp_path / "c", settings=replace(how, learning_rate=LEARNING_RATES["reranker"][0]))
     assert torch.equal(weights(one), weights(two))
 
 

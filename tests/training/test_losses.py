@@ -15,7 +15,7 @@ from foils.runtime.errors import InputError
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
 from foils.training.known_pairs import PairFacts
-from foils.training.loss_weighting import MIXINGS, LearnableTemperature
+from foils.training.loss_weighting import MIXINGS, Temperature
 from foils.training.losses import ContrastiveLoss
 from foils.training.objectives import debiased_infonce, weighted_infonce
 from train_models import WORDS, bert_model, made_up, static_model, table
@@ -99,14 +99,14 @@ def test_cached_equals_uncached(noisy, rated, objective, mixing, size):
     plain = ContrastiveLoss(
         noisy.eval(),
         **settings,
-        temperature=LearnableTemperature(0.1),
+        temperature=Temperature(0.1, learned=True),
         mixing=MIXINGS[mixing]() if mixing else None,
     )
     cached = CachedContrastiveLoss(
         noisy,
         mini_batch_size=size,
         **settings,
-        temperature=LearnableTemperature(0.1),
+        temperature=Temperature(0.1, learned=True),
         mixing=MIXINGS[mixing]() if mixing else None,
     )
     a, b = gradients_still(plain, batch, labels), gradients_still(cached, batch, labels)
@@ -139,7 +139,7 @@ def test_the_scale_of_the_backward_pass_reaches_everything_learned(model, rated)
         model,
         mini_batch_size=2,
         facts=rated.facts,
-        temperature=LearnableTemperature(),
+        temperature=Temperature(0.07, learned=True),
         mixing=MIXINGS["uncertainty"](),
     )
     once, half = gradients_still(loss, batch, labels), gradients_still(loss, batch, labels, scale=0.5)
@@ -150,7 +150,9 @@ def test_the_scale_of_the_backward_pass_reaches_everything_learned(model, rated)
 
 def test_gradients_add_up_over_batches(model, rated):
     batch, labels = batch_of(rated, [0, 1, 2, 3])
-    loss = CachedContrastiveLoss(model, mini_batch_size=3, facts=rated.facts, temperature=LearnableTemperature())
+    loss = CachedContrastiveLoss(
+        model, mini_batch_size=3, facts=rated.facts, temperature=Temperature(0.07, learned=True)
+    )
     single = gradients_still(loss, batch, labels)[1]["temperature.log_scale"]
     loss = copy.deepcopy(loss)
     loss.model.eval()
@@ -232,15 +234,15 @@ def test_blocks_do_not_change_the_facts(rated):
 
 
 def test_the_learnable_temperature_is_bounded():
-    temperature = LearnableTemperature(0.07, least=0.01)
+    temperature = Temperature(0.07, learned=True)
     assert temperature().item() == pytest.approx(0.07)
     with torch.no_grad():
         temperature.log_scale.fill_(50.0)
     assert temperature().item() == pytest.approx(0.01)
     temperature().backward()
     assert temperature.log_scale.grad.item() == pytest.approx(-0.01)  # it can come back
-    with pytest.raises(InputError, match="least"):
-        LearnableTemperature(0.005)
+    with pytest.raises(InputError, match="above 0"):
+        Temperature(0.0)
 
 
 def test_a_static_embedding_needs_no_cache():

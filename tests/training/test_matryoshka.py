@@ -10,13 +10,13 @@ import torch
 
 from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
 from foils.training.loss_registry import matryoshka_loss
-from foils.training.loss_weighting import LearnableTemperature
+from foils.training.loss_weighting import Temperature
 from foils.training.losses import ContrastiveLoss
 from foils.training.settings import DIMENSIONS, TrainSettings
+from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
 
 TEXTS = [["ba be bi", "fo fu", "ga"], ["bi bo", "fu fa", "gi ge"], ["lo la", "ma mi", "no"]]
@@ -56,7 +56,7 @@ def test_vectors_that_are_cut_are_better_for_it(batches: str, tmp_path: Path) ->
         data = training_set(collection, table(collection))
         how = replace(settings, matryoshka=dimensions)
         folder = tmp_path / str(dimensions)
-        model = train_bi_encoder(static_model(), data, folder, settings=how, batches=batches).model
+        model = train_model(static_model(), data, folder, settings=how, batches=batches).model
         model.truncate_dim = 4
         found.append(measure_encoder(model, collection, "train", ["nDCG@10"]).means["nDCG@10"])
     assert found[1] > found[0] + 0.1
@@ -71,7 +71,7 @@ def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
         matryoshka_loss(model, ContrastiveLoss(model), [8])
     bert = bert_model(tmp_path)
     with pytest.raises(InputError, match="a loss that learns beside the model"):
-        matryoshka_loss(bert, CachedContrastiveLoss(bert, temperature=LearnableTemperature()), [8])
+        matryoshka_loss(bert, CachedContrastiveLoss(bert, temperature=Temperature(0.07, learned=True)), [8])
     with pytest.raises(InputError, match="matryoshka 8,a; expected whole numbers"):
         DIMENSIONS("8,a")
     with pytest.raises(InputError, match="matryoshka 0; expected at least 1"):

@@ -20,10 +20,10 @@ from foils.data.read import CollectionSettings
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.evaluation.measuring import measure_encoder
 from foils.runtime.errors import InputError
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.loss_registry import make_loss
 from foils.training.multi_dataset import MixtureSettings, parsed_data_sets, read_data_sets
 from foils.training.settings import TrainSettings
+from foils.training.train import train_model
 from train_models import WORDS, bert_model, made_up, static_model, table
 
 SETTINGS = TrainSettings(batch_size=12, epochs=3, learning_rate=0.05, seed=2)
@@ -50,7 +50,7 @@ def sets(also=None, first=None, source=None, **how):
 
 
 def mixed_set(**how):
-    return sets(mixture=(2, 1), mixture_stop="all_exhausted", **how).training_set(None, form="pairs")
+    return sets(mixture=(2, 1), **how).training_set(None, form="pairs")
 
 
 def test_joined_collections_keep_every_text_and_judgement():
@@ -134,15 +134,15 @@ def batches_seen(monkeypatch):
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_training_draws_shares_and_keeps_pieces_inside_their_source(name, tmp_path, monkeypatch):
     data, seen = mixed_set(mixture_parts=2), batches_seen(monkeypatch)
-    assert data.mixture.counts.tolist() == [36, 18]
-    trained = train_bi_encoder(
+    assert data.mixture.counts.tolist() == [20, 10]
+    trained = train_model(
         static_model(), data, tmp_path, settings=SETTINGS, batches=name, batch_settings=SCHEDULED[name]
     )
-    assert trained.steps == len(seen) == 15  # of 54 rows an epoch, 20 of one data set and 18 of the other
+    assert trained.steps == len(seen) == 9  # of 30 rows an epoch
     for epoch in range(3):
-        rows = np.concatenate(seen[5 * epoch : 5 * epoch + 5])
-        np.testing.assert_array_equal(np.bincount(data.mixture.source_of[rows]), [36, 18])
-        first = [np.array(batch).reshape(2, 6) for batch in seen[5 * epoch : 5 * epoch + 4]]
+        rows = np.concatenate(seen[3 * epoch : 3 * epoch + 3])
+        np.testing.assert_array_equal(np.bincount(data.mixture.source_of[rows]), [20, 10])
+        first = [np.array(batch).reshape(2, 6) for batch in seen[3 * epoch : 3 * epoch + 2]]
         assert all(len(set(data.mixture.source_of[piece])) == 1 for pieces in first for piece in pieces)
 
 
@@ -159,7 +159,7 @@ def test_resuming_is_exact(name, tmp_path):
             for late in sorted(tmp_path.glob("checkpoint-*")):
                 if int(late.name.partition("-")[2]) > 7:
                     shutil.rmtree(late)
-        trained = train_bi_encoder(static_model(), data, tmp_path, **how, resume=resume)
+        trained = train_model(static_model(), data, tmp_path, **how, resume=resume)
         weights.append(np.concatenate([p.detach().numpy().ravel() for p in trained.model.parameters()]))
     np.testing.assert_array_equal(*weights)
 
@@ -176,7 +176,7 @@ def test_hobit_c_embeds_what_an_epoch_draws_and_no_more(tmp_path, monkeypatch):
     monkeypatch.setattr(EmbeddingCache, "update", noting)
     data = sets(mixture=(1, 9)).training_set(None, form="pairs")
     assert data.mixture.counts.tolist() == [2, 18]
-    train_bi_encoder(static_model(), data, tmp_path, settings=SETTINGS, batches="hobit-c", batch_settings={"seeds": 2})
+    train_model(static_model(), data, tmp_path, settings=SETTINGS, batches="hobit-c", batch_settings={"seeds": 2})
     assert updated[0] == 20, "of 38 rows, those that the first epoch draws"
 
 
@@ -208,30 +208,17 @@ def world(tmp_path):
 
 def test_the_program_and_python_train_the_same(world, capsys):
     folder, (a, b), (first, second), common = world
-    shares = ["--mixture", "2,1", "--training-args", "mixture_stop=all_exhausted,mixture_parts=2"]
-    arguments = [
-        "train",
-        a,
-        first,
-        "--also",
-        f"{b},{second}",
-        *shares,
-        "--batches",
-        "hobit",
-        "--set-batches",
-        "seeds=2",
-    ]
-    assert (
-        run([*arguments, *common, "--dev", "dev", "-o", str(folder / "out"), "--json", str(folder / "out.json")]) == 0
-    )
+    shares = ["--mixture", "2,1", "--training-args", "mixture_parts=2"]
+    own = ["--batches", "hobit", "--set-batches", "seeds=2", *common, "--dev", "dev", "-o", str(folder / "out")]
+    assert run(["train", a, first, "--also", f"{b},{second}", *shares, *own, "--json", str(folder / "out.json")]) == 0
     shown = capsys.readouterr().out
-    assert "rows of second in an epoch: 36" in shown
+    assert "rows of second in an epoch: 20" in shown
     found = json.loads((folder / "out.json").read_text())
-    assert found["counts"]["rows of first in an epoch"] == 72
+    assert found["counts"]["rows of first in an epoch"] == 40
     assert found["provenance"]["settings"]["mixture"] == [2.0, 1.0]
     assert {"first", "second"} <= set(found["provenance"]["inputs"])
     trained = foils.train(
-        a, first, also=[(b, second)], mixture=(2, 1), mixture_stop="all_exhausted", mixture_parts=2, batches="hobit",
+        a, first, also=[(b, second)], mixture=(2, 1), mixture_parts=2, batches="hobit",
         batch_settings={"seeds": 2}, model=str(folder / "static"), learning_rate=0.05, batch_size=12, dev="dev",
         output=folder / "again",
     )  # fmt: skip
@@ -245,9 +232,8 @@ def test_the_program_and_python_train_the_same(world, capsys):
 
 @pytest.mark.parametrize(
     "more",
-    [["--mixture", "1,3"], ["--training-args", "mixture_temperature=4"], ["--training-args", "mixture_parts=1"],
-     ["--mixture", "1,3", "--training-args", "mixture_stop=all_exhausted"]],
-)  # fmt: skip
+    [["--mixture", "1,3"], ["--training-args", "mixture_parts=1"]],
+)
 def test_options_change_the_training(more, world):
     folder, (a, _), _, common = world
     write(folder / "large", other("large", queries=70))
@@ -257,9 +243,6 @@ def test_options_change_the_training(more, world):
         assert run([*arguments, "-o", str(folder / name), "--json", str(folder / f"{name}.json")]) == 0
         histories.append([e["loss"] for e in json.loads((folder / f"{name}.json").read_text())["history"]])
     assert histories[0] != histories[1]
-    if "mixture_stop" in more[-1]:
-        assert run([*plain, *more[:2], "-o", str(folder / "stop"), "--json", str(folder / "stop.json")]) == 0
-        assert json.loads((folder / "stop.json").read_text())["steps"] < len(histories[1])
 
 
 def test_negatives_are_mined_anew_in_their_own_data_set(world):
@@ -274,12 +257,11 @@ def test_negatives_are_mined_anew_in_their_own_data_set(world):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--mixture", "2,1"], "--mixture 2.0 1.0: no effect on one data set; give --also"),
-        (["--training-args", "mixture_parts=2"], "no effect on one data set"),
+        (["--mixture", "2,1"], "--mixture 2.0 1.0: no effect without --also"),
+        (["--training-args", "mixture_parts=2"], "no effect without --also"),
         (["--also", "B", "--mixture", "2,1,1"], "3 shares of 2 data sets"),
         (["--also", "B", "--mixture", "2,x"], "expected a number for each data set, as 2,1"),
         (["--also", "B", "--mixture", "2,0"], "above 0"),
-        (["--also", "B", "--mixture", "2,1", "--training-args", "mixture_temperature=2"], "leave one of them out"),
         (["--also", "B,SOURCE"], "no negatives for first"),
         (["--also", "B", "--reranker"], "takes one data set"),
         (["--also", "B", "--batches", "no-duplicates"], "takes one data set"),

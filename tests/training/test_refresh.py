@@ -9,10 +9,10 @@ from transformers import TrainerCallback
 from foils.data.training_rows import RowSettings
 from foils.mining import BM25Retriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.refresh import Refresh, ance_refresh, live
 from foils.training.settings import TrainSettings
+from foils.training.train import train_model
 from train_models import made_up, static_model
 
 SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, trainer={"save_steps": 3})
@@ -39,7 +39,7 @@ def weights(model):
 
 
 def trained(world, folder, *, refresh, settings=SETTINGS, **more):
-    return train_bi_encoder(static_model(), world[2], folder, settings=settings, refresh=refresh, **more)
+    return train_model(static_model(), world[2], folder, settings=settings, refresh=refresh, **more)
 
 
 def ance(world, every=2, **more):
@@ -85,7 +85,7 @@ def test_it_resumes_exactly_before_and_after_a_refresh(world, tmp_path, loss, st
     settings = replace(SETTINGS, loss=loss)
 
     def run(folder, *callbacks, resume=False):
-        return train_bi_encoder(
+        return train_model(
             static_model(),
             world[2],
             tmp_path / folder,

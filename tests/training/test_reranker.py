@@ -5,24 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import kendalltau
+from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import losses
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
-from foils.training.loss_weighting import Mixing
 from foils.training.objectives import debiased_infonce
-from foils.training.reranker import (
-    RERANKER_LOSSES,
-    ListContrastiveLoss,
-    reranker_loss,
-    reranker_set,
-    train_reranker,
-    warn_of_nothing_learned,
-    with_prompt,
-)
-from foils.training.settings import TrainSettings
+from foils.training.reranker import reranker_set, targets_of, warn_of_nothing_learned, with_prompt
+from foils.training.reranker_losses import RERANKER_LOSSES, ST_RERANKER_LOSSES, reranker_loss
+from foils.training.settings import TARGETS, TrainSettings
+from foils.training.train import train_model
 from train_models import cross_encoder, made_up, table
 
 BASE = TrainSettings(loss="hybrid", batch_size=8, epochs=2, learning_rate=0.01, max_length=32)
@@ -50,7 +45,7 @@ def weights(model):
 def test_every_loss_trains(name, data, tmp_path):
     model = cross_encoder(tmp_path / "bert")
     before = weights(model).clone()
-    found = train_reranker(model, data, tmp_path / "out", settings=replace(BASE, loss=name))
+    found = train_model(model, data, tmp_path / "out", settings=replace(BASE, loss=name))
     assert np.isfinite([entry["loss"] for entry in found.history]).all()
     assert not torch.equal(before, weights(found.model))
 
@@ -59,16 +54,16 @@ def test_regression_learns_the_ratings(tmp_path):
     collection = made_up(queries=4)
     few = training_set(collection, table(collection, rated=True), form="lists")
     settings = replace(BASE, loss="regression", epochs=60, learning_rate=0.01)
-    found = train_reranker(cross_encoder(tmp_path / "bert"), few, tmp_path / "out", settings=settings)
+    found = train_model(cross_encoder(tmp_path / "bert"), few, tmp_path / "out", settings=settings)
     by_step = [entry["loss"] for entry in found.history]
     assert np.mean(by_step[-10:]) < 0.3 * np.mean(by_step[:10])
 
 
 def loss_of(name, model, data):
     """The loss of the first rows of a data set, without training."""
-    kind = RERANKER_LOSSES[name]
+    kind = reranker_loss(name)
     columns = list(reranker_set(data, kind)[:8].values())
-    return kind.make(model, mini_batch_size=None)(columns[:-1], [torch.tensor(label) for label in columns[-1]])
+    return kind.make(model)(columns[:-1], [torch.tensor(label) for label in columns[-1]])
 
 
 @pytest.mark.parametrize("name", RERANKER_LOSSES)
@@ -78,8 +73,8 @@ def test_every_loss_heeds_weights(name, data, unweighted, tmp_path):
 
 
 def test_a_loss_of_sentence_transformers_refuses_weights(data):
-    with pytest.raises(InputError, match="take one of regression, binary, listnet, lambda, weighted"):
-        reranker_set(data, reranker_loss("st:ListMLELoss", {}))
+    with pytest.raises(InputError, match="weight other than 1, which this loss cannot heed"):
+        reranker_set(data, reranker_loss("st:ListMLELoss"))
 
 
 @pytest.mark.parametrize(
@@ -91,32 +86,27 @@ def test_a_loss_of_sentence_transformers_refuses_weights(data):
 )  # fmt: skip
 def test_without_weights_a_loss_is_that_of_sentence_transformers(name, peer, unweighted, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    columns = list(reranker_set(unweighted, RERANKER_LOSSES[name])[:8].values())
-    of_pairs = RERANKER_LOSSES[name].pointwise
+    columns = list(reranker_set(unweighted, reranker_loss(name))[:8].values())
     labels = [torch.tensor(label)[0] for label in columns[-1]]
-    expected = peer(model)(columns[:-1], torch.stack(labels) if of_pairs else labels)
+    expected = peer(model)(columns[:-1], torch.cat(labels) if reranker_loss(name).pointwise else labels)
     assert loss_of(name, model, unweighted).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_a_weight_counts_as_so_many_documents(tmp_path):
     model = cross_encoder(tmp_path).eval()
-    once = torch.tensor([[1.0, 0.0, 0.0], [1.0, 3.0, 1.0]])
-    thrice = torch.tensor([[1.0, 0.0, 0.0, 0.0, 0.0], [1.0] * 5])
-    loss = RERANKER_LOSSES["listnet"].make(model, mini_batch_size=None)
+    once = torch.tensor([[1.0, 0.0, 0.0], [1.0, 3.0, 1.0], [0.0] * 3])
+    thrice = torch.tensor([[1.0, 0.0, 0.0, 0.0, 0.0], [1.0] * 5, [0.0] * 5])
+    loss = reranker_loss("listnet").make(model)
     few = loss([["ba be"], [["ba", "ce ci", "da"]]], [once])
     many = loss([["ba be"], [["ba", "ce ci", "ce ci", "ce ci", "da"]]], [thrice])
     assert few.item() == pytest.approx(many.item(), rel=1e-5)
     for name in ("regression", "binary"):
-        loss = RERANKER_LOSSES[name].make(model, mini_batch_size=None)
-        few = loss([["ba", "ba"], ["be", "ce ci"]], [torch.tensor([0.3, 1.0]), torch.tensor([0.7, 2.0])])
-        many = loss([["ba"] * 3, ["be", "ce ci", "ce ci"]], [torch.tensor([y, 1.0]) for y in (0.3, 0.7, 0.7)])
+        loss = reranker_loss(name).make(model)
+        few = loss(
+            [["ba", "ba"], ["be", "ce ci"]], [torch.tensor([[y], [w], [0]]) for y, w in ((0.3, 1.0), (0.7, 2.0))]
+        )
+        many = loss([["ba"] * 3, ["be", "ce ci", "ce ci"]], [torch.tensor([[y], [1.0], [0]]) for y in (0.3, 0.7, 0.7)])
         assert few.item() * 2 == pytest.approx(many.item() * 3, rel=1e-5)
-
-
-@pytest.fixture(scope="module")
-def base(data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("base")
-    return weights(train_reranker(cross_encoder(folder / "bert"), data, folder / "out", settings=BASE).model)
 
 
 @pytest.mark.parametrize(
@@ -133,15 +123,23 @@ def base(data, tmp_path_factory):
         {"concentration": 1.0},
     ],
 )
-def test_every_setting_of_the_hybrid_changes_the_training(changed, base, data, tmp_path):
-    settings = replace(BASE, loss_settings=changed)
-    found = train_reranker(cross_encoder(tmp_path / "bert"), data, tmp_path / "out", settings=settings)
-    assert not torch.equal(base, weights(found.model))
+def test_every_setting_of_the_hybrid_changes_the_gradients(changed, data, tmp_path):
+    inputs, labels = lists_of("hybrid", data)
+    gradients = []
+    for settings in ({}, changed):
+        model = cross_encoder(tmp_path).eval()
+        loss = reranker_loss("hybrid", {"temperature": 0.05, **settings}).make(model)
+        for _ in range(2):  # GradNorm moves its weights after a step
+            model.zero_grad()
+            loss(inputs, labels).backward()
+        own = [p.grad.flatten() for p in loss.parameters() if p.grad is not None]
+        gradients.append(torch.cat(own))
+    assert len(gradients[0]) != len(gradients[1]) or not torch.allclose(*gradients)
 
 
 def test_the_hybrid_equals_plain_loops_whatever_the_mini_batch(data, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    rows = reranker_set(data, RERANKER_LOSSES["hybrid"])[:3]
+    rows = reranker_set(data, reranker_loss("hybrid"))[:3]
     labels = [torch.tensor(label) for label in rows["label"]]
     inputs = [rows["query"], rows["documents"]]
     each = []
@@ -150,16 +148,16 @@ def test_the_hybrid_equals_plain_loops_whatever_the_mini_batch(data, tmp_path):
         e = own * torch.exp(s / 0.5)
         each.append(0.7 * -torch.log(e[0] / e.sum()) + 0.3 * ((s - ratings) ** 2).mean())
     for size in (None, 1, 4):
-        loss = ListContrastiveLoss(model, mixing=Mixing(0.7), temperature=0.5, mini_batch_size=size)
+        loss = reranker_loss("hybrid", {"alpha": 0.7, "temperature": 0.5}).make(model, mini_batch_size=size)
         assert loss(inputs, labels).item() == pytest.approx(torch.stack(each).mean().item(), abs=1e-5)
 
 
 def test_alpha_1_and_no_weights_is_listnets_loss_on_one_positive(data, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    rows = reranker_set(data, RERANKER_LOSSES["hybrid"])[:4]
+    rows = reranker_set(data, reranker_loss("hybrid"))[:4]
     inputs = [rows["query"], rows["documents"]]
     labels = [torch.stack([torch.tensor(r), torch.ones(len(w)), torch.tensor(g)]) for r, w, g in rows["label"]]
-    ours = ListContrastiveLoss(model, mixing=Mixing(1.0))(inputs, labels)
+    ours = reranker_loss("hybrid", {"alpha": 1.0}).make(model)(inputs, labels)
     hard = [torch.tensor([1e4] + [0.0] * (len(d) - 1)) for d in inputs[1]]  # softmax: all on the positive
     assert ours.item() == pytest.approx(losses.ListNetLoss(model)(inputs, hard).item(), abs=1e-5)
 
@@ -170,19 +168,19 @@ def test_data_sets_leave_absent_documents_and_unrated_pairs_out():
     source = source.reject(np.arange(len(source)) == 2, "cut")
     lists = training_set(collection, source, form="lists")
     assert lists.counts["short lists"] == 1
-    listwise = reranker_set(lists, RERANKER_LOSSES["listnet"])
+    listwise = reranker_set(lists, reranker_loss("listnet"))
     assert [len(d) for d in listwise["documents"]] == [4] + [5] * 19
     own = source.table["weight"].to_pylist()
     assert listwise["label"][0][0] == [1, 0, 0, 0]
     assert listwise["label"][0][1] == pytest.approx([1, own[0], own[1], own[3]])
-    pointwise = reranker_set(lists, RERANKER_LOSSES["regression"])
+    pointwise = reranker_set(lists, reranker_loss("regression"))
     assert len(pointwise) == 4 + 5 * 19
-    assert pointwise["label"][1][1] == pytest.approx(own[0])
-    weighted = reranker_set(lists, RERANKER_LOSSES["hybrid"])
+    assert pointwise["label"][1][1] == pytest.approx([own[0]])
+    weighted = reranker_set(lists, reranker_loss("hybrid"))
     assert weighted["label"][0][1] == pytest.approx([1, own[0], own[1], own[3]])
 
 
-@pytest.mark.parametrize("name", RERANKER_LOSSES)
+@pytest.mark.parametrize("name", ["binary", "listnet"])
 def test_texts_are_looked_up_when_a_batch_is_read(name, data, monkeypatch):
     looked_up, whole = [], Collection.document_texts
 
@@ -191,7 +189,7 @@ def test_texts_are_looked_up_when_a_batch_is_read(name, data, monkeypatch):
         return whole(collection, rows)
 
     monkeypatch.setattr(Collection, "document_texts", counted)
-    kind = RERANKER_LOSSES[name]
+    kind = reranker_loss(name)
     rows = reranker_set(data, kind)
     assert not looked_up, "the data set itself holds no text"
     batch = rows[2:4]
@@ -202,26 +200,26 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
     collection = made_up()
     unrated = training_set(collection, table(collection), form="lists")
     with pytest.raises(InputError, match="rate the negatives"):
-        reranker_set(unrated, RERANKER_LOSSES["regression"])
+        reranker_set(unrated, reranker_loss("regression"))
     with pytest.raises(UnknownNameError, match="listnet"):
-        reranker_loss("listnett", {})
+        reranker_loss("listnett")
     with pytest.raises(UnknownNameError, match="alpha"):
         reranker_loss("hybrid", {"alfa": 1})
     with pytest.raises(InputError, match="temperature"):
-        ListContrastiveLoss(None, mixing=Mixing(), temperature=0)
+        reranker_loss("hybrid", {"temperature": 0}).make(None)
 
 
 def test_dev_chooses_the_reranker(data, tmp_path):
     scores = iter([0.4, 0.1])
-    found = train_reranker(
+    found = train_model(
         cross_encoder(tmp_path / "bert"), data, tmp_path / "out", settings=BASE, score=lambda model: next(scores)
     )
     assert found.best == 0.4
 
 
-def lists_of(name, model, data, **settings):
+def lists_of(name, data, target=None, **settings):
     """The first lists of a data set, with their labels as tensors."""
-    rows = reranker_set(data, reranker_loss(name, settings))[:6]
+    rows = reranker_set(data, reranker_loss(name, settings, target))[:6]
     return [rows["query"], rows["documents"]], [torch.tensor(label) for label in rows["label"]]
 
 
@@ -232,9 +230,9 @@ def scored(model, inputs):
 
 def test_lambda_equals_plain_loops_and_a_weight_multiplies_a_pair(data, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    inputs, labels = lists_of("lambda", model, data, grades="zones")
+    inputs, labels = lists_of("lambda", data, "zones")
     total, count = 0.0, 0
-    for s, (y, w) in zip(scored(model, inputs), labels, strict=True):
+    for s, (y, w, _) in zip(scored(model, inputs), labels, strict=True):
         order = sorted(range(len(s)), key=lambda i: -s[i])
         rank = {document: place + 1 for place, document in enumerate(order)}
         best = sum((2**grade - 1) / np.log2(place + 2) for place, grade in enumerate(sorted(y.tolist(), reverse=True)))
@@ -248,11 +246,11 @@ def test_lambda_equals_plain_loops_and_a_weight_multiplies_a_pair(data, tmp_path
                     log_sigmoid = float(torch.nn.functional.logsigmoid(s[i] - s[j])) / np.log(2)
                     total -= float(w[i] * w[j]) * (10 * rho + delta) * gain * log_sigmoid
                     count += 1
-    loss = RERANKER_LOSSES["lambda"].make(model, mini_batch_size=None)(inputs, labels)
+    loss = reranker_loss("lambda").make(model)(inputs, labels)
     assert loss.item() == pytest.approx(total / count, rel=1e-4)
 
 
-def test_grades_by_zones_follow_the_table_of_gaps():
+def test_zones_follow_the_table_of_gaps():
     collection = made_up(queries=4)
     source = table(collection, per_query=5)
     count = len(source)
@@ -261,15 +259,13 @@ def test_grades_by_zones_follow_the_table_of_gaps():
     rated = source.with_columns({"elo": 1500 - gaps, "elo_se": np.full(count, 9.0), "gap": gaps})
     lists = training_set(collection, rated, form="lists")
     for name in ("lambda", "listnet"):
-        labels = reranker_set(lists, reranker_loss(name, {"grades": "zones"}))["label"]
+        labels = reranker_set(lists, reranker_loss(name, target="zones"))["label"]
         assert [label[0] for label in labels] == [[4, 4, 3, 2, 1, 0]] * (count // 5 - 1) + [[4, 4, 3, 2]]
     with pytest.raises(InputError, match="rate the negatives"):
-        reranker_set(training_set(collection, source, form="lists"), reranker_loss("lambda", {"grades": "zones"}))
-    with pytest.raises(UnknownNameError, match="labels, zones"):
-        reranker_loss("lambda", {"grades": "ratings"})
+        reranker_set(training_set(collection, source, form="lists"), reranker_loss("lambda", target="zones"))
 
 
-def test_grades_by_ratings_are_logits_and_unrated_lists_are_left_out(caplog, tmp_path):
+def test_ratings_are_logits_and_unrated_lists_are_left_out(caplog):
     collection = made_up(queries=6)
     source = table(collection, per_query=3)
     elo = 1500 - 173.7178 * np.arange(len(source), dtype=float)
@@ -282,19 +278,16 @@ def test_grades_by_ratings_are_logits_and_unrated_lists_are_left_out(caplog, tmp
     values[at] = 1500 + 173.7178
     rated = Negatives(widened.table.drop_columns("elo")).with_columns({"elo": values})
     lists = training_set(collection, rated, form="lists")
-    rows = reranker_set(lists, reranker_loss("listnet", {"grades": "ratings"}))
+    rows = reranker_set(lists, reranker_loss("listnet", target="elo"))
     assert len(rows) == 2
     assert "1 of 3 lists" in caplog.text
     np.testing.assert_allclose(np.subtract(rows["label"][0][0], rows["label"][0][0][0]), [0, -1, -2, -3], atol=1e-4)
-    settings = replace(BASE, loss="listnet", loss_settings={"grades": "ratings"}, epochs=1)
-    found = train_reranker(cross_encoder(tmp_path / "bert"), lists, tmp_path / "out", settings=settings)
-    assert np.isfinite([entry["loss"] for entry in found.history]).all()
 
 
 def test_a_curriculum_leaves_hard_negatives_out_of_the_contrast_until_their_epoch(data, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    inputs, labels = lists_of("hybrid", model, data)
-    loss = RERANKER_LOSSES["hybrid"].make(model, mini_batch_size=None, mixing="fixed", alpha=1.0, curriculum=True)
+    inputs, labels = lists_of("hybrid", data)
+    loss = reranker_loss("hybrid", {"alpha": 1.0, "curriculum": True}).make(model)
     for epoch, least in ((1, 300.0), (4, 200.0), (7, 100.0)):
         loss.set_epoch(epoch)
         each = []
@@ -302,14 +295,6 @@ def test_a_curriculum_leaves_hard_negatives_out_of_the_contrast_until_their_epoc
             e = w * torch.exp(s) * (1 - (gap <= least).float())
             each.append(-torch.log(e[0] / e.sum()))
         assert loss(inputs, labels).item() == pytest.approx(torch.stack(each).mean().item(), abs=1e-5)
-
-
-def test_predictions_are_in_0_to_1_where_the_models_own_activation_is_the_sigmoid(data, tmp_path):
-    settings = replace(BASE, loss="regression", epochs=1)
-    found = train_reranker(cross_encoder(tmp_path / "bert"), data, tmp_path / "out", settings=settings).model
-    pairs = [("ba be", "ba be ce"), ("ba be", "da do du")]
-    logits = found.predict(pairs, activation_fn=torch.nn.Identity())
-    np.testing.assert_allclose(found.predict(pairs), 1 / (1 + np.exp(-logits)), rtol=1e-5)
 
 
 def plain_debiased(s, w, *, tau, prior, concentration):
@@ -334,11 +319,11 @@ def plain_debiased(s, w, *, tau, prior, concentration):
 )
 def test_debiased_and_hard_weighted_lists_equal_plain_loops(name, settings, values, data, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    inputs, labels = lists_of(name, model, data, **settings)
+    inputs, labels = lists_of(name, data, **settings)
     lists = zip(scored(model, inputs), labels, strict=True)
     expected = np.mean([plain_debiased(s, w, **values) for s, (_, w, _) in lists])
     for size in (None, 3):
-        loss = RERANKER_LOSSES[name].make(model, mini_batch_size=size, **settings)
+        loss = reranker_loss(name, settings).make(model, mini_batch_size=size)
         assert loss(inputs, labels).item() == pytest.approx(expected, abs=1e-5)
 
 
@@ -353,59 +338,45 @@ def test_the_bound_of_a_list_is_its_least_score_and_a_shift_changes_nothing():
 
 def test_a_temperature_is_learned_with_the_reranker(data, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    inputs, labels = lists_of("weighted", model, data)
-    fixed = RERANKER_LOSSES["weighted"].make(model, mini_batch_size=None, temperature=0.7)
-    learned = RERANKER_LOSSES["weighted"].make(model, mini_batch_size=None, temperature=0.7, learn_temperature=True)
+    inputs, labels = lists_of("weighted", data)
+    fixed = reranker_loss("weighted", {"temperature": 0.7}).make(model)
+    learned = reranker_loss("weighted", {"temperature": 0.7, "learn_temperature": True}).make(model)
     value = learned(inputs, labels)
     assert value.item() == pytest.approx(fixed(inputs, labels).item(), rel=1e-6)
     value.backward()
     step = 1e-3
     with torch.no_grad():
-        at = learned.temperature.log_scale.item()
-        learned.temperature.log_scale.fill_(at + step)
+        at = learned.terms.temperature.log_scale.item()
+        learned.terms.temperature.log_scale.fill_(at + step)
         above = learned(inputs, labels).item()
-        learned.temperature.log_scale.fill_(at - step)
+        learned.terms.temperature.log_scale.fill_(at - step)
         slope = (above - learned(inputs, labels).item()) / (2 * step)
-        learned.temperature.log_scale.fill_(at)
-    assert learned.temperature.log_scale.grad.item() == pytest.approx(slope, rel=0.02, abs=1e-3)
+        learned.terms.temperature.log_scale.fill_(at)
+    assert learned.terms.temperature.log_scale.grad.item() == pytest.approx(slope, rel=0.02, abs=1e-3)
     assert learned.get_config_dict()["temperature_learned"]
 
 
-def test_the_trainer_moves_a_learned_temperature(data, tmp_path, monkeypatch):
-    made = []
-    kind = RERANKER_LOSSES["weighted"]
-    monkeypatch.setitem(
-        RERANKER_LOSSES, "weighted", replace(kind, make=lambda *a, **k: made.append(kind.make(*a, **k)) or made[-1])
-    )
-    settings = replace(BASE, loss="weighted", loss_settings={"learn_temperature": True, "temperature": 0.7})
-    train_reranker(cross_encoder(tmp_path / "bert"), data, tmp_path / "out", settings=settings)
-    assert abs(made[0].get_config_dict()["temperature"] - 0.7) > 1e-4
-
-
-def test_settings_of_a_contrast_over_lists_are_checked(data, tmp_path):
-    model, make = cross_encoder(tmp_path), RERANKER_LOSSES["debiased"].make
+def test_settings_of_a_contrast_over_lists_are_checked(data):
     for wrong in ({"prior": 1.0}, {"prior": -0.1}, {"concentration": -1.0}, {"temperature": 0.0}):
         with pytest.raises(InputError, match="expected"):
-            make(model, mini_batch_size=None, **wrong)
-    with pytest.raises(InputError, match="temperature"):
-        make(model, mini_batch_size=None, temperature=-1.0, learn_temperature=True)
+            reranker_loss("debiased", wrong).make(None)
     collection = made_up()
     unrated = training_set(collection, table(collection), form="lists")
-    assert len(reranker_set(unrated, reranker_loss("weighted", {})))
+    assert len(reranker_set(unrated, reranker_loss("weighted")))
     with pytest.raises(InputError, match="a curriculum goes by gaps"):
         reranker_set(unrated, reranker_loss("weighted", {"curriculum": True}))
 
 
 def test_a_regression_on_ratings_without_offsets_is_warned_of(data, caplog):
-    reranker_set(data, reranker_loss("regression", {}))
+    reranker_set(data, reranker_loss("regression"))
     assert "between=6" in caplog.text
     caplog.clear()
-    for name, settings in (("listnet", {}), ("hybrid", {}), ("binary", {})):
-        reranker_set(data, reranker_loss(name, settings))
+    for name in ("listnet", "hybrid", "binary"):
+        reranker_set(data, reranker_loss(name))
     collection = made_up()
     rated = table(collection, rated=True)
     offset = rated.with_columns({"offset": np.zeros(len(rated))})
-    reranker_set(training_set(collection, offset, form="lists"), reranker_loss("regression", {}))
+    reranker_set(training_set(collection, offset, form="lists"), reranker_loss("regression"))
     assert "between" not in caplog.text
 
 
@@ -420,7 +391,7 @@ def test_a_reranker_is_trained_with_the_prompt_that_it_is_served_with(data, tmp_
         return preprocess(self, *given, prompt=prompt, **more)
 
     monkeypatch.setattr(type(model), "preprocess", note)
-    train_reranker(model, data, tmp_path / "out", settings=replace(BASE, loss="listnet", epochs=1))
+    train_model(model, data, tmp_path / "out", settings=replace(BASE, loss="listnet", epochs=1))
     assert "ba be: " in seen
     with pytest.raises(UnknownNameError):
         with_prompt(model, "@nowhere")
@@ -430,7 +401,7 @@ def test_a_pair_stands_once_however_many_positives_its_query_has():
     documents = {f"d{i}": f"text {i}" for i in range(5)}
     collection = Collection.from_dicts("c", documents, {"q": "query"}, {"train": {"q": {"d0": 1, "d1": 1, "d2": 1}}})
     negatives = Negatives(negatives_table(["q"] * 2, ["d3", "d4"], "s", range(2), [0.0] * 2))
-    pairs = reranker_set(training_set(collection, negatives, form="lists"), RERANKER_LOSSES["binary"])[:]
+    pairs = reranker_set(training_set(collection, negatives, form="lists"), reranker_loss("binary"))[:]
     assert sorted(pairs["document"]) == list(documents.values())
 
 
@@ -441,8 +412,8 @@ def test_mini_batches_bound_the_activations_and_change_nothing(data, tmp_path):
         model = cross_encoder(tmp_path / str(size)).eval()
         calls: list[int] = []
         model.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
-        loss = RERANKER_LOSSES["listnet"].make(model, mini_batch_size=size)
-        columns = list(reranker_set(data, RERANKER_LOSSES["listnet"])[:4].values())
+        loss = reranker_loss("listnet").make(model, mini_batch_size=size)
+        columns = list(reranker_set(data, reranker_loss("listnet"))[:4].values())
         value = loss(columns[:-1], [torch.tensor(label) for label in columns[-1]])
         before = len(calls)
         value.backward()
@@ -451,7 +422,7 @@ def test_mini_batches_bound_the_activations_and_change_nothing(data, tmp_path):
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
     settings = replace(BASE, loss="st:ListMLELoss", mini_batch_size=4)
     with pytest.raises(InputError, match="mini_batch_size"):
-        train_reranker(model, data, tmp_path / "out", settings=settings)
+        train_model(model, data, tmp_path / "out", settings=settings)
 
 
 def test_a_reranker_that_learned_nothing_is_warned_of(caplog):
@@ -464,14 +435,78 @@ def test_a_reranker_that_learned_nothing_is_warned_of(caplog):
 def test_other_arguments_of_the_trainer_are_passed_on(data, tmp_path):
     own = {"lr_scheduler_type": "cosine", "gradient_accumulation_steps": 2, "dataloader_num_workers": 0}
     plain, other = (
-        train_reranker(
-            cross_encoder(tmp_path / str(k)), data, tmp_path / f"out{k}", settings=replace(BASE, trainer=given)
-        )
+        train_model(cross_encoder(tmp_path / str(k)), data, tmp_path / f"out{k}", settings=replace(BASE, trainer=given))
         for k, given in enumerate(({}, own))
     )
     assert other.steps < plain.steps
     for wrong in ({"output_dir": "x"}, {"nowhere": 1}):
         with pytest.raises(UnknownNameError, match="argument of the trainer"):
-            train_reranker(
-                cross_encoder(tmp_path / "2"), data, tmp_path / "out2", settings=replace(BASE, trainer=wrong)
-            )
+            train_model(cross_encoder(tmp_path / "2"), data, tmp_path / "out2", settings=replace(BASE, trainer=wrong))
+
+
+class Table(CrossEncoder):
+    """A reranker that learns one number for each pair, with what losses ask of a CrossEncoder."""
+
+    num_labels, device = 1, torch.device("cpu")
+
+    def __init__(self):
+        torch.nn.Module.__init__(self)
+        self.rows, self.scores = {}, torch.nn.Parameter(torch.zeros(64))
+
+    def preprocess(self, pairs, prompt=None, task=None):
+        return {"at": torch.tensor([self.rows.setdefault(tuple(pair), len(self.rows)) for pair in pairs])}
+
+    def forward(self, tokens):
+        return {"scores": self.scores[tokens["at"]]}
+
+
+NAMES = [*RERANKER_LOSSES, *(f"st:{name}" for name in ST_RERANKER_LOSSES)]
+
+
+@pytest.fixture(scope="module")
+def taught():
+    """Lists of a known order: document i of a query has the i-th highest number, its positive the highest."""
+    collection = made_up(queries=4)
+    source = table(collection, per_query=4)
+    ids = list(dict.fromkeys(source.table["query_id"].to_pylist()))
+    own = [query.replace("q", "d") for query in ids]
+    widened, at = source.with_rejected(ids, own)
+    steps = np.empty(len(widened))
+    steps[at] = 0
+    steps[np.setdiff1d(np.arange(len(widened)), at)] = np.resize([1.0, 2.0, 3.0, 4.0], len(source))
+    gaps = np.where(steps == 0, np.nan, np.array([0, 150.0, 300.0, 500.0, 700.0])[steps.astype(int)])
+    numbers = {"elo": 1500 - 200 * steps, "elo_se": np.full(len(steps), 9.0), "gap": gaps, "teacher": 3 - 2 * steps}
+    return training_set(collection, widened.with_columns(numbers), form="lists")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, taught):
+    scales = {**RERANKER_LOSSES, **{f"st:{k}": v for k, v in ST_RERANKER_LOSSES.items()}}[name]
+    scales = getattr(scales, "scales", scales)
+    if target not in scales:
+        with pytest.raises(InputError, match=f"cannot learn from target {target}; it takes {', '.join(scales)}"):
+            reranker_loss(name, target=target)
+        return
+    kind = reranker_loss(name, target=target)
+    rows = reranker_set(taught, kind)[:]
+    loss = kind.make(Table())
+    optimizer = torch.optim.Adam(loss.parameters(), lr=0.05)
+    plain = [torch.tensor(label) for label in rows["label"]]
+    labels = torch.stack(plain) if plain[0].ndim == 0 else plain
+    columns = [rows[column] for column in rows if column != "label"]
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss(columns, labels).backward()
+        optimizer.step()
+    wanted = targets_of(taught, target, kind.scales[target])
+    with torch.no_grad():
+        batch = taught.dataset[:]
+        texts = [batch[c] for c in batch if c != "label"]
+        pairs = [[(column[0], text) for text in column[1:]] for column in zip(*texts, strict=True)]
+        for own, order in zip(pairs, wanted, strict=True):
+            scores = loss.model(loss.model.preprocess(own))["scores"].view(-1).numpy()
+            if name in ("weighted", "debiased", "hard-weighted") or target == "labels":
+                assert scores.argmax() == 0
+            else:
+                assert kendalltau(scores, order).statistic >= 0.9

@@ -17,11 +17,12 @@ from foils.cli.app import run
 from foils.data import Negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import arguments, parsed_settings
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
-from foils.training.loss_registry import ST_LOSSES, ST_RERANKER_LOSSES, make_loss
-from foils.training.reranker import reranker_loss, reranker_set, train_reranker
+from foils.training.loss_registry import ST_LOSSES, make_loss
+from foils.training.reranker import reranker_set
+from foils.training.reranker_losses import reranker_loss
 from foils.training.settings import TrainSettings
+from foils.training.train import train_model
 from train_models import bert_model, cross_encoder, made_up, made_up_folder, static_model, table
 
 BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
@@ -51,14 +52,11 @@ def value_of(loss, model, data):
     return float(found)
 
 
-def test_each_is_the_loss_itself_with_its_settings(data, guide, tmp_path):
-    model, other = bert_model(tmp_path / "bert").eval(), bert_model(tmp_path / "other").eval()
+def test_each_is_the_loss_itself_with_its_settings(data, tmp_path):
+    model = bert_model(tmp_path / "bert").eval()
     cases = [
         ("MultipleNegativesRankingLoss", {"scale": 7, "partition_mode": "per_direction"}, {}),
-        ("MultipleNegativesRankingLoss", {"similarity_fct": "dot"}, {"similarity_fct": util.dot_score}),
         ("CachedMultipleNegativesRankingLoss", {"scale": 7}, {}),
-        ("GISTEmbedLoss", {"guide": guide, "temperature": 0.1, "margin": 0.1}, {"guide": other}),
-        ("CachedGISTEmbedLoss", {"guide": guide, "contrast_anchors": False}, {"guide": other}),
         ("TripletLoss", {"distance_metric": "cosine", "triplet_margin": 2},
          {"distance_metric": losses.TripletDistanceMetric.COSINE}),
     ]  # fmt: skip
@@ -67,42 +65,29 @@ def test_each_is_the_loss_itself_with_its_settings(data, guide, tmp_path):
         wanted = getattr(losses, name)(model, **{**settings, **theirs})
         assert type(ours) is type(wanted)
         assert value_of(ours, model, data) == pytest.approx(value_of(wanted, model, data), abs=1e-6)
-        plain = make_loss(f"st:{name}", model, data, settings={"guide": guide} if "guide" in settings else {})
+        plain = make_loss(f"st:{name}", model, data, settings={})
         assert value_of(plain, model, data) != pytest.approx(value_of(ours, model, data), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ST_LOSSES)
-def test_every_one_trains(name, collection, data, guide, tmp_path):
-    form = training_set(collection) if name == "MegaBatchMarginLoss" else data
-    own = {"guide": guide} if "GIST" in name else {}
-    mini = 5 if "Cached" in name or "Mega" in name else None
-    settings = replace(BASE, loss=f"st:{name}", loss_settings=own, mini_batch_size=mini, learning_rate=1e-3)
+def test_every_one_trains(name, data, tmp_path):
+    mini = 5 if "Cached" in name else None
+    settings = replace(BASE, loss=f"st:{name}", mini_batch_size=mini, learning_rate=1e-3)
     model = bert_model(tmp_path / "bert")
     before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
-    found = train_bi_encoder(model, form, tmp_path / "out", settings=settings)
+    found = train_model(model, data, tmp_path / "out", settings=settings)
     assert not torch.equal(before, torch.cat([p.detach().flatten() for p in found.model.parameters()]))
     assert not list((tmp_path / "out").rglob("foils_loss.safetensors"))  # neither model nor guide is the loss's own
-
-
-@pytest.mark.parametrize("name", ST_RERANKER_LOSSES)
-def test_every_one_of_rerankers_trains(name, collection, tmp_path):
-    lists = training_set(collection, table(collection), form="lists")
-    own = {"weighting_scheme": "NDCGLoss2PPScheme", "k": 3} if name == "LambdaLoss" else {}
-    settings = replace(BASE, loss=f"st:{name}", loss_settings=own)
-    found = train_reranker(cross_encoder(tmp_path / "cross"), lists, tmp_path / "out", settings=settings)
-    assert found.steps == 2
 
 
 def test_settings_of_rerankers_reach_the_loss(tmp_path):
     model = cross_encoder(tmp_path)
     settings = {"weighting_scheme": "NDCGLoss2PPScheme", "k": 3}
-    loss = reranker_loss("st:LambdaLoss", settings).make(model, mini_batch_size=4, **settings)
+    loss = reranker_loss("st:LambdaLoss", settings).make(model)
     assert isinstance(loss.weighting_scheme, NDCGLoss2PPScheme)
-    assert (loss.k, loss.mini_batch_size) == (3, 4)
+    assert loss.k == 3
     with pytest.raises(UnknownNameError, match="weighting_scheme"):
-        reranker_loss("st:LambdaLoss", {"weighting_scheme": "NDCG"}).make(
-            model, mini_batch_size=4, weighting_scheme="NDCG"
-        )
+        reranker_loss("st:LambdaLoss", {"weighting_scheme": "NDCG"}).make(model)
 
 
 def test_the_similarity_is_the_models(data):
@@ -135,16 +120,10 @@ def test_what_a_loss_would_ignore_is_refused(collection, data, guide, tmp_path):
         made("MultipleNegativesRankingLoss", short)
     with pytest.raises(InputError, match="mini_batch_size 4: no effect with st:MultipleNegativesRankingLoss"):
         made("MultipleNegativesRankingLoss", data, size=4)
-    with pytest.raises(InputError, match="takes 1 documents a row, the positive among them, and there are 2"):
-        made("MegaBatchMarginLoss", data)
-    dot = bert_model(tmp_path / "dot")
-    dot.similarity_fn_name = "dot"
-    with pytest.raises(InputError, match="compares vectors by cosines"):
-        made("GISTEmbedLoss", data, dot, guide=guide)
-    with pytest.raises(InputError, match="no effect with loss st:GISTEmbedLoss, which has no masks"):
-        TrainSettings(loss="st:GISTEmbedLoss", mask="self")
-    with pytest.raises(InputError, match=r"st:GISTEmbedLoss: .*guide"):
-        made("GISTEmbedLoss", data)
+    with pytest.raises(InputError, match="takes triplets"):
+        made("TripletLoss", training_set(collection))
+    with pytest.raises(InputError, match="mask: no effect with st:TripletLoss"):
+        train_model(static_model(), data, tmp_path / "m", settings=replace(BASE, loss="st:TripletLoss", mask="self"))
     with pytest.raises(InputError, match="st:MultipleNegativesRankingLoss: Scale must be a positive"):
         made("MultipleNegativesRankingLoss", data, scale=-1)
     with pytest.raises(UnknownNameError, match="scal"):
@@ -153,10 +132,6 @@ def test_what_a_loss_would_ignore_is_refused(collection, data, guide, tmp_path):
         made("CoSENTLoss", data)
     with pytest.raises(InputError, match=r"of another type than its defaults: temperature='x'"):
         make_loss("mnrl", static_model(), data, settings={"temperature": "x"})
-    lists = training_set(collection, table(collection, rated=True), form="lists")
-    settings = replace(BASE, loss="st:ListMLELoss")
-    with pytest.raises(InputError, match="which this loss cannot heed"):
-        train_reranker(cross_encoder(tmp_path / "cross"), lists, tmp_path / "x", settings=settings)
 
 
 def test_the_program_takes_names_and_paths_of_models(beir_folder, tmp_path, guide):
@@ -171,11 +146,11 @@ def test_the_program_takes_names_and_paths_of_models(beir_folder, tmp_path, guid
     assert parsed_settings(given[1::2], words=True) == found
     folder, output = made_up_folder(beir_folder), tmp_path / "out"
     table(made_up()).write(tmp_path / "mined.parquet")
-    more = ["--loss", "st:GISTEmbedLoss", "--set", f"guide={guide}", "--set", "margin=0.05", "--batch-size", "16"]
+    more = ["--loss", "st:TripletLoss", "--set", "distance_metric=cosine", "--batch-size", "16"]
     words = ["train", str(folder), str(tmp_path / "mined.parquet"), "--model", guide, "-o", str(output), *more]
     assert run([*words, "--json", str(tmp_path / "r.json")]) == 0
     settings = json.loads((tmp_path / "r.json").read_text())["provenance"]["settings"]
-    assert (settings["loss"], settings["loss_settings"]) == ("st:GISTEmbedLoss", {"guide": guide, "margin": 0.05})
+    assert (settings["loss"], settings["loss_settings"]) == ("st:TripletLoss", {"distance_metric": "cosine"})
     assert run([*words, "--mask", "self"]) == 2
 
 
@@ -194,4 +169,4 @@ def test_positives_of_a_query_with_the_same_text_are_no_weights(tmp_path):
     with pytest.raises(InputError, match=f"{refused}, which st:Multiple"):
         make_loss("st:MultipleNegativesRankingLoss", static_model(), lists, settings={})
     with pytest.raises(InputError, match=f"{refused}, which this loss"):
-        reranker_set(lists, reranker_loss("st:LambdaLoss", {}))
+        reranker_set(lists, reranker_loss("st:LambdaLoss"))

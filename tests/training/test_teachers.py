@@ -18,12 +18,12 @@ import foils
 from foils.data import Negatives
 from foils.data.training_rows import RowSettings
 from foils.runtime.errors import InputError
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.loss_registry import TEACHER_LOSSES, make_loss
 from foils.training.objectives import list_distillation, margin_mse
 from foils.training.refresh import ance_refresh
 from foils.training.settings import TrainSettings
+from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
 
 NAN = math.nan
@@ -126,7 +126,7 @@ def test_cached_is_the_same_and_alpha_adds_the_contrast(name, data, tmp_path):
 def test_a_student_comes_nearer_to_its_teacher(name, data, tmp_path):
     settings = {"temperature": 1.0} if name == "margin-mse" else {"temperature": 0.1, "teacher_temperature": 0.1}
     how = replace(BASE, loss=name, loss_settings=settings, epochs=6, learning_rate=0.1)
-    run = train_bi_encoder(static_model(), data, tmp_path, settings=how)
+    run = train_model(static_model(), data, tmp_path, settings=how)
     losses = [entry["loss"] for entry in run.history if "loss" in entry]
     assert losses[-1] < 0.5 * losses[0]
 
@@ -175,7 +175,7 @@ def test_what_cannot_work_is_refused(collection, scored, data, tmp_path):
         make_loss("distil", model, weighted, settings={})
     make_loss("distil", model, weighted, settings={"alpha": 0.5})
     with pytest.raises(InputError, match="mask: no effect on margin-mse with alpha=0"):
-        train_bi_encoder(model, data, tmp_path / "a", settings=replace(BASE, loss="margin-mse", mask="self"))
+        train_model(model, data, tmp_path / "a", settings=replace(BASE, loss="margin-mse", mask="self"))
     refresh = ance_refresh(collection, RowSettings(), every=1)
     with pytest.raises(InputError, match="have no teacher's scores"):
-        train_bi_encoder(model, data, tmp_path / "b", settings=replace(BASE, loss="distil"), refresh=refresh)
+        train_model(model, data, tmp_path / "b", settings=replace(BASE, loss="distil"), refresh=refresh)

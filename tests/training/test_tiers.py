@@ -19,7 +19,6 @@ from transformers import TrainerCallback
 from foils.data import Negatives
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.selection import LearningProgress
-from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.settings import TrainSettings
 from foils.training.tiers import (
@@ -33,6 +32,7 @@ from foils.training.tiers import (
     by_progress,
     outside_danger,
 )  # fmt: skip
+from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
 
 SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, trainer={"save_steps": 3})
@@ -183,7 +183,7 @@ def test_the_tier_that_can_be_learned_is_drawn_more(rated, tmp_path):
     data = rated[2]
     tiers = np.arange(len(data)) % 4
     led = OfPlanted(tiers, bandit(4, rate=0.3), names=("noise a", "real", "noise b", "noise c"))
-    trained = train_bi_encoder(
+    trained = train_model(
         static_model(),
         data,
         tmp_path,
@@ -208,7 +208,7 @@ def test_it_resumes_exactly(rated, tmp_path, loss, step):
     def run(folder, *more, resume=False):
         tiers = np.searchsorted([200.0, 400.0], data.facts.own_gaps()[:, 0])
         led = TierCurriculum(tiers, bandit(rate=0.5), names="abc")
-        trained = train_bi_encoder(
+        trained = train_model(
             static_model(),
             data,
             tmp_path / folder,
@@ -230,7 +230,7 @@ def test_it_resumes_exactly(rated, tmp_path, loss, step):
 def test_resuming_refuses_what_is_missing_damaged_or_of_other_rows(rated, tmp_path):
     def run(tiers, *more, **options):
         led = TierCurriculum(tiers, bandit(2), names="ab")
-        train_bi_encoder(
+        train_model(
             static_model(),
             rated[2],
             tmp_path,
@@ -254,8 +254,8 @@ def test_resuming_refuses_what_is_missing_damaged_or_of_other_rows(rated, tmp_pa
 
 def test_train_encoder_goes_by_the_gaps_of_ratings(rated, tmp_path):
     data = outside_danger(rated[2])
-    trained = train_bi_encoder(static_model(), data, tmp_path / "a", settings=SETTINGS, batches="progress")
-    plain = train_bi_encoder(static_model(), data, tmp_path / "b", settings=SETTINGS)
+    trained = train_model(static_model(), data, tmp_path / "a", settings=SETTINGS, batches="progress")
+    plain = train_model(static_model(), data, tmp_path / "b", settings=SETTINGS)
     assert trained.steps == plain.steps
     assert not torch.equal(weights(trained.model), weights(plain.model))
     names = {name for name in trained.history[-1] if name.startswith("chance")}
@@ -281,7 +281,7 @@ def test_what_a_curriculum_by_progress_refuses(rated, tmp_path):
     unrated = table(collection)
 
     def call(data, **more):
-        train_bi_encoder(static_model(), data, tmp_path / "out", settings=SETTINGS, batches="progress", **more)
+        train_model(static_model(), data, tmp_path / "out", settings=SETTINGS, batches="progress", **more)
 
     with pytest.raises(InputError, match="there are none; rate"):
         call(training_set(collection, unrated))
@@ -302,7 +302,7 @@ def test_what_a_curriculum_by_progress_refuses(rated, tmp_path):
     with pytest.raises(InputError, match="all 80 rows are left out"):
         outside_danger(training_set(collection, with_gap(negatives, np.full(len(negatives), 10.0))))
     with pytest.raises(UnknownNameError, match="progress"):
-        train_bi_encoder(static_model(), data, tmp_path / "out", settings=SETTINGS, batches="progres")
+        train_model(static_model(), data, tmp_path / "out", settings=SETTINGS, batches="progres")
 
 
 def test_what_the_curriculum_refuses(rated, tmp_path):
@@ -317,7 +317,7 @@ def test_what_the_curriculum_refuses(rated, tmp_path):
     right = TierCurriculum(np.arange(len(data)) % 2, bandit(2), names="ab")
 
     def call(led, folder="out"):
-        train_bi_encoder(static_model(), data, tmp_path / folder, settings=SETTINGS, batches=led)
+        train_model(static_model(), data, tmp_path / folder, settings=SETTINGS, batches=led)
 
     class Unwrapped(TierCurriculum):
         def wrapped(self, loss, model):

@@ -9,7 +9,8 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
-from foils.training.reranker import RERANKER_LOSSES, reranker_set
+from foils.training.reranker import reranker_set
+from foils.training.reranker_losses import reranker_loss
 from train_models import made_up, table
 
 
@@ -130,8 +131,8 @@ def test_a_weak_positive_is_trained_toward_its_own_rating(tmp_path):
     made = training_set(collection, rated, form="lists")
     expected = np.array([[-0.5, 1.5, 0.5, -1.5]]) / np.sqrt(5 / 4)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
-    pairs = reranker_set(made, RERANKER_LOSSES["regression"])
-    targets = {text: target for text, (target, _) in zip(pairs["document"], pairs["label"], strict=True)}
+    pairs = reranker_set(made, reranker_loss("regression"))
+    targets = {text: target for text, ((target,), *_) in zip(pairs["document"], pairs["label"], strict=True)}
     np.testing.assert_allclose([targets["-1.0"], targets["1.0"]], np.array([-0.5, 1.5]) / np.sqrt(5 / 4), atol=1e-3)
 
 
@@ -225,5 +226,5 @@ def test_a_reranker_learns_ratings_of_queries_without_labels(tmp_path):
         "pairs without a negative, left out": 0, "short lists": 1, "rows": 2, "positives without a rating": 0,
     }  # fmt: skip
     assert made.facts.own_log_weights()[1].tolist() == [0, 0, -np.inf]
-    assert reranker_set(made, RERANKER_LOSSES["regression"])["document"] == ["3.0", "1.0", "-1.0", "1.0", "-1.0"]
-    assert reranker_set(made, RERANKER_LOSSES["listnet"])["label"][0][0] == [1, 0, 0]
+    assert reranker_set(made, reranker_loss("regression"))["document"] == ["3.0", "1.0", "-1.0", "1.0", "-1.0"]
+    assert reranker_set(made, reranker_loss("listnet"))["label"][0][0] == [1, 0, 0]

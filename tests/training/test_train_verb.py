@@ -175,7 +175,7 @@ def test_a_reranker(world):
         (["--form", "quads"], "triplets"),
         (["--training-args", "patience=2"], "patience"),
         (["--batches", "no-duplicates", "--set-batches", "a=1"], "no settings"),
-        (["--dev-run", "x.trec"], "reranker"),
+        (["--dev-run", "x.trec"], "--dev-run x.trec: no effect without --dev"),
         (["--reranker", "--batches", "hobit"], "in-batch"),
         (["--reranker", "--training-args", "document_prompt=q: "], "one prompt for a pair"),
         (["--training-args", "query_prompt=@nowhere"], "nowhere"),
@@ -188,7 +188,7 @@ def test_a_reranker(world):
         (["--set-trainer", "report_to=tensorbord"], "tensorbord is not supported"),
         (["--mask-margin", "0.1"], "--mask-margin 0.1: no effect without --mask"),
         (["--mask", "other"], "expected self, or guide:MODEL"),
-        (["--reranker", "--mask", "self"], "--mask self: no effect on a reranker"),
+        (["--reranker", "--mask", "self"], "--mask self: no effect with --reranker"),
     ],
 )
 def test_bad_options_are_refused_with_a_message(more, said, world, capsys):

@@ -152,9 +152,8 @@ class StudySettings(Settings):
             raise InputError(f"training settings of another type: {'; '.join(wrong)}; see foils.training.settings")
         Option(names=ways_of_batching).check("batches", self.batches)
         Option(above=0).check("temperature", self.temperature)
-        usual: dict[str, Any] = {"loss": "listnet"} if self.reranker else {}
         own = {} if self.reranker else {"temperature": self.temperature}
-        return TrainSettings(**{**usual, **given}, seed=seed, loss_settings=own, trainer=of_trainer)
+        return TrainSettings(**given, seed=seed, loss_settings=own, trainer=of_trainer)
 
     def facts(self, training: TrainSettings, task: Task) -> dict[str, Any]:
         """Return what, beside source and seed, decides what a training gives."""
@@ -225,7 +224,8 @@ class OpenCell:
     def __post_init__(self) -> None:
         from foils.training.loss_registry import make_loss
         from foils.training.models import with_defaults
-        from foils.training.reranker import reranker_loss, reranker_set
+        from foils.training.reranker import reranker_set
+        from foils.training.reranker_losses import reranker_loss
 
         task, settings, tests = self.task, self.settings, self.tests
         model = task.load()
@@ -252,9 +252,9 @@ class OpenCell:
         for source in given:  # a loss, or a reranker's data set, refuses what it cannot learn from
             rows = self.rows(source, 0)
             if task.in_batch:
-                make_loss(training.loss, model, rows, settings=training.loss_settings)
+                make_loss(str(training.loss), model, rows, settings=training.loss_settings)
             else:
-                reranker_set(rows, reranker_loss(training.loss, training.loss_settings))
+                reranker_set(rows, reranker_loss(str(training.loss), training.loss_settings, training.target))
 
     def score(self, store: VectorStore) -> None:
         """Write the predictors of every source of the cell, all of them scored together, unless they are there."""

@@ -125,9 +125,9 @@ class EncoderTask(_Model):
 
     def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
         """Train with sentence-transformers; one that was interrupted goes on from its checkpoint in the folder."""
-        from foils.training.bi_encoder import train_bi_encoder
+        from foils.training.train import train_model
 
-        return train_bi_encoder(self.load(), data, folder, settings=settings, batches=batches, resume=True, **more)
+        return train_model(self.load(), data, folder, settings=settings, batches=batches, resume=True, **more)
 
     def ranked(
         self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,
@@ -195,11 +195,11 @@ class RerankerTask(_Model):
 
     def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
         """Train with sentence-transformers; batches are random, for lists do not meet in a batch."""
-        from foils.training.reranker import train_reranker
+        from foils.training.train import train_model
 
         model = self.load(seed=settings.seed)
         settings = replace(settings, max_length=int(model.max_seq_length or self.max_length or 512))
-        return train_reranker(model, data, folder, settings=settings, resume=True, **more)
+        return train_model(model, data, folder, settings=settings, resume=True, **more)
 
     def ranked(
         self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,

@@ -327,7 +327,6 @@ class Tuning:
             collection, negatives, per_query=int(rows["per_query"]), max_positives=int(rows["max_positives"])
         )
         settings = TrainSettings(
-            loss="mnrl" if task.in_batch else "listnet",
             learning_rate=how["learning_rate"],
             epochs=int(how["epochs"]) * int(rows.get("passes", 1)),
             batch_size=int(batches["size"]),

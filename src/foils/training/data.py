@@ -21,7 +21,7 @@ from foils.data.negatives import negatives_table
 from foils.data.texts import DocumentTexts, texts_of
 from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
 from foils.runtime.errors import InputError, require
-from foils.training.known_pairs import Floats, PairFacts
+from foils.training.known_pairs import Floats, PairFacts, own_values
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -82,6 +82,7 @@ class TrainingSet:
         texts: the transform from its rows to their texts.
         negatives: the table that it was made of; None: pairs alone.
         mixture: which data set each row is of, and what an epoch takes of it; None: there is one.
+        elo_sd: standard deviation of the table's ratings, in whose units the facts have them.
     """
 
     dataset: Dataset
@@ -91,6 +92,7 @@ class TrainingSet:
     texts: RowTexts
     negatives: Negatives | None = None
     mixture: Mixture | None = None
+    elo_sd: float = 1.0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -116,7 +118,7 @@ class TrainingSet:
         )
         counts = {**self.counts, reason: int(left_out.sum()), "rows": len(kept)}
         names = [name for name in self.dataset.column_names if name != "label"]
-        return TrainingSet(_dataset(names, rows, self.texts), facts, rows, counts, self.texts, self.negatives)
+        return replace(self, dataset=_dataset(names, rows, self.texts), facts=facts, rows=rows, counts=counts)
 
     def weighed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which documents of each row have a weight other than 1, and which negatives are positives after all.
@@ -141,16 +143,11 @@ class TrainingSet:
         if column not in table.column_names or not pa.types.is_floating(table.schema.field(column).type):
             raise InputError(f"the table has no numbers in a column {column}; {scoring}")
         read = _Table.read(self.negatives, self.texts.collection)
-        values = np.asarray(table[column].to_numpy(), np.float64)
-        width = int(max(read.document.max(initial=0), self.rows[:, 1:].max())) + 1
-        keys, first = np.unique(read.query * width + read.document, return_index=True)
-        wanted = self.rows[:, :1] * width + self.rows[:, 1:]
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        scores = np.where((keys[at] == wanted) & (self.rows[:, 1:] >= 0), values[first[at]], np.nan)
+        scores = own_values(self.rows, read.query, read.document, np.asarray(table[column].to_numpy(), np.float64))
         scores[np.isnan(scores[:, 0]) | np.isnan(scores[:, 1:]).all(1)] = np.nan
         if not np.isfinite(scores).any():
             raise InputError(f"no row has a number in {column} for its positive and for a negative; {scoring}")
-        return np.asarray(scores, np.float64)
+        return scores
 
 
 def training_set(
@@ -201,10 +198,11 @@ def training_set(
     pattern = "negative" if form == "triplets" else "negative_{}"
     names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
     texts = RowTexts(collection, table.own, frozenset(names[1:]))
-    facts = _facts(collection, rows, table, texts)
+    ratings, elo_sd = _ratings(collection, rows, table)
+    facts = _facts(collection, rows, table, texts, ratings)
     if np.isfinite(facts.ratings).any():
         counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
-    return TrainingSet(_dataset(names, rows, texts), facts, rows, counts, texts, negatives)
+    return TrainingSet(_dataset(names, rows, texts), facts, rows, counts, texts, negatives, elo_sd=elo_sd)
 
 
 @dataclass(frozen=True)
@@ -248,7 +246,7 @@ def _dataset(names: Sequence[str], rows: Rows, texts: RowTexts) -> Dataset:
     return dataset.with_transform(texts)
 
 
-def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts) -> PairFacts:
+def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts, ratings: Floats) -> PairFacts:
     """Number queries and documents by their texts, and say what is known about their pairs."""
     queries, positives = collection.known_positives.pairs()
     query_number = TextNumbers(np.concatenate([rows[:, 0], queries]), collection.query_texts)
@@ -264,7 +262,7 @@ def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts) -
     return PairFacts(
         query_number(rows[:, 0]),
         document_number(rows[:, 1:]),
-        _ratings(collection, rows, table),
+        ratings,
         query_number(np.concatenate([queries, table.query[listed]])),
         document_number(known),
         log_weight,
@@ -272,37 +270,31 @@ def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts) -
     )
 
 
-def _ratings(collection: Collection, rows: Rows, table: _Table) -> Floats:
+def _ratings(collection: Collection, rows: Rows, table: _Table) -> tuple[Floats, float]:
     """Ratings of each row's documents, each its own, standardised over all that the table rates; NaN where it is not.
 
     With offsets of queries it is the rating between queries, elo + offset.
 
     A rated positive has a row in the table. Without one, elo + gap of a query's negatives is the rating of its only
     positive; of several nobody knows which.
+
+    Returns:
+        the ratings, and the standard deviation of the table's.
     """
     query, document, elo = table.query, table.document, table.elo
-    only_query, only_document = _only_positives(collection)
     with_gap = np.flatnonzero(np.isfinite(elo) & np.isfinite(table.gap))
     rated_query, first = np.unique(query[with_gap], return_index=True)
-    single = np.isin(rated_query, only_query)
+    labelled, positive = collection.known_positives.pairs()
+    labelled, at, counts = np.unique(labelled, return_index=True, return_counts=True)
+    single = np.isin(rated_query, labelled[counts == 1])
     rated_query, first = rated_query[single], with_gap[first[single]]
     query = np.concatenate([query, rated_query])
-    document = np.concatenate([document, only_document[np.searchsorted(only_query, rated_query)]])
+    document = np.concatenate([document, positive[at[np.searchsorted(labelled, rated_query)]]])
     elo = np.concatenate([elo, (table.elo + table.gap)[first]])
     rated = np.isfinite(elo)
     if not rated.any():
-        return np.full((len(rows), rows.shape[1] - 1), np.nan)
-    width = int(max(document.max(), rows[:, 1:].max())) + 1
-    keys, first = np.unique((query * width + document)[rated], return_index=True)
-    known = elo[rated][first]
-    wanted = rows[:, :1] * width + rows[:, 1:]
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    ratings = np.where((keys[at] == wanted) & (rows[:, 1:] >= 0), known[at], np.nan)
-    return np.asarray((ratings - known.mean()) / (known.std() or 1.0), np.float64)
-
-
-def _only_positives(collection: Collection) -> tuple[Rows, Rows]:
-    """Return the queries with a single labelled positive, ascending, and its document."""
-    query, document = collection.known_positives.pairs()
-    queries, first, counts = np.unique(query, return_index=True, return_counts=True)
-    return queries[counts == 1], document[first[counts == 1]]
+        return np.full((len(rows), rows.shape[1] - 1), np.nan), 1.0
+    query, document, elo = query[rated], document[rated], elo[rated]
+    known = elo[np.unique(query * (document.max() + 1) + document, return_index=True)[1]]
+    spread = float(known.std() or 1.0)
+    return (own_values(rows, query, document, elo) - known.mean()) / spread, spread

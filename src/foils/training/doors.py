@@ -17,7 +17,7 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike
 from foils.data.tables import provenance
 from foils.data.training_rows import RowSettings
-from foils.encode.models import DEFAULT_MODEL, SIMILARITIES, STATIC
+from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.options import Option, Settings, refuse, spelled
@@ -27,7 +27,6 @@ from foils.training.results import Trained
 from foils.training.settings import (
     CHECKPOINTS,
     MINED_ANEW,
-    NO_MASK,
     OPEN,
     PROGRESS,
     TRAINING_ARGS,
@@ -40,7 +39,6 @@ from foils.training.settings import (
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
-    from foils.training.fit import TrainingRun
     from foils.training.refresh import Refresh
 
     ModelLike = str | Path | Any  # Any: a SentenceTransformer or a CrossEncoder
@@ -63,7 +61,7 @@ class DevSettings(Settings):
     heading = "Dev"
 
     dev: Annotated[str | None, Option(metavar="SPLIT")] = None
-    dev_run: Annotated[RunLike | None, Option(metavar="FILE")] = None
+    dev_run: Annotated[RunLike | None, Option(metavar="FILE", needs={"dev": True, "reranker": True})] = None
 
     def score(self, collection: Collection, *more: Collection) -> Callable[[Any], float] | None:
         """Return the function from a model to its measure on dev, the mean over collections; None without dev."""
@@ -84,20 +82,17 @@ class DevSettings(Settings):
         return reranked
 
 
-def _refuse_idle(
+def _check(
     source: SourceLike | None,
     model: ModelLike,
     reranker: bool,
-    similarity: str | None,
-    query_prompt: str | None,
-    document_prompt: str | None,
     method: MethodSettings,
     steps: TrainSettings,
     rows: RowSettings,
     evaluation: DevSettings,
     mixing: MixtureSettings,
 ) -> None:
-    """Refuse options that do not go together, before anything is read."""
+    """Refuse what does not go together, before anything is read."""
     mixing.check()
     if not isinstance(model, (str, Path)) and reranker != _is_cross_encoder(model):
         raise InputError(
@@ -106,47 +101,25 @@ def _refuse_idle(
         )
     if steps.lora is not None:
         require("peft", "lora")
-    dev, run = spelled("dev"), spelled("dev_run")
-    if evaluation.dev is None:
-        refuse(
-            {"patience": steps.patience, **({"dev_run": evaluation.dev_run} if reranker else {})},
-            f"without {dev}, for nothing is measured while the model trains; give {dev}, or leave it out",
-        )
-    elif reranker and evaluation.dev_run is None:
-        raise InputError(f"{dev} needs a run for the reranker to rerank: give {run}")
-    if reranker:
-        refuse({"recipe": method.recipe}, f"with {spelled('reranker')}: recipes are of bi-encoders; leave it out")
-        refuse({"similarity": similarity}, f"with {spelled('reranker')}, which has no vectors; leave it out")
-        why = f"with {spelled('reranker')}, which has one prompt for a pair; give {spelled('query_prompt')}"
-        refuse({"document_prompt": document_prompt}, why)
-        refuse({"matryoshka": steps.matryoshka}, f"with {spelled('reranker')}, which has no vectors; leave it out")
-        refuse({"mask": steps.mask}, NO_MASK)
-        refuse({"also": mixing.also or None}, f"with {spelled('reranker')}, which takes one data set; leave it out")
-        idle = {"batches": method.batches if method.batches != "random" else None}
-        refuse(
-            {**idle, "batch_settings": method.batch_settings or None},
-            f"with {spelled('reranker')}, which has no in-batch negatives; leave it out",
-        )
-    else:
-        check_batches(method.batches or method.base().batches, method.batch_settings)
-        refuse({"dev_run": evaluation.dev_run}, f"without {spelled('reranker')}: a bi-encoder searches by itself")
-        if isinstance(model, str) and model.startswith(STATIC):
-            refuse(
-                steps.changed("mini_batch_size", "max_length", "lora", base=OPEN),
-                f"with {spelled('model')} {model}, a bag of words, which reads whole texts and needs little memory; "
-                "leave it out",
-            )
+    if reranker and evaluation.dev is not None and evaluation.dev_run is None:
+        raise InputError(f"{spelled('dev')} needs a run for the reranker to rerank: give {spelled('dev_run')}")
     batches = method.batches or method.base().batches
+    check_batches(batches, method.batch_settings)
     if mixing.also and batches not in METHODS:
         raise InputError(f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of "
                          f"{', '.join(METHODS)}")  # fmt: skip
     form = _completed_rows(rows, method, reranker=reranker, negatives=mixing.has_sources(source)).form
-    if method.refresh is not None and (reranker or form == "pairs"):
-        why = "with a reranker or with pairs: it mines the negatives of a bi-encoder's triplets or lists; leave it out"
-        refuse({"refresh": method.refresh}, why)
+    if form == "pairs":
+        refuse({"refresh": method.refresh}, "with pairs: it mines the negatives of triplets or lists; leave it out")
 
 
-@door(check=_refuse_idle)
+@door(
+    check=_check,
+    needs={
+        "similarity": {"reranker": False, "why": "which has no vectors"},
+        "document_prompt": {"reranker": False, "why": "which has one prompt for a pair, query_prompt"},
+    },
+)
 def train(
     collection: CollectionLike,
     source: Annotated[SourceLike | None, Option(metavar="SOURCE")] = None,
@@ -195,14 +168,16 @@ def train(
         UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
+    from foils.training.fit import save_model
     from foils.training.models import with_defaults
+    from foils.training.train import train_model
 
     rows = _completed_rows(rows, method, reranker=reranker, negatives=mixing.has_sources(source))
-    settings = completed(steps, method.base(reranker=reranker), evaluated=evaluation.dev is not None)
+    settings = completed(steps, method.base(), evaluated=evaluation.dev is not None)
     batching = method.describe()
     sets = read_data_sets(collection, source, mixing, reading)
-    own: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
     compared = {"similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt}
+    own: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
     load = partial(_trainable, model, settings, reranker=reranker, compared=compared, **own)
     data, refresh = _training_data(sets, rows, method, load)
     trainable = load()
@@ -210,23 +185,15 @@ def train(
     described = {"model": _name(model), "reranker": reranker, **batching, **vars(rows), **settings.describe()}
     described |= {**compared, **mixing.describe()}
     history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
-    score = evaluation.score(*sets.collections.values())
-    how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
-    before = how["score"](trainable) if how["score"] else None
-    batched = None if reranker else {**batching, "refresh": refresh}
-    run = _fitted(trainable, data, Path(output) / CHECKPOINTS, batched, **how)
+    score, checkpoints = evaluation.score(*sets.collections.values()), Path(output) / CHECKPOINTS
+    before = score(trainable) if score else None
+    how = {name: batching[name] for name in ("batches", "batch_settings")} | {"score": score, "resume": resume}
+    run = train_model(trainable, data, checkpoints, settings=settings, refresh=refresh, **how)
     known = {when: value for when, value in (("before", before), ("after", run.best)) if value is not None}
     scores = {f"{MEASURE} on {evaluation.dev} {when}": value for when, value in known.items()}
-    return _written(Trained(run.model, Path(output), run, history, data.counts, scores))
-
-
-def _written(trained: Trained) -> Trained:
-    """Write a model, and remove its checkpoints, not the files of a tracker; under torchrun the first process does."""
-    from foils.training.fit import save_model
-
-    if not int(os.environ.get("RANK", "0")):
+    trained = Trained(run.model, Path(output), run, history, data.counts, scores)
+    if not int(os.environ.get("RANK", "0")):  # under torchrun the first process writes
         save_model(trained)
-        checkpoints = trained.path / CHECKPOINTS
         if (checkpoints / "runs").is_dir():  # TensorBoard's
             shutil.copytree(checkpoints / "runs", trained.path / "runs", dirs_exist_ok=True)
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -279,26 +246,14 @@ def _trainable(
 
         return load_trainable(model, **compared, **own)
     from foils.encode.cross_encoders import load_cross_encoder
-    from foils.training.reranker import reranker_loss, with_prompt
+    from foils.training.reranker import with_prompt
+    from foils.training.reranker_losses import reranker_loss
 
-    reranker_loss(settings.loss, settings.loss_settings)
+    reranker_loss(settings.loss or "listnet", settings.loss_settings, settings.target)
     if not isinstance(model, (str, Path)):
         return with_prompt(model, compared["query_prompt"])
     load = partial(load_cross_encoder, model, new_head=True, **own)
     return with_prompt(load(seed=settings.seed), compared["query_prompt"])
-
-
-def _fitted(
-    model: Any, data: TrainingSet, checkpoints: Path, batching: Mapping[str, Any] | None, **how: Any
-) -> TrainingRun:
-    """Train a bi-encoder with its batches or, where there are none, a reranker."""
-    from foils.training.bi_encoder import train_bi_encoder
-    from foils.training.reranker import train_reranker
-
-    if batching is None:
-        return train_reranker(model, data, checkpoints, **how)
-    own = {name: batching[name] for name in ("batches", "batch_settings", "refresh")}
-    return train_bi_encoder(model, data, checkpoints, **own, **how)
 
 
 def _is_cross_encoder(model: Any) -> bool:

@@ -168,13 +168,8 @@ class PairFacts:
 
     def _own(self, values: Floats, missing: float) -> Floats:
         """Return (N, 1 + k) the known pairs' values at each row's own documents."""
-        if not len(values):
-            return np.full(self.documents.shape, missing)
-        width = int(max(self.documents.max(initial=0), self.known_document.max(initial=0))) + 1
-        known = self.known_query * width + self.known_document
-        own = self.queries[:, None] * width + self.documents
-        at = np.minimum(np.searchsorted(known, own), len(known) - 1)
-        return np.where(known[at] == own, values[at], missing)
+        rows = np.concatenate([self.queries[:, None], self.documents], 1)
+        return own_values(rows, self.known_query, self.known_document, values, missing)
 
     def mask(self, rows: Codes) -> NDArray[np.bool_]:
         """Return (b, (1 + k)·b): True where a candidate is left out for a query."""
@@ -183,6 +178,25 @@ class PairFacts:
         left_out = np.isneginf(facts.log_weights)
         mask[facts.rows[left_out], facts.columns[left_out]] = True
         return mask
+
+
+def own_values(rows: Codes, query: Codes, document: Codes, values: Floats, missing: float = np.nan) -> Floats:
+    """Return (N, 1 + k) the values of pairs at each row's own documents.
+
+    Args:
+        rows: (N, 2 + k) each row's query, and its documents; −1: absent.
+        query: (m,) of each pair; of one that is given twice the first counts.
+        document: (m,) likewise.
+        values: (m,) the pairs' own.
+        missing: where a document is absent or no pair's.
+    """
+    if not len(values):
+        return np.full((len(rows), rows.shape[1] - 1), missing)
+    width = int(max(rows[:, 1:].max(initial=0), document.max())) + 1
+    keys, first = np.unique(query * width + document, return_index=True)
+    wanted = rows[:, :1] * width + rows[:, 1:]
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where((keys[at] == wanted) & (rows[:, 1:] >= 0), values[first[at]], missing)
 
 
 def _expanded(begin: Codes, end: Codes) -> tuple[Codes, Codes]:

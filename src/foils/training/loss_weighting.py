@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,33 +23,32 @@ def scheduled_alpha(epoch: float) -> float:
     return 0.5 + 0.3 * min(1.0, epoch / 5)
 
 
-def tier_limit(epoch: int) -> int:
-    """Return min(3, ⌊1 + epoch/2⌋), the hardest tier of an epoch counted from 1 (ANMI 2.0 Algorithm 3, line 3)."""
-    return min(3, 1 + epoch // 2)
-
-
 class Mixing(nn.Module):  # type: ignore[misc]
-    """α·L₁ + (1 − α)·L₂ with α fixed (ANMI 2.0 eq. 37); what the other ways have in common.
+    """α·L₁ + (1 − α)·L₂ (ANMI 2.0 eq. 37) with α fixed or by epoch; what the other ways have in common.
 
     Args:
         alpha: α in [0, 1], the share of the contrastive loss.
+        schedule: epoch, counted from 1 → α, in the place of one that stays.
 
     Raises:
         InputError: α outside [0, 1].
     """
 
+    name = "fixed"
     needs_norms = False
 
-    def __init__(self, alpha: float = 0.5) -> None:
+    def __init__(self, alpha: float = 0.5, schedule: Callable[[int], float] | None = None) -> None:
         super().__init__()
+        self.alpha, self.schedule = alpha if schedule is None else schedule(1), schedule
         if not 0 <= alpha <= 1:
             raise InputError(f"alpha {alpha}; expected a share in [0, 1]")
-        self.alpha = alpha
 
     def set_epoch(self, epoch: int) -> None:
         """Take note of the epoch, counted from 1."""
+        if self.schedule is not None:
+            self.alpha = self.schedule(epoch)
 
-    def shares(self) -> tuple[float, float]:
+    def shares(self) -> Any:
         """Return by what the two losses are multiplied now."""
         return self.alpha, 1 - self.alpha
 
@@ -57,27 +57,10 @@ class Mixing(nn.Module):  # type: ignore[misc]
         first, second = self.shares()
         return first * losses[0] + second * losses[1]
 
-
-class ScheduledMixing(Mixing):
-    """α by epoch, as `scheduled_alpha` has it."""
-
-    def __init__(self) -> None:
-        super().__init__(scheduled_alpha(1))
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set α for the epoch, counted from 1."""
-        self.alpha = scheduled_alpha(epoch)
-
-
-class StagedMixing(Mixing):
-    """α by epoch: 0.5 in epochs 1 and 2, 0.6 in 3 and 4, 0.7 in 5 and 6, then 0.8 (ANMI 2.0 Table 3)."""
-
-    def __init__(self) -> None:
-        super().__init__(stage_of(1)[1])
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set α for the epoch, counted from 1."""
-        self.alpha = stage_of(epoch)[1]
+    def describe(self) -> dict[str, Any]:
+        """Return the name of the way and its shares now, for logs and model cards."""
+        first, second = map(float, self.shares())
+        return {"mixing": self.name, "contrastive_share": first, "regression_share": second}
 
 
 class LearnableMixing(Mixing):
@@ -92,15 +75,10 @@ class LearnableMixing(Mixing):
             raise InputError(f"alpha {alpha}; a learnable one begins inside (0, 1)")
         self.logit = nn.Parameter(torch.tensor(math.log(alpha / (1 - alpha))))
 
-    def shares(self) -> tuple[float, float]:
+    def shares(self) -> Any:
         """Return α and 1 − α as they are now."""
-        alpha = float(torch.sigmoid(self.logit.detach()))
-        return alpha, 1 - alpha
-
-    def forward(self, losses: Tensor, norms: Tensor | None = None) -> Tensor:
-        """Return the mixed loss."""
         alpha = torch.sigmoid(self.logit)
-        return alpha * losses[0] + (1 - alpha) * losses[1]
+        return alpha, 1 - alpha
 
 
 class UncertaintyMixing(Mixing):
@@ -110,14 +88,13 @@ class UncertaintyMixing(Mixing):
         super().__init__()
         self.log_variances = nn.Parameter(torch.zeros(2))
 
-    def shares(self) -> tuple[float, float]:
+    def shares(self) -> Any:
         """Return 1/(2σ₁²) and 1/(2σ₂²)."""
-        first, second = (0.5 * torch.exp(-self.log_variances.detach())).tolist()
-        return first, second
+        return 0.5 * torch.exp(-self.log_variances)
 
     def forward(self, losses: Tensor, norms: Tensor | None = None) -> Tensor:
         """Return the mixed loss."""
-        return (0.5 * torch.exp(-self.log_variances) * losses + 0.5 * self.log_variances).sum()
+        return super().forward(losses) + 0.5 * self.log_variances.sum()
 
 
 class GradNormMixing(Mixing):
@@ -148,14 +125,13 @@ class GradNormMixing(Mixing):
         self.register_buffer("weights", torch.ones(2))
         self.register_buffer("initial", torch.full((2,), math.nan))
 
-    def shares(self) -> tuple[float, float]:
+    def shares(self) -> Any:
         """Return w₁ and w₂ as they are now."""
-        first, second = self.weights.tolist()
-        return first, second
+        return self.weights.clone()
 
     def forward(self, losses: Tensor, norms: Tensor | None = None) -> Tensor:
         """Return the mixed loss under the present weights; with norms, in training, move them afterwards."""
-        mixed = (self.weights.clone() * losses).sum()
+        mixed = super().forward(losses)
         if self.training and norms is not None:
             self._move(losses.detach(), norms.detach())
         return mixed
@@ -173,12 +149,13 @@ class GradNormMixing(Mixing):
 
 MIXINGS: dict[str, Callable[..., Mixing]] = {
     "fixed": Mixing,
-    "scheduled": ScheduledMixing,
-    "staged": StagedMixing,
+    "scheduled": partial(Mixing, schedule=scheduled_alpha),
+    "staged": partial(Mixing, schedule=lambda epoch: stage_of(epoch)[1]),
     "learnable": LearnableMixing,
     "uncertainty": UncertaintyMixing,
     "gradnorm": GradNormMixing,
 }
+"""`staged` has the α of ANMI 2.0 Table 3: 0.5 in epochs 1 and 2, 0.6 in 3 and 4, 0.7 in 5 and 6, then 0.8."""
 
 
 def make_mixing(name: str, alpha: float) -> Mixing:
@@ -188,70 +165,37 @@ def make_mixing(name: str, alpha: float) -> Mixing:
         UnknownNameError: no such way.
     """
     check_names("way of mixing", [name], MIXINGS)
-    return MIXINGS[name](alpha) if name in ("fixed", "learnable") else MIXINGS[name]()
+    mixing = MIXINGS[name](alpha) if name in ("fixed", "learnable") else MIXINGS[name]()
+    mixing.name = name
+    return mixing
 
 
-def describe_mixing(mixing: Mixing) -> dict[str, Any]:
-    """Return the name of the way and its shares now, for logs and model cards."""
-    name = next(key for key, kind in MIXINGS.items() if type(mixing) is kind)
-    first, second = mixing.shares()
-    return {"mixing": name, "contrastive_share": first, "regression_share": second}
-
-
-class LearnableTemperature(nn.Module):  # type: ignore[misc]
-    """τ = e^{−a}, a learned with the model, kept at or above `least` (CLIP: begins at 0.07, 1/τ at most 100).
+class Temperature(nn.Module):  # type: ignore[misc]
+    """τ, which stays or is learned: τ = e^{−a}, a learned with the model, τ at least 0.01 (CLIP: 1/τ at most 100).
 
     Args:
-        initial: τ at the start.
-        least: the smallest τ, above 0.
-
-    Raises:
-        InputError: not 0 < least ≤ initial.
-    """
-
-    def __init__(self, initial: float = 0.07, least: float = 0.01) -> None:
-        super().__init__()
-        if not 0 < least <= initial:
-            raise InputError(f"temperature {initial}, at least {least}; expected 0 < least ≤ temperature")
-        self.least = least
-        self.log_scale = nn.Parameter(torch.tensor(-math.log(initial)))
-
-    def forward(self) -> Tensor:
-        """Return τ; a step that went beyond the bound is taken back first."""
-        with torch.no_grad():
-            self.log_scale.clamp_(max=-math.log(self.least))
-        return torch.exp(-self.log_scale)
-
-
-def make_temperature(temperature: float, *, learned: bool) -> float | LearnableTemperature:
-    """Return a temperature that stays, or one that is learned from there on.
+        initial: τ, or its beginning; below 0.01 it is also the bound.
+        learned: whether it is learned.
 
     Raises:
         InputError: it is not above 0.
     """
-    if not learned or not temperature > 0:
-        return checked_temperature(temperature)
-    return LearnableTemperature(temperature, least=min(0.01, temperature))
 
+    def __init__(self, initial: float, *, learned: bool = False) -> None:
+        super().__init__()
+        if not initial > 0:
+            raise InputError(f"temperature {initial}; expected above 0")
+        self.initial, self.least = initial, min(0.01, initial)
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(initial))) if learned else None
 
-def checked_temperature(temperature: float | LearnableTemperature) -> float | LearnableTemperature:
-    """Return it.
+    def forward(self) -> float | Tensor:
+        """Return τ as it is now; a step that went beyond the bound is taken back first."""
+        if self.log_scale is None:
+            return self.initial
+        with torch.no_grad():
+            self.log_scale.clamp_(max=-math.log(self.least))
+        return torch.exp(-self.log_scale)
 
-    Raises:
-        InputError: a number that is not above 0.
-    """
-    if not isinstance(temperature, LearnableTemperature) and not temperature > 0:
-        raise InputError(f"temperature {temperature}; expected above 0")
-    return temperature
-
-
-def tau_of(temperature: float | LearnableTemperature) -> float | Tensor:
-    """Return τ as it is now."""
-    return temperature() if isinstance(temperature, LearnableTemperature) else temperature
-
-
-def described_temperature(temperature: float | LearnableTemperature) -> dict[str, Any]:
-    """Return it as it is now, and whether it is learned, for a model card."""
-    tau = tau_of(temperature)
-    value = tau.item() if isinstance(tau, Tensor) else tau
-    return {"temperature": value, "temperature_learned": isinstance(temperature, LearnableTemperature)}
+    def describe(self) -> dict[str, Any]:
+        """Return τ as it is now, and whether it is learned, for a model card."""
+        return {"temperature": float(self()), "temperature_learned": self.log_scale is not None}

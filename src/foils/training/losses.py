@@ -10,9 +10,9 @@ sentence-transformers: import this module where it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,34 +24,14 @@ from foils.runtime.errors import InputError
 from foils.training.data import TrainingSet
 from foils.training.gathering import Share
 from foils.training.known_pairs import BatchFacts, LeastGap, PairFacts
-from foils.training.loss_weighting import (
-    LearnableTemperature,
-    Mixing,
-    checked_temperature,
-    describe_mixing,
-    described_temperature,
-    tau_of,
-)
+from foils.training.loss_weighting import Mixing, Temperature
 from foils.training.masks import BatchMask, FalseNegativeMask
 from foils.training.objectives import rating_regression, weighted_infonce
 
-
-class Objective(Protocol):
-    """A loss over similarities, as those of `foils.training.objectives`."""
-
-    def __call__(
-        self, similarities: Tensor, positives: Tensor, log_weights: Tensor | None = None, *, temperature: float | Tensor
-    ) -> Tensor:
-        """Return one loss a query."""
-        ...
-
-
-class Regression(Protocol):
-    """What is learned from numbers of a row's own documents, as `foils.training.objectives.margin_mse`."""
-
-    def __call__(self, similarities: Tensor, numbers: Tensor) -> Tensor:
-        """Return one loss a query, of (b, 1 + k) similarities and numbers, NaN where there is none."""
-        ...
+Objective = Callable[..., Tensor]
+"""(similarities, positives, log-weights, temperature=) → one loss a query, as those of `foils.training.objectives`."""
+Regression = Callable[[Tensor, Tensor], Tensor]
+"""((b, 1 + k) similarities, numbers of a row's own documents, NaN where there is none) → one loss a query."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +80,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         model: Any,
         *,
         objective: Objective = weighted_infonce,
-        temperature: float | LearnableTemperature = 0.05,
+        temperature: float | Temperature = 0.05,
         facts: PairFacts | None = None,
         mixing: Mixing | None = None,
         regression: Regression | None = None,
@@ -114,16 +94,11 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
         self.model, self.similarity = model, similarity_of(model)
         self.objective, self.facts, self.least_gap = objective, facts, least_gap
-        self.temperature = checked_temperature(temperature)
+        self.temperature = temperature if isinstance(temperature, Temperature) else Temperature(temperature)
         self.mixing, self.regression, self.mask = mixing, regression, mask
         self.epoch = 1
         if mixing is not None and regression is None:
             self.gain, self.offset = nn.Parameter(torch.ones(())), nn.Parameter(torch.zeros(()))
-
-    @property
-    def tau(self) -> float | Tensor:
-        """τ as it is now."""
-        return tau_of(self.temperature)
 
     def compared(self, vectors: Tensor) -> Tensor:
         """Return the vectors as float32 (or wider), of length 1 where the similarity is the cosine."""
@@ -204,7 +179,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         similarities = queries @ documents.T
         positives = torch.arange(begin, end, device=queries.device)
         weights = batch.log_weights(begin, end, queries.device)
-        per_query = self.objective(similarities, positives, weights, temperature=self.tau)
+        per_query = self.objective(similarities, positives, weights, temperature=self.temperature())
         if self.mixing is None or batch.facts is None:
             return per_query.sum()[None]
         return torch.stack([per_query.sum(), self._regression(similarities, begin, end, batch.facts)])
@@ -226,11 +201,11 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         return {
             "objective": getattr(objective, "func", objective).__name__,
             **settings,
-            **described_temperature(self.temperature),
+            **self.temperature.describe(),
             "similarity": self.similarity,
             "known_positives_left_out": self.facts is not None,
             **({} if self.mask is None else {"mask": self.mask.describe()}),
-            **({} if self.mixing is None else describe_mixing(self.mixing)),
+            **({} if self.mixing is None else self.mixing.describe()),
             **({} if self.regression is None else _described(self.regression)),
         }
 

@@ -68,10 +68,14 @@ def learning_rate_of(model: Any, *, lora: bool = False) -> float:
 
 
 def with_defaults(settings: TrainSettings, model: Any) -> TrainSettings:
-    """Return the settings with the learning rate that suits the model (`learning_rate_of`) where they have none."""
-    if settings.learning_rate is not None:
-        return settings
-    return replace(settings, learning_rate=learning_rate_of(model, lora=settings.lora is not None))
+    """Return the settings with the loss and the learning rate that suit the model where they have none.
+
+    Encoders have mnrl, rerankers listnet, and the rate is that of `learning_rate_of`.
+    """
+    usual: dict[str, Any] = {"loss": "listnet" if kind_of(model) == "reranker" else "mnrl"}
+    usual |= {"learning_rate": learning_rate_of(model, lora=settings.lora is not None)}
+    missing = {name: value for name, value in usual.items() if getattr(settings, name) is None}
+    return replace(settings, **missing) if missing else settings
 
 
 def load_trainable(

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from foils.batching.multi_dataset import STOPS, Mixture, mixture_counts
+from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.data import Collection, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import NamedSource, SourceLike, as_source
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
+from foils.runtime.options import Needs, Option, Settings, numbers_of, spelled
 from foils.training.settings import TRAINING_ARGS
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 else:
     DataSetsLike = list[str]
 
+_ALSO = {"also": True}
 SHARES = partial(numbers_of, float, "mixture", "a number for each data set, as 2,1")
 
 
@@ -46,37 +47,26 @@ class MixtureSettings(Settings):
         also: Another data set to train on, as COLLECTION or COLLECTION,SOURCE; may be given several times. In Python a
             list of collections, or of pairs of a collection and a source.
         mixture: Shares of the data sets in an epoch, as 2,1. Default: by their sizes.
-        mixture_temperature: T of shares by size^(1/T).
-        mixture_stop: Which data set's end ends an epoch.
         mixture_parts: Pieces of a batch, each of one data set. Default: one for each data set, at most 4.
     """
 
     heading = "Method"
+    needs: ClassVar[Needs] = {"reranker": False, "why": "which takes one data set"}
 
     also: Annotated[DataSetsLike, Option(metavar="SET", parse=parsed_data_sets, repeated=True)] = ()
-    mixture: Annotated[Sequence[float] | None, Option(parse=SHARES, metavar="SHARES", above=0)] = None
-    mixture_temperature: Annotated[float, Option(least=1, within=TRAINING_ARGS)] = 1.0
-    mixture_stop: Annotated[str, Option(names=STOPS, within=TRAINING_ARGS)] = STOPS[0]
-    mixture_parts: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
+    mixture: Annotated[Sequence[float] | None, Option(parse=SHARES, metavar="SHARES", above=0, needs=_ALSO)] = None
+    mixture_parts: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs=_ALSO)] = None
 
     def check(self) -> None:
-        """Refuse settings that have no effect, or do not go together.
+        """Refuse shares that are not as many as data sets.
 
         Raises:
-            InputError: they are given without a second data set, a temperature beside shares, or not as many shares as
-                data sets.
+            InputError: they are not.
         """
-        if not self.also:
-            idle = self.changed("mixture", "mixture_temperature", "mixture_stop", "mixture_parts")
-            refuse(idle, f"on one data set; give {spelled('also')}, or leave it out")
-            return
-        if self.mixture is not None:
-            why = f"with {spelled('mixture')}, which gives the shares; leave one of them out"
-            refuse(self.changed("mixture_temperature"), why)
-            count = 1 + len(self.also)
-            if len(self.mixture) != count:
-                shares = ",".join(f"{each:g}" for each in self.mixture)
-                raise InputError(f"{spelled('mixture', shares)}: {len(self.mixture)} shares of {count} data sets")
+        count = 1 + len(self.also)
+        if self.mixture is not None and len(self.mixture) != count:
+            shares = ",".join(f"{each:g}" for each in self.mixture)
+            raise InputError(f"{spelled('mixture', shares)}: {len(self.mixture)} shares of {count} data sets")
 
     def has_sources(self, first: SourceLike | None) -> bool:
         """Return whether a data set is given with negatives; `first` are those of the first."""
@@ -85,8 +75,7 @@ class MixtureSettings(Settings):
     def of(self, names: Sequence[str], source_of: Any) -> Mixture:
         """Return the mixture of rows of these data sets."""
         sizes = np.bincount(source_of, minlength=len(names))
-        how: dict[str, Any] = {"temperature": self.mixture_temperature, "stop": self.mixture_stop}
-        counts = mixture_counts(np.maximum(sizes, 1).tolist(), self.mixture, **how)
+        counts = mixture_counts(np.maximum(sizes, 1).tolist(), self.mixture)
         return Mixture(tuple(names), source_of, counts, self.mixture_parts)
 
     def describe(self) -> dict[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from foils.batching.methods import METHODS, method_named
 from foils.data.training_rows import MAX_POSITIVES
+from foils.encode.models import STATIC
 from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
+from foils.runtime.options import Needs, Option, Settings, numbers_of, spelled
 
 CHECKPOINTS = "checkpoints"
 NO_DUPLICATES = "no-duplicates"
@@ -20,12 +21,27 @@ PROGRESS = "progress"
 EMBED_DISTIL = "embed-distil"  # the loss that learns a teacher's vectors
 ST = "st:"  # before the name of a loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
-NO_MASK = (
-    "on a reranker, whose loss compares no vectors; reject rows of the table before (foils filter), or leave it out"
-)
+LABELS, TEACHER, ELO, ZONES = TARGETS = ("labels", "teacher", "elo", "zones")  # what a reranker learns from
 MINED_ANEW = 10
 """Negatives of a query that are mined anew where no number is given."""
 DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
+
+
+def _contrasts(loss: str | None) -> bool:
+    return loss != EMBED_DISTIL
+
+
+def _of_foils(loss: str | None) -> bool:
+    return _contrasts(loss) and not (loss or "").startswith(ST)
+
+
+_OF_TRANSFORMERS: dict[str, Any] = {
+    "model": lambda model: not (isinstance(model, str) and model.startswith(STATIC)),
+    "why": "a bag of words, which reads whole texts and needs little memory",
+}
+_IN_PARTS: Needs = {**_OF_TRANSFORMERS, "loss": _contrasts}
+_OF_ENCODERS: Needs = {"reranker": False, "why": "which has no vectors and no in-batch negatives"}
+_OF_CONTRASTS = {"reranker": False, "loss": _contrasts, "why": "which compares no queries with documents' vectors"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +52,8 @@ class TrainSettings(Settings):
         loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil, embed-distil; of rerankers
             regression, binary, listnet, lambda, weighted, debiased, hard-weighted, hybrid; st:NAME of
             sentence-transformers. Default: the recipe's, or mnrl; listnet.
+        target: What a reranker learns from: labels (1 for positives and 0 for negatives), the teacher's scores (foils
+            score-pairs), elo (ratings), or zones of their gaps. Default: labels; of regression and hybrid elo.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
         batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or 128.
         mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
@@ -61,38 +79,32 @@ class TrainSettings(Settings):
 
     heading = "Training"
 
-    loss: str = "mnrl"
+    loss: str | None = None
+    target: Annotated[str | None, Option(names=TARGETS, needs={"reranker": True})] = None
     loss_settings: Annotated[Mapping[str, Any], settings_option("loss_settings", words=True)] = field(
         default_factory=dict
     )
     batch_size: Annotated[int, Option(least=1)] = 128
-    mini_batch_size: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
+    mini_batch_size: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs=_IN_PARTS)] = None
     epochs: Annotated[int, Option(least=1)] = 1
     learning_rate: Annotated[float | None, Option(above=0)] = None
-    max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
-    patience: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
+    max_length: Annotated[int | None, Option(metavar="TOKENS", least=2, needs=_OF_TRANSFORMERS)] = 128
+    patience: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs={"dev": True})] = None
     seed: Annotated[int, Option(least=0)] = 0
-    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1)] = None
-    lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
-    mask: Annotated[str | None, Option(metavar="self|guide:MODEL")] = None
-    mask_margin: float | None = None
+    matryoshka: Annotated[
+        tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1, needs=_OF_CONTRASTS)
+    ] = None
+    lora: Annotated[int | None, Option(metavar="RANK", least=1, needs=_OF_TRANSFORMERS)] = None
+    mask: Annotated[str | None, Option(metavar="self|guide:MODEL", needs={**_OF_CONTRASTS, "loss": _of_foils})] = None
+    mask_margin: Annotated[float | None, Option(needs={"mask": True})] = None
     trainer: Annotated[Mapping[str, Any], settings_option("trainer", flag="--set-trainer", words=True)] = field(
         default_factory=dict
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.loss or "").startswith(ST):
-            why = f"with {spelled('loss')} {self.loss}, which has no masks; take a loss of foils, or leave it out"
-            refuse({"mask": self.mask}, why)
-        if self.loss == EMBED_DISTIL:
-            why = f"with {spelled('loss')} {self.loss}, which holds each text's vector against the teacher's alone"
-            idle = {name: getattr(self, name) for name in ("mask", "matryoshka", "mini_batch_size")}
-            refuse(idle, f"{why}; leave it out")
-        if self.mask is None:
-            idle = self.changed("mask_margin")
-            refuse(idle, f"without {spelled('mask')}: nothing is masked; leave it out")
-        elif self.mask != SELF and not (self.mask.startswith(GUIDE) and self.mask.removeprefix(GUIDE)):
+        guide = (self.mask or "").removeprefix(GUIDE)
+        if self.mask not in (None, SELF) and (guide == self.mask or not guide):
             raise InputError(
                 f"{spelled('mask', self.mask)}; expected {SELF}, or {GUIDE}MODEL with the name of an encoder"
             )
@@ -172,7 +184,7 @@ def completed(steps: TrainSettings, recipe: Recipe, *, evaluated: bool) -> Train
 
 
 def ways_of_batching() -> list[str]:
-    """Return the names that `foils.training.bi_encoder.train_bi_encoder` takes for its batches."""
+    """Return the names that `foils.training.train.train_model` takes for its batches."""
     return [*METHODS, NO_DUPLICATES, PROGRESS]
 
 
@@ -191,6 +203,8 @@ class MethodSettings(Settings):
 
     heading = "Method"
 
+    needs: ClassVar[Needs] = _OF_ENCODERS
+
     recipe: Annotated[str | None, Option(names=RECIPES)] = None
     batches: Annotated[str | None, Option(names=ways_of_batching)] = None
     batch_settings: Annotated[
@@ -198,11 +212,11 @@ class MethodSettings(Settings):
     ] = None
     refresh: Annotated[int | None, Option(metavar="EPOCHS", least=1)] = None
 
-    def base(self, *, reranker: bool = False) -> Recipe:
+    def base(self) -> Recipe:
         """Return the recipe, or the settings that hold without one."""
         if self.recipe is not None:
             return RECIPES[self.recipe]
-        return Recipe(training=TrainSettings(loss="listnet")) if reranker else Recipe()
+        return Recipe()
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of them, the recipe's way of filling batches where none is given."""

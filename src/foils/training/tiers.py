@@ -1,7 +1,7 @@
 """A curriculum by learning progress: batches of one tier each, the next tier drawn by a bandit that is handed in.
 
     curriculum = TierCurriculum(tiers, LearningProgress(2), names=("soft", "goldilocks"))
-    train_bi_encoder(..., batches=curriculum)
+    train_model(..., batches=curriculum)
 
 Before a batch's step the loss is the training's own; after it, the same batch is passed through once more, with the
 same dropout and without gradients. The drop is the bandit's reward. The trainer reads one batch ahead, so a tier is

@@ -1,35 +1,43 @@
-"""Training a bi-encoder on sentence-transformers' trainer. Needs torch and sentence-transformers."""
+"""Training an encoder or a reranker on sentence-transformers' trainers. Needs torch and sentence-transformers."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import CrossEncoder, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.losses.gradcache import has_static_embedding_input
 from sentence_transformers.base.sampler import BatchSamplers
+from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
+from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
 from transformers import TrainerCallback
 
 from foils.batching.conflicts import known_conflicts
 from foils.batching.methods import METHODS, TEACHER
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode import EmbeddingSettings
+from foils.encode.cross_encoders import check_one_output
 from foils.encode.models import OF_COSINES, check_temperature_of, similarity_of
 from foils.runtime.errors import InputError
-from foils.runtime.options import refuse
+from foils.runtime.options import refuse, spelled
 from foils.training.data import TrainingSet
 from foils.training.fit import TrainingRun, fit
 from foils.training.loss_registry import TEACHER_LOSSES, make_loss, matryoshka_loss
 from foils.training.masks import FalseNegativeMask, MaskHistory, guide_vectors, make_mask
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
+from foils.training.reranker import prompt_of_reranker, reranker_set, warn_of_nothing_learned
+from foils.training.reranker_losses import reranker_loss
 from foils.training.settings import NO_DUPLICATES, PROGRESS, ST, TrainSettings, check_batches
 from foils.training.tiers import by_progress, outside_danger
 
+log = logging.getLogger(__name__)
 
-def train_bi_encoder(
+
+def train_model(
     model: Any,
     data: TrainingSet,
     output: str | Path,
@@ -48,12 +56,15 @@ def train_bi_encoder(
     The model's own prompts for queries and documents go before the texts.
 
     Args:
-        model: a SentenceTransformer, on the device to train on; it is changed, and its maximum length set.
-        data: of `foils.training.data.training_set`.
+        model: a SentenceTransformer, or a CrossEncoder with one output, on the device to train on; it is changed, and
+            its maximum length set.
+        data: of `foils.training.data.training_set`, for a reranker of the form `lists`.
         output: folder for checkpoints.
-        settings: how; the mini-batch size is not used where the model is a static embedding, which needs none.
+        settings: how; the mini-batch size is not used where the model is a static embedding, which needs none. A batch
+            of a reranker has `batch_size` pairs (pointwise losses) or lists.
         batches: one of `foils.training.settings.ways_of_batching`, or a hook of your own, as a `BatchPlanner`. With
-            `progress` the rows that `foils.training.tiers.outside_danger` leaves out are not trained on.
+            `progress` the rows that `foils.training.tiers.outside_danger` leaves out are not trained on. Rerankers,
+            whose lists do not meet, have random ones.
         batch_settings: of that way.
         score: model → score on dev, higher is better: chooses the model and stops the training early.
         refresh: makes negatives anew while the model trains, as `foils.training.refresh.ance_refresh` does.
@@ -61,12 +72,17 @@ def train_bi_encoder(
         resume: go on where an earlier call with the same arguments stopped.
 
     Raises:
-        InputError: settings that do not go together or do not fit the data, or `output` holds checkpoints and is not
-            to be resumed.
+        InputError: settings that do not go together or do not fit the model or the data, or `output` holds checkpoints
+            and is not to be resumed.
         UnknownNameError: no such loss or way of batching, or setting of it.
         FailureError: the loss is no finite number, or mining anew gave other rows.
     """
     settings = with_defaults(settings or TrainSettings(), model)
+    if settings.max_length is not None and not has_static_embedding_input(model):
+        model.max_seq_length = settings.max_length
+    how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
+    if isinstance(model, CrossEncoder):
+        return _train_reranker(model, data, Path(output), **how, callbacks=callbacks)
     if batches == PROGRESS:
         refuse({"refresh": refresh}, f"with batches {PROGRESS}, which go by the ratings of the negatives there are")
         data = outside_danger(data)
@@ -84,7 +100,6 @@ def train_bi_encoder(
     if refresh is not None:
         data, texts = live(data)
         callbacks.append(NegativesRefresh(refresh, texts, loss))
-    how: dict[str, Any] = {"settings": settings, "score": score, "callbacks": callbacks, "resume": resume}
     run = fit(
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
@@ -93,11 +108,39 @@ def train_bi_encoder(
         dataset=data.dataset,
         loss=outer if hook is None else hook.wrapped(outer, model),
         inner=loss,
-        **how,
+        callbacks=callbacks,
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
         prompts=_prompts(model, data.dataset.column_names),
+        **how,
     )
     return run if mask is None else replace(run, masked=mask.tally.result(mask.describe()))
+
+
+def _train_reranker(
+    model: CrossEncoder, data: TrainingSet, output: Path, *, settings: TrainSettings, **how: Any
+) -> TrainingRun:
+    refuse({"mask": settings.mask}, "on a reranker, whose loss compares no vectors; leave it out")
+    check_one_output(model, "the reranker")
+    kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
+    if kind.settings is None:
+        why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
+        refuse({"mini_batch_size": settings.mini_batch_size}, why)
+    dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
+    steps = -(-len(dataset) // settings.batch_size) * settings.epochs
+    log.info("%d %s, %d steps of %d", len(dataset), "pairs" if kind.pointwise else "lists", steps, settings.batch_size)
+    run = fit(
+        CrossEncoderTrainer,
+        CrossEncoderTrainingArguments,
+        model,
+        output,
+        dataset=dataset,
+        loss=loss,
+        settings=settings,
+        prompts=prompt_of_reranker(model),
+        **how,
+    )
+    warn_of_nothing_learned(run.history)
+    return run
 
 
 def _hook(
@@ -133,20 +176,19 @@ def _hook(
 
 
 def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:
-    """Return the loss, having set how long the texts are that the model reads."""
-    if not settings.loss.startswith(ST):
+    """Return the loss, its guide's or teacher's texts cut as the model's are."""
+    name = str(settings.loss)
+    if not name.startswith(ST):
         check_temperature_of(similarity_of(model), settings.loss_settings.get("temperature", OF_COSINES))
     size = settings.mini_batch_size
     if has_static_embedding_input(model):
         size = None
-    elif settings.max_length is not None:
-        model.max_seq_length = settings.max_length
     mini_batch = None if size is None else min(size, settings.batch_size)
     use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))  # of a teacher of vectors
     how: dict[str, Any] = {"mini_batch_size": mini_batch, "embedding": use, "settings": settings.loss_settings}
     if settings.mask is None:
-        return make_loss(settings.loss, model, data, **how)
-    loss = make_loss(settings.loss, model, data, mask=FalseNegativeMask(), **how)  # refuses before a guide embeds
+        return make_loss(name, model, data, **how)
+    loss = make_loss(name, model, data, mask=FalseNegativeMask(), **how)  # refuses before a guide embeds
     loss.mask = make_mask(model, data, settings)
     return loss
 
