@@ -131,15 +131,6 @@ def test_a_record_is_a_judge(tmp_path):
     np.testing.assert_array_equal(recorded.backward, original.backward)
 
 
-def test_a_file_of_preferences_is_a_judge_and_what_it_lacks_is_missing(tmp_path):
-    path = tmp_path / "answers.parquet"
-    table = pa.table({"query_id": ["q0"], "first": ["q0d1"], "second": ["q0d0"], "preference": [0.8]})
-    pq.write_table(table, path)
-    found = ask(RecordedJudge(path), letters((3,)), all_pairs([3]))
-    np.testing.assert_allclose(found.preference, [0.2, np.nan, np.nan])
-    assert found.position_bias == pytest.approx(0)
-
-
 def test_faulty_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="no judgements"):
         RecordedJudge(tmp_path)
@@ -162,11 +153,6 @@ def test_answers_that_are_no_probabilities_are_failures(answers, said):
         ask(Faulty(), letters((2,)), all_pairs([2]))
 
 
-def test_bias_of_no_answer_is_not_a_number():
-    none = np.array([np.nan])
-    assert np.isnan(Judgements(none, none).position_bias)
-
-
 def test_the_interval_of_the_bias_by_hand():
     # biases .1 and .3 in one query, 0 and 0 in another: mean .1, sums of deviations .2 and -.2, se = sqrt(2*.08)/4 = .1
     bias = np.array([0.1, 0.3, 0.0, 0.0])
@@ -176,16 +162,6 @@ def test_the_interval_of_the_bias_by_hand():
     narrow = found.position_bias_interval(np.array([0, 0, 1, 1]), confidence=0.5)
     assert narrow == pytest.approx((0.1 - 0.0674490, 0.1 + 0.0674490), abs=1e-6)
     assert np.isnan(found.position_bias_interval(np.zeros(4, int))).all()
-
-
-def test_the_interval_of_the_bias_covers_it_where_queries_differ():
-    rng = np.random.default_rng(3)
-    query, inside = np.repeat(np.arange(40), 25), []
-    for _ in range(400):
-        bias = 0.05 + rng.normal(0, 0.1, 40)[query] + rng.normal(0, 0.05, len(query))
-        low, high = Judgements(0.5 + bias, 0.5 + bias).position_bias_interval(query)
-        inside.append(low <= 0.05 <= high)
-    assert 0.90 < np.mean(inside) < 0.97
 
 
 def answers(path, **columns):
@@ -298,14 +274,3 @@ def test_answers_in_a_file_are_found_in_any_order_of_rows_and_documents(tmp_path
     found = ask(RecordedJudge(tmp_path / "a.parquet"), candidates, pairs)
     assert np.isnan(found.forward[0])
     np.testing.assert_array_equal([found.forward[1:], found.backward[1:]], known[:, 1:])
-
-
-def test_a_pair_repeated_in_another_row_group_is_refused(tmp_path):
-    names = ("query_id", "first", "second", "preference")
-    rows = [("q", "a", "b", 0.1), ("q", "c", "b", 0.1), ("p", "a", "b", 0.1), ("q", "a", "b", 0.9)]
-    for kept in (3, 4):
-        table = pa.table(dict(zip(names, map(list, zip(*rows[:kept], strict=True)), strict=True)))
-        pq.write_table(table, tmp_path / f"{kept}.parquet", row_group_size=1)
-    RecordedJudge(tmp_path / "3.parquet")
-    with pytest.raises(FormatError, match="1 pairs are judged more than once"):
-        RecordedJudge(tmp_path / "4.parquet")

@@ -8,10 +8,8 @@ from foils.rating import (
     BiEncoderJudge,
     Candidates,
     CrossEncoderJudge,
-    Pairs,
     all_pairs,
     ask,
-    bradley_terry,
     combined,
 )
 from foils.runtime.errors import InputError
@@ -44,15 +42,6 @@ def test_the_bi_encoder_judges_by_the_difference_of_cosines():
     assert found[0] > 0.5 > found[3]
 
 
-def test_ratings_of_a_judge_that_scores_are_its_scores():
-    encoder, candidates, pairs = LetterEncoder(), words(), all_pairs([3, 2])
-    ratings = bradley_terry(
-        pairs, BiEncoderJudge(encoder, temperature=0.5).judge(candidates, pairs), prior_sd=np.inf
-    ).rating
-    cosines = encoder.encode(["aab"], "query") @ encoder.encode(["aaab", "b", "c"], "document").T / 0.5
-    np.testing.assert_allclose(ratings[:3], (cosines - cosines.mean())[0], atol=1e-6)
-
-
 def test_temperature_divides_and_is_part_of_the_fingerprint():
     candidates, pairs = words(), all_pairs([3, 2])
     cool, warm = (BiEncoderJudge(LetterEncoder(), temperature=t) for t in (0.1, 0.2))
@@ -72,11 +61,6 @@ def test_with_a_store_every_text_is_encoded_once(tmp_path):
     np.testing.assert_array_equal(judge.judge(words(), all_pairs([3, 2])), first)
     assert encoder.encoded == 5
     np.testing.assert_allclose(BiEncoderJudge(LetterEncoder()).judge(words(), all_pairs([3, 2])), first, rtol=1e-6)
-
-
-def test_nothing_to_judge_is_no_answer():
-    none = Pairs(np.array([0, 3, 5]), np.zeros(0), np.zeros(0))
-    assert BiEncoderJudge(LetterEncoder()).judge(words(), none).shape == (0,)
 
 
 @pytest.mark.parametrize("fail", [(), [("q0d1", "q0d0")], [("q0d0", "q0d1")]])

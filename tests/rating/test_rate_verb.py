@@ -127,7 +127,7 @@ def test_several_judges_are_averaged(folder):
         (("--rating-args", "prior_sd=0"), "prior_sd=0; expected auto, or a number above 0"),
         (("--rating-args", "prior_sd=weak"), "prior_sd=weak; expected auto"),
         (("--judge", "cross-encoder"), "needs its model"),
-        (("--judge", "recorded"), "needs its file"),
+        (("--judge", "recorded"), "needs its path"),
         (("--split", "dev"), "split"),
     ],
 )

@@ -25,10 +25,8 @@ from foils.rating import (
     spread_of,
     thurstone,
 )
-from foils.rating.estimators import lead_variances
 from foils.rating.pairs import Floats
-from foils.rating.prior import LEAST, MOST, WEAKEST, order_noise, shared_correlation
-from foils.runtime.errors import InputError
+from foils.rating.prior import MOST, WEAKEST, order_noise, shared_correlation
 
 
 def planted(sd: float, *, n: int = 30, queries: int = 40, degree: int = 6, seed: int = 0) -> tuple[Pairs, Floats]:
@@ -102,12 +100,6 @@ def test_yes_or_no_answers_that_never_contradict_each_other_do_not_run_away() ->
     assert widths[0] < 0.5 * widths[1]
 
 
-def test_coin_tosses_have_next_to_no_spread() -> None:
-    pairs, _ = planted(0.7)
-    w = np.random.default_rng(3).integers(0, 2, len(pairs)).astype(float)
-    assert LEAST < spread_of(pairs, w).sd < 0.25
-
-
 def test_where_no_candidate_has_two_answers_the_spread_is_the_belief_s() -> None:
     pairs = Pairs.of_one(4, [0, 2], [1, 3])
     for w in ([1.0, 0.0], [np.nan, 1.0], [np.nan, np.nan]):
@@ -140,28 +132,6 @@ def test_it_is_in_the_models_unit() -> None:
     fine = refined(pairs, w, logits, model="bradley-terry")
     assert fine.dispersion == pytest.approx(refined(pairs, w, probits).dispersion, rel=0.05)
     assert round(ELO_PER_PROBIT * probits.sd) == pytest.approx(0.7 * 296, rel=0.2)
-
-
-def test_lead_variances_are_those_of_the_inverse_information() -> None:
-    pairs, truth = planted(0.7, n=9, queries=2, degree=4)
-    w = answers(pairs, truth, 3)
-    ratings = thurstone(pairs, w, prior_sd=0.8)
-    from foils.rating.estimators import THURSTONE
-
-    matrix = np.eye(18) / 0.8**2
-    lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
-    for i, j, c in zip(pairs.first, pairs.second, THURSTONE.information(lead), strict=True):
-        matrix[[i, j], [i, j]] += c
-        matrix[[i, j], [j, i]] -= c
-    full = np.linalg.inv(matrix)
-    ends = pairs.first, pairs.second
-    expected = full[ends[0], ends[0]] + full[ends[1], ends[1]] - 2 * full[ends]
-    np.testing.assert_allclose(lead_variances(pairs, ratings, prior_sd=0.8), expected, rtol=1e-8)
-
-
-def test_preferences_outside_their_range_are_refused() -> None:
-    with pytest.raises(InputError, match="outside"):
-        spread_of(Pairs.of_one(2, [0], [1]), [1.5])
 
 
 class PlantedJudge:

@@ -192,13 +192,6 @@ def test_a_record_is_resumed_and_gives_the_same_table(tmp_path):
     assert repr(first.table.to_pylist()) == repr(again.table.to_pylist()) == repr(anew.table.to_pylist())
 
 
-def test_rows_in_another_order_get_the_same_gaps_when_all_pairs_are_asked():
-    few = rows()[:8]
-    straight = rate_negatives(collection(), table(few), NumberJudge(), split="train")
-    turned = rate_negatives(collection(), table(few[::-1]), NumberJudge(), split="train")
-    np.testing.assert_allclose(column(straight, "gap"), column(turned, "gap")[::-1], atol=1e-4)
-
-
 def test_unknown_names_are_listed():
     with pytest.raises(UnknownNameError, match="bradley-terry, thurstone"):
         rate_negatives(collection(), table(rows()), NumberJudge(), split="train", model="elo")

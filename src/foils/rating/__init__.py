@@ -1,13 +1,13 @@
 """How hard each negative is: from pairwise judgements on a sparse graph to Elo ratings with errors."""
 
 from foils.rating.adaptive import ask_adaptively, informative_pairs
-from foils.rating.cross_query import BetweenJudge, Offsets, answers_between, fit_offsets, pairs_between
+from foils.rating.cross_query import answers_between, fit_offsets, pairs_between
 from foils.rating.diagnostics import (
     agreements,
     deviance,
     deviance_explained,
 )
-from foils.rating.distil import Distilled, PairwiseJudge, distil, load_pairwise_judge, save_judge
+from foils.rating.distil import PairwiseJudge, distil, load_pairwise_judge, save_judge
 from foils.rating.estimators import (
     ESTIMATORS,
     Ratings,
@@ -23,13 +23,13 @@ from foils.rating.graph import (
     first_pairs,
     regular_pairs,
 )
-from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, load_cross_encoder_judge
+from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
-from foils.rating.opening import JUDGES, DistilSettings, JudgeSettings, RatingSettings
+from foils.rating.opening import JUDGES, JudgeSettings
 from foils.rating.pairs import Candidates, Judgements, Pairs, combined
 from foils.rating.prior import Spread, refined, spread_of
 from foils.rating.session import JudgementRecord, RecordedJudge, ask
-from foils.rating.stage import Rated, RatingSummary
+from foils.rating.stage import Rated
 from foils.statistics.elo_scale import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score
 
 __all__ = [
@@ -39,24 +39,18 @@ __all__ = [
     "ESTIMATORS",
     "JUDGES",
     "LOGITS_PER_PROBIT",
-    "BetweenJudge",
     "BiEncoderJudge",
     "Candidates",
     "CrossEncoderJudge",
-    "DistilSettings",
-    "Distilled",
     "Judge",
     "JudgeSettings",
     "JudgementRecord",
     "Judgements",
     "LLMJudge",
-    "Offsets",
     "Pairs",
     "PairwiseJudge",
     "QuestionSettings",
     "Rated",
-    "RatingSettings",
-    "RatingSummary",
     "Ratings",
     "RecordedJudge",
     "Spread",
@@ -77,7 +71,6 @@ __all__ = [
     "fit_offsets",
     "informative_pairs",
     "lead_errors",
-    "load_cross_encoder_judge",
     "load_pairwise_judge",
     "online_elo",
     "pairs_between",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -67,10 +67,6 @@ class Offsets:
             ("of them missing", f"{self.missing:,}"),
             ("spread of queries' offsets, Elo", number(self.spread, 0)),
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the offsets, which are in the table."""
-        return {"comparisons": self.comparisons, "missing": self.missing, "spread": self.spread}
 
 
 def between_judges(judges: Sequence[Judge]) -> list[BetweenJudge]:

@@ -87,15 +87,13 @@ class Link:
 
     Attributes:
         name: of the model.
-        unit: in which its ratings are.
-        elo_per_unit: Elo points in one unit.
+        elo_per_unit: Elo points in one unit of its ratings, a probit or a logit.
         probability: F, from a lead Δ to the chance to be preferred.
         terms: (Δ, w) -> Terms.
         information: Δ -> F′(Δ)²/(F(Δ)F(−Δ)), the Fisher information of one judgement about Δ.
     """
 
     name: str
-    unit: str
     elo_per_unit: float
     probability: Callable[[Floats], Floats]
     terms: Callable[[Floats, Floats], Terms]
@@ -141,26 +139,19 @@ def bradley_terry_terms(lead: Floats, preference: Floats) -> Terms:
     return Terms(-np.log1p(small) - (1 - w) * a, np.where(lead >= 0, slope, -slope), ahead * behind)
 
 
-def thurstone_information(lead: Floats) -> Floats:
-    """Return φ(Δ)²/(Φ(Δ)Φ(−Δ)) as λ(Δ)λ(−Δ) (eqs. 44–45, A.5)."""
-    return mills(lead) * mills(-np.asarray(lead))
-
-
-def bradley_terry_information(lead: Floats) -> Floats:
-    """Return σ(Δ)σ(−Δ)."""
-    return np.asarray(expit(lead) * expit(-np.asarray(lead)))
-
-
 THURSTONE = Link(
-    "thurstone", "probit", ELO_PER_PROBIT, lambda x: np.asarray(ndtr(x)), thurstone_terms, thurstone_information
+    "thurstone",
+    ELO_PER_PROBIT,
+    lambda lead: np.asarray(ndtr(lead)),
+    thurstone_terms,
+    lambda lead: mills(lead) * mills(-np.asarray(lead)),  # φ²/(Φ(Δ)Φ(−Δ)), eqs. 44–45, A.5
 )
 BRADLEY_TERRY = Link(
     "bradley-terry",
-    "logit",
     ELO_PER_LOGIT,
-    lambda x: np.asarray(expit(x)),
+    lambda lead: np.asarray(expit(lead)),
     bradley_terry_terms,
-    bradley_terry_information,
+    lambda lead: np.asarray(expit(lead) * expit(-np.asarray(lead))),
 )
 LINKS = {link.name: link for link in (THURSTONE, BRADLEY_TERRY)}
 

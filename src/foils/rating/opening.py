@@ -147,10 +147,6 @@ class Opening:
     llm: LLMSettings
     question: QuestionSettings
 
-    def temperature_or(self, usual: float) -> float:
-        """Return the temperature that was given, or the usual one."""
-        return usual if self.judges.temperature is None else self.judges.temperature
-
     def with_own(self, settings: Mapping[str, Any]) -> Opening:
         """Return these with one judge's own settings in the place of those of all."""
         groups: dict[str, Any] = {"judges": self.judges, "llm": self.llm, "question": self.question}
@@ -165,26 +161,37 @@ class JudgeKind:
     """A kind of judge.
 
     Attributes:
-        open: makes the judge, of what stands behind the colon ("": nothing), for a collection.
+        make: makes the judge, of what stands behind the colon ("": nothing), for a collection.
         heeds: names of the settings that it heeds.
+        form: of its name, where something has to stand behind the colon.
     """
 
-    open: Callable[[str, Opening, Collection], Judge]
+    make: Callable[[str, Opening, Collection], Judge]
     heeds: frozenset[str] = frozenset()
+    form: str = ""
+
+    def open(self, where: str, opening: Opening, collection: Collection) -> Judge:
+        """Return the judge.
+
+        Raises:
+            InputError: nothing stands behind the colon, or what stands there cannot be opened.
+        """
+        if self.form and not where:
+            kind, _, what = self.form.partition(":")
+            raise InputError(f"{spelled('judge')} {kind} needs its {what.lower()}: {self.form}")
+        return self.make(where, opening, collection)
 
 
 def _bi_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
     encoding = replace(opening.encoding, encoder=model) if model else opening.encoding
     encoder, store = encoding.open(collection)
-    return BiEncoderJudge(encoder, temperature=opening.temperature_or(0.05), store=store)
+    return BiEncoderJudge(encoder, temperature=opening.judges.temperature or 0.05, store=store)
 
 
 def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
-    if not model:
-        raise InputError(f"{spelled('judge')} cross-encoder needs its model: cross-encoder:MODEL")
     return load_cross_encoder_judge(
         model,
-        temperature=opening.temperature_or(1.0),
+        temperature=opening.judges.temperature or 1.0,
         max_length=opening.encoding.max_length,
         device=opening.encoding.device,
         trust_remote_code=opening.encoding.trust_remote_code,
@@ -192,11 +199,7 @@ def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judg
 
 
 def _pairwise(folder: str, opening: Opening, collection: Collection) -> Judge:
-    if not folder:
-        raise InputError(
-            f"{spelled('judge')} pairwise needs its folder: pairwise:FOLDER, written by {spelled('distil')} FOLDER"
-        )
-    return load_pairwise_judge(folder, temperature=opening.temperature_or(1.0), device=opening.encoding.device)
+    return load_pairwise_judge(folder, temperature=opening.judges.temperature or 1.0, device=opening.encoding.device)
 
 
 def _language_model(model: str, opening: Opening, collection: Collection) -> Judge:
@@ -207,12 +210,6 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
         )
     place, asked = llm.folder(collection), opening.question
     return LLMJudge(llm.client(), place, asked, llm.sampling())
-
-
-def _recorded(path: str, opening: Opening, collection: Collection) -> Judge:
-    if not path:
-        raise InputError(f"{spelled('judge')} recorded needs its file or folder: recorded:PATH")
-    return RecordedJudge(path)
 
 
 OWN = (JudgeSettings, LLMSettings, QuestionSettings)  # whose settings a judge may have of its own
@@ -229,10 +226,12 @@ def _names(*groups: type) -> frozenset[str]:
 
 JUDGES: dict[str, JudgeKind] = {
     BI_ENCODER: JudgeKind(_bi_encoder, _KEPT | _names(EncodingSettings) | {"temperature"}),
-    "cross-encoder": JudgeKind(_cross_encoder, _KEPT | {"temperature", "max_length", "device", "trust_remote_code"}),
-    "pairwise": JudgeKind(_pairwise, _KEPT | {"temperature", "device"}),
+    "cross-encoder": JudgeKind(
+        _cross_encoder, _KEPT | {"temperature", "max_length", "device", "trust_remote_code"}, "cross-encoder:MODEL"
+    ),
+    "pairwise": JudgeKind(_pairwise, _KEPT | {"temperature", "device"}, "pairwise:FOLDER"),
     "llm": JudgeKind(_language_model, _KEPT | _names(LLMSettings, QuestionSettings)),
-    "recorded": JudgeKind(_recorded),
+    "recorded": JudgeKind(lambda path, *_: RecordedJudge(path), form="recorded:PATH"),
 }
 
 

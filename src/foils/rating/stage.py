@@ -286,7 +286,8 @@ class Rated(Negatives):
             more["distilled"] = self.distilled.to_json()
         settings, seed = self.provenance["settings"], self.provenance["seed"]
         summary = asdict(self.summary)
-        summary["between"] = None if self.summary.between is None else self.summary.between.to_json()
+        if summary["between"]:
+            del summary["between"]["offset"]  # it is in the table
         facts = {"source": self.source, "settings": settings, "seed": seed, **summary, **more}
         return dict(without_nan(facts))
 
