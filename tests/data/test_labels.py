@@ -74,6 +74,12 @@ def test_answers_of_json(tmp_path: Path, answer: object, relevant: int | None) -
     assert table["query_id"].to_pylist() == ["7"]
 
 
+def test_records_on_one_line_are_all_read(tmp_path):
+    path = tmp_path / "labels.json"
+    path.write_text(json.dumps([{"query_id": "q", "doc_id": name, "relevant": 1} for name in "ab"]))
+    assert Labels.read(path).table["doc_id"].to_pylist() == ["a", "b"]
+
+
 def test_parquet_that_others_wrote(tmp_path: Path) -> None:
     path = tmp_path / "labels.parquet"
     pq.write_table(pa.table({"query_id": ["q"], "doc_id": [3], "relevant": [True], "probability": [np.nan]}), path)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.pairs import ROLES, plain
-from foils.data.records import DELIMITERS, Complaints, Fields, Records, arrow_table, records_of_file, text_field
+from foils.data.records import DELIMITERS, Complaints, Fields, Records, records_of, text_field
 from foils.data.tables import Provenance, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import write_whole
@@ -63,63 +63,10 @@ _FORMULA = re.compile(r"'*[=+\-@\t]")  # what a spreadsheet takes for a formula,
 _NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
 
 
-def read_labels(path: str | Path) -> tuple[pa.Table, list[int]]:
-    """Return the rows of a file of labels as a table (`LABELS`), and the line of each.
-
-    Rows of empty cells are passed over.
-
-    Raises:
-        InputError: no such file.
-        FormatError: what is wrong in it, by line: other answers, probabilities out of range, rows without a query or a
-            document, one judge's answers to a pair that contradict each other.
-    """
-    path = Path(path)
-    records = records_of_file(path)
-    columns = _columns(records)
-    complaints, rows, lines = Complaints(path), [], []
-    quoted = _ending(path) in DELIMITERS
-    for line, fields in records.read(complaints):
-        if all(value in (None, "") for value in fields.values()):
-            continue
-        row = _row(fields, columns, complaints, line, quoted=quoted)
-        if row is not None:
-            rows.append(row)
-            lines.append(line)
-    table = pa.Table.from_pylist(rows, LABELS)
-    _first_of_each(table, complaints, lines)
-    complaints.settle()
-    return table, lines
-
-
-def write_labels(path: str | Path, table: pa.Table, provenance: Provenance) -> None:
-    """Write a table of labels, whole, in the form that the name's ending says.
-
-    In CSV and TSV a text that a spreadsheet would take for a formula gets a ' before it, which `read_labels`
-    takes away.
-
-    Raises:
-        InputError: another ending.
-        FailureError: the file cannot be written.
-    """
-    path = Path(path)
-    check_ending(path)
-    ending = path.suffix.lower()
-    if ending == ".parquet":
-        write_table(path, table, provenance)
-        return
-    encoding = "utf-8-sig" if ending == ".csv" else "utf-8"  # Excel knows UTF-8 by its mark alone
-    with write_whole(path) as aside, aside.open("w", encoding=encoding, newline="") as opened:
-        _write_lines(opened, table, DELIMITERS.get(ending))
-
-
 def check_ending(path: str | Path) -> None:
     """Raise an InputError where no labels can be written under this name."""
     if Path(path).suffix.lower() not in ENDINGS:
         raise InputError(f"{path}: labels are written as {', '.join(ENDINGS)}; name the file so")
-
-
-def _ending(path: Path) -> str:
-    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def _columns(records: Records) -> dict[str, str]:
@@ -186,17 +133,6 @@ def _probability(value: Any, complaints: Complaints, line: int) -> float | None:
     return None
 
 
-def _write_lines(opened: IO[str], table: pa.Table, delimiter: str | None) -> None:
-    if delimiter is None:
-        for row in table.to_pylist():
-            opened.write(json.dumps(row, ensure_ascii=False) + "\n")
-        return
-    writer = csv.writer(opened, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(table.column_names)
-    for row in table.to_pylist():
-        writer.writerow(["" if value is None else _quoted(str(value)) for value in row.values()])
-
-
 def _quoted(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # which a writer of CSV leaves bare
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
@@ -247,7 +183,7 @@ class Labels(Result):
         table = with_types(table.select(LABELS.names), dict(zip(LABELS.names, LABELS.types, strict=True)))
         named = pc.if_else(pc.is_valid(table["relevant"]), pc.fill_null(table["judge"], PERSON), table["judge"])
         table = table.set_column(LABELS.names.index("judge"), "judge", named)
-        object.__setattr__(self, "table", _each_once(table, _check(table)))
+        object.__setattr__(self, "table", table.take(pa.array(_check(table))))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -256,36 +192,42 @@ class Labels(Result):
     def of(cls, given: LabelsLike, collection: Collection | None = None) -> Labels:
         """Return labels as they are, or those of a file, a DataFrame or an Arrow table.
 
-        Raises:
-            InputError: these are no labels, or name ids that the collection does not know.
-        """
-        if isinstance(given, (str, Path)):
-            return cls.read(given, collection)
-        labels = given if isinstance(given, Labels) else cls(arrow_table(given))
-        if collection is not None:
-            labels.check_ids(collection)
-        return labels
-
-    @classmethod
-    def read(cls, path: str | Path, collection: Collection | None = None) -> Labels:
-        """Read labels from TSV, CSV (divided by commas, semicolons or tabs), JSON, JSONL or Parquet.
-
-        Columns come in any order, others are passed over. `relevant` is 1, 0, yes, no, y, n, true or false; empty or
-        skip: not judged. Rows of empty cells are passed over.
+        Files are TSV, CSV (divided by commas, semicolons or tabs), JSON, JSONL or Parquet. Columns come in any order,
+        others are passed over. `relevant` is 1, 0, yes, no, y, n, true or false; empty or skip: not judged. Rows of
+        empty cells are passed over.
 
         Args:
-            path: of the file.
+            given: labels, the path of a file, or a table.
             collection: whose ids they name; None: the ids are not looked at.
 
         Raises:
-            InputError: no such file.
-            FormatError: what is wrong in it, by line: other answers, ids that the collection does not know, one judge's
-                answers to a pair that contradict each other.
+            InputError: no such file, or no table.
+            FormatError: what is wrong in it, by line: other answers, probabilities out of range, rows without a query
+                or a document, ids that the collection does not know, one judge's answers to a pair that contradict each
+                other.
         """
-        table, lines = read_labels(path)
-        if collection is not None:
-            _complain_of_ids(table, collection, Complaints(path), lines)
+        if isinstance(given, Labels):
+            _complain_of_ids(given.table, collection, Complaints("labels"), [None] * len(given))
+            return given
+        records = records_of(given)
+        columns, complaints = _columns(records), Complaints(records.where)
+        quoted = any(where.lower().removesuffix(".gz").endswith(tuple(DELIMITERS)) for where in map(str, records.files))
+        rows: list[dict[str, Any]] = []
+        lines: list[int] = []
+        for line, fields in records.read(complaints):
+            if any(value not in (None, "") for value in fields.values()):
+                rows += filter(None, [_row(fields, columns, complaints, line, quoted=quoted)])
+                lines += [line] * (len(rows) - len(lines))
+        table = pa.Table.from_pylist(rows, LABELS)
+        _first_of_each(table, complaints, lines)
+        complaints.settle()
+        _complain_of_ids(table, collection, complaints, lines)
         return cls(table)
+
+    @classmethod
+    def read(cls, path: str | Path, collection: Collection | None = None) -> Labels:
+        """Read a file of labels (see `of`)."""
+        return cls.of(path, collection)
 
     def write(self, path: str | Path) -> None:
         """Write the labels, whole, in the form that the name's ending says: .tsv, .csv, .jsonl or .parquet.
@@ -299,7 +241,20 @@ class Labels(Result):
             InputError: another ending.
             FailureError: the file cannot be written.
         """
-        write_labels(path, self.table, self.provenance)
+        check_ending(path)
+        ending = Path(path).suffix.lower()
+        if ending == ".parquet":
+            write_table(path, self.table, self.provenance)
+            return
+        encoding = "utf-8-sig" if ending == ".csv" else "utf-8"  # Excel knows UTF-8 by its mark alone
+        with write_whole(path) as aside, aside.open("w", encoding=encoding, newline="") as opened:
+            rows = self.table.to_pylist()
+            if ending == ".jsonl":
+                opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+                return
+            writer = csv.writer(opened, delimiter=DELIMITERS[ending], lineterminator="\n")
+            writer.writerow(self.table.column_names)
+            writer.writerows(["" if value is None else _quoted(str(value)) for value in row.values()] for row in rows)
 
     def programs(self) -> list[str]:
         """Return the names of the programs that judged, in the order in which they come."""
@@ -347,11 +302,6 @@ class Labels(Result):
         rows = pair_rows(pairs.table if isinstance(pairs, Negatives) else pairs, self.table)
         place = np.where(rows >= 0, np.append(at, -1)[rows], -1)
         return tuple(np.append(each, np.nan)[place] for each in (relevant, probability))  # type: ignore[return-value]
-
-    def check_ids(self, collection: Collection) -> None:
-        """Raise an InputError for query ids, and document ids without a text, that a collection does not know."""
-        complaints = Complaints("labels")
-        _complain_of_ids(self.table, collection, complaints, [None] * len(self))
 
     def tables(self) -> list[Table]:
         """Return how many pairs each judge judged, and how many are relevant."""
@@ -404,7 +354,10 @@ def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
     table shows the texts of documents that the other knows by id.
     """
     rows = _places(pair_keys(pairs), pair_keys(among))
-    own, others = (_has_text(table) for table in (pairs, among))
+    own, others = (
+        table["text"].is_valid().to_numpy() if "text" in table.column_names else np.zeros(len(table), bool)
+        for table in (pairs, among)
+    )
     by_id = [pair_keys(table.select(["query_id", "doc_id"])) for table in (pairs, among)]
     for with_text in (False, True):
         wanted, there = np.flatnonzero((rows < 0) & (own != with_text)), np.flatnonzero(others == with_text)
@@ -428,7 +381,8 @@ def _has_text(table: pa.Table) -> npt.NDArray[np.bool_]:
 
 def _check(table: pa.Table) -> npt.NDArray[np.int64]:
     """Raise an InputError for values out of range; return the rows to keep, one of each pair and judge."""
-    if len(table) and (table["query_id"].null_count or pc.any(pc.and_(*_missing(table))).as_py()):
+    nothing = pc.and_(table["doc_id"].is_null(), table["text"].is_null())
+    if len(table) and (table["query_id"].null_count or pc.any(nothing).as_py()):
         raise InputError("a label needs a query_id, and a doc_id or a text")
     if not set(table["relevant"].unique().to_pylist()) <= {0, 1, None}:
         raise InputError("a value of relevant is neither 0 nor 1; leave it empty where a pair is not judged")
@@ -461,17 +415,11 @@ def _first_of_each(table: pa.Table, complaints: Complaints, lines: Sequence[int 
     return np.sort(np.array(list(first.values()), np.int64))
 
 
-def _missing(table: pa.Table) -> tuple[Any, Any]:
-    return table["doc_id"].is_null(), table["text"].is_null()
-
-
-def _each_once(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
-    return table if len(rows) == len(table) else table.take(pa.array(rows))
-
-
 def _complain_of_ids(
-    table: pa.Table, collection: Collection, complaints: Complaints, lines: Sequence[int | None]
+    table: pa.Table, collection: Collection | None, complaints: Complaints, lines: Sequence[int | None]
 ) -> None:
+    if collection is None:
+        return
     has_text = np.asarray(table["text"].is_valid().to_numpy(), bool)
     queries = collection.query_rows(table["query_id"]) < 0
     documents = (collection.document_rows(table["doc_id"]) < 0) & ~has_text
