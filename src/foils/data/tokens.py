@@ -257,16 +257,7 @@ def _similar(x: frozenset[str], y: frozenset[str], threshold: float) -> bool:
     return shared >= threshold * (len(x) + len(y) - shared) - 1e-9
 
 
-BITS = 2_048  # unrelated texts of up to 9,000 distinct tokens each are told apart at t = 0.9
-
-
-WORDS = BITS // 64
-
-
 AT_ONCE = 1 << 17  # bytes of texts whose tokens are hashed at once
-
-
-PAIRS = 1 << 14  # compared at once
 
 
 OF_HASH = 48  # bits of a hash that stand in a key, under the number of its text
@@ -285,7 +276,7 @@ class DocumentSets:
     """Compares the token sets of a collection's documents.
 
     Tokens are those of `foils.data.tokens.alphanumeric`, or the whole text where it has none; two that have the same
-    hash of 48 bits count as one. Sketches and sets are kept, as far as the memory budget goes.
+    hash of 48 bits count as one. Sets are kept, as far as the memory budget goes.
 
     Args:
         collection: of the documents.
@@ -293,68 +284,46 @@ class DocumentSets:
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._forget_sketches()
-        self._forget_sets()
+        self._sets, self._held = dict[int, Words](), 0
 
     def __reduce__(self) -> tuple[type[DocumentSets], tuple[Collection]]:
-        """Go to other processes without sketches and sets: what arrives through shared memory cannot be written to."""
+        """Go to other processes without the sets."""
         return DocumentSets, (self._collection,)
-
-    def _forget_sketches(self) -> None:
-        """Start with none: pages of zeros take no memory until they are written to."""
-        self._words = np.zeros((len(self._collection.documents), WORDS), np.uint64)
-        self._sizes = np.full(len(self._words), -1, np.int64)
-
-    def _forget_sets(self) -> None:
-        self._sets, self._held = dict[int, Words](), 0
 
     @cached_property
     def lengths(self) -> Rows:
         """(documents,) bytes of the texts, without their titles."""
         return np.asarray(pc.binary_length(self._collection.documents["text"]).to_numpy(), np.int64)
 
-    def may_be_near(self, ours: Rows, theirs: Rows, threshold: float) -> npt.NDArray[np.bool_]:
-        """Tell for each pair of documents whether their Jaccard similarity may reach the threshold, (n,).
+    def jaccard(self, ours: Rows, theirs: Rows, least: float = 0.0) -> Float64s:
+        """Return |A ∩ B| / |A ∪ B| of the token sets of each pair of documents, (n,).
 
         Args:
             ours: (n,) rows of documents.
             theirs: (n,) row of the other document of each pair.
-            threshold: in (0, 1].
+            least: where the sizes of the sets rule out this similarity, the bound is returned that they set.
         """
-        self._sketch(np.unique(np.concatenate([ours, theirs])))
-        near = np.zeros(len(ours), bool)
-        for start in range(0, len(ours), PAIRS):
-            part = slice(start, start + PAIRS)
-            one, other = ours[part], theirs[part]
-            differing = np.bitwise_count(self._words[one] ^ self._words[other]).sum(axis=1, dtype=np.int64)
-            together = self._sizes[one] + self._sizes[other]
-            near[part] = differing * (1 + threshold) <= together * (1 - threshold) + 1e-6
-        return near
-
-    def jaccard(self, ours: Rows, theirs: Rows) -> Float64s:
-        """Return |A ∩ B| / |A ∪ B| of the token sets of each pair of documents, (n,)."""
-        sets = self._sets_of(np.unique(np.concatenate([ours, theirs])))
         similarity = np.empty(len(ours))
-        for at, (one, other) in enumerate(zip(ours.tolist(), theirs.tolist(), strict=True)):
-            both = np.sort(np.concatenate([sets[one], sets[other]]))
-            common = int((both[1:] == both[:-1]).sum())
-            similarity[at] = common / (len(both) - common)
+        for part in cut_by_bytes(self.lengths[ours] + self.lengths[theirs], memory.budget() // 16):
+            rows, place = np.unique(np.concatenate([ours[part], theirs[part]]), return_inverse=True)
+            known = self._sets_of(rows)
+            sets = [known[row] for row in rows.tolist()]
+            sizes = np.array([*map(len, sets)])
+            flat = np.concatenate(sets).view(np.int64)
+            shape = len(rows), 1 << OF_HASH
+            matrix = sparse.csr_array((np.ones(len(flat), np.int8), flat, np.cumsum([0, *sizes])), shape=shape)
+            one, other = np.split(place, 2)
+            bound = np.minimum(sizes[one], sizes[other]) / np.maximum(sizes[one], sizes[other])
+            near = np.flatnonzero(bound >= least)
+            one, other = one[near], other[near]
+            common = np.diff(matrix[one].multiply(matrix[other]).indptr)
+            bound[near] = common / (sizes[one] + sizes[other] - common)
+            similarity[part] = bound
         return similarity
-
-    def _sketch(self, rows: Rows) -> None:
-        if (np.count_nonzero(self._sizes >= 0) + len(rows)) * 8 * WORDS > memory.budget() // 4:
-            self._forget_sketches()
-        for block, owners, hashes in self._hashed(rows[self._sizes[rows] < 0]):
-            self._sizes[block] = np.bincount(owners, minlength=len(block))
-            words = np.zeros(len(block) * WORDS, np.uint64)
-            bits = hashes & np.uint64(BITS - 1)
-            place = owners * WORDS + (bits >> np.uint64(6)).astype(np.int64)
-            np.bitwise_xor.at(words, place, np.uint64(1) << (bits & np.uint64(63)))
-            self._words[block] = words.reshape(-1, WORDS)
 
     def _sets_of(self, rows: Rows) -> dict[int, Words]:
         if self._held > memory.budget() // 4:
-            self._forget_sets()
+            self._sets, self._held = {}, 0
         fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
         for block, owners, hashes in self._hashed(fresh):
             ends = np.searchsorted(owners, np.arange(1, len(block)))

@@ -175,19 +175,13 @@ class LookAlikes:
         equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
         pair, positives = self._positives(queries)
         ours, least = documents[pair], np.inf if self.threshold is None else self.threshold
-        close = np.flatnonzero(self._sets.may_be_near(ours, positives, min(least, 1.0)))
-        for part in self._parts(ours[close], positives[close]):
-            at = close[part]
-            similarity = self._sets.jaccard(ours[at], positives[at])
-            near[pair[at[similarity >= least]]] = True
-            alike = at[similarity == 1]  # the same tokens, perhaps in another order
-            equal[pair[alike[self._written_alike(ours[alike], positives[alike])]]] = True
+        similarity = self._sets.jaccard(ours, positives, min(least, 1.0))
+        near[pair[similarity >= least]] = True
+        alike = np.flatnonzero(similarity == 1)  # the same tokens, perhaps in another order
+        for part in cut_by_bytes(2 * self._sets.lengths[ours[alike]], memory.budget() // 16):
+            at = alike[part]
+            equal[pair[at[self._written_alike(ours[at], positives[at])]]] = True
         return equal, near & ~equal
-
-    def _parts(self, documents: Rows, positives: Rows) -> list[slice]:
-        """Cut pairs so that the texts of a part fit into a sixteenth of the memory budget; their sets take more."""
-        lengths = self._sets.lengths
-        return cut_by_bytes(lengths[documents] + lengths[positives], memory.budget() // 16)
 
     def _positives(self, queries: Rows) -> tuple[Rows, Rows]:
         """Return which of the queries, and which positive of it, for every positive of each."""
