@@ -38,24 +38,17 @@ def negatives(**change: object) -> Negatives:
 
 
 def test_columns_take_the_declared_types() -> None:
-    made = negatives(query_id=pa.array(COLUMNS["query_id"]).dictionary_encode(), cosine=pa.array([1, 0, 0], "float32"))
+    """A score that is null is NaN."""
+    made = negatives(
+        score=[1.0, None, 2.0],
+        query_id=pa.array(COLUMNS["query_id"]).dictionary_encode(),
+        cosine=pa.array([1, 0, 0], "float32"),
+    )
     assert made.table.schema.field("cosine").type == pa.float64()
     for column in REQUIRED:
         assert made.table.schema.field(column.name).type == column.type
     assert len(made) == 3
-    assert np.isnan(made.table["score"].to_numpy()[2])
-
-
-def test_a_score_that_is_null_is_nan() -> None:
-    scores = negatives(score=[1.0, None, 2.0]).table["score"]
-    assert scores.null_count == 0
-    np.testing.assert_array_equal(scores.to_numpy(), [1.0, np.nan, 2.0])
-
-
-def test_an_empty_table() -> None:
-    made = negatives_table(pa.array([], "string"), pa.array([], "string"), "random", [], [])
-    empty = Negatives(made).reject(np.zeros(0, bool), "why")
-    assert (len(empty), empty.rejected(), empty.kept().num_rows) == (0, {}, 0)
+    np.testing.assert_array_equal(made.table["score"].to_numpy(), [1.0, np.nan, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -64,30 +57,20 @@ def test_an_empty_table() -> None:
         ({"doc_id": None, "rank": None}, "no column doc_id, rank; a table of negatives has query_id, doc_id, source"),
         ({"rank": ["a", "b", "c"]}, "column rank is string, expected int32"),
         ({"rank": [0.5, 1.0, 2.0]}, "column rank is double, expected int32"),
-        ({"score": [[1.0], [2.0], [3.0]]}, "column score is list.*, expected double"),
-        ({"query_id": [b"\xff", b"q", b"q"]}, "column query_id is binary, expected string"),
         ({"query_id": ["q1", None, None]}, "2 rows have no query_id"),
         ({"doc_id": ["d1", None, "d2"]}, "1 rows have no doc_id"),
-        ({"source": ["a", None, "b"]}, "1 rows have no source"),
-        ({"rank": [0, None, 1]}, "1 rows have no rank"),
         ({"keep": [True, None, True], "reason": [None, None, None]}, "1 rows have no keep"),
         ({"score": [1.0, float("inf"), 0.0]}, "1 values of score are infinite; a missing one is NaN"),
-        ({"score": [-float("inf"), float("inf"), 0.0]}, "2 values of score are infinite"),
         ({"gap": [0.0, float("inf"), 1.0]}, "1 values of gap are infinite"),
         ({"weight": [0.0, -0.5, 1.0]}, "negative weights"),
-        ({"query_id": [1.0, 2.0, 3.0]}, "column query_id is double, expected string"),
-        ({"doc_id": [True, False, True]}, "column doc_id is bool, expected string"),
         ({"score": ["1", "2", "3"], "rank": ["0", "1", "2"]}, "rank is string, expected int32; column score is string"),
-        ({"keep": [1, 1, 0], "reason": [None, None, "x"]}, "column keep is int64, expected bool"),
         ({"rank": [0, -1, 0]}, "negative ranks; ranks begin at 0"),
         (
             {"query_id": ["q", "q", "q"], "doc_id": ["d", "e", "d"]},
             r"1 \(query, document\) pairs occur more than once \(first: 'q', 'd'\)",
         ),
         ({"keep": [True, True, False]}, "keep and reason come together"),
-        ({"reason": [None, None, "near"]}, "keep and reason come together"),
         ({"keep": [True, True, False], "reason": [None, None, None]}, "a reason exactly where keep is false"),
-        ({"keep": [True, True, True], "reason": [None, None, "near"]}, "a reason exactly where keep is false"),
     ],
 )
 def test_what_is_refused(change: dict[str, object], message: str) -> None:
@@ -129,7 +112,7 @@ def test_no_column_is_overwritten() -> None:
     assert made.table["elo"].to_pylist() == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("values", [np.zeros(2), np.zeros(4), pa.array([1.0])])
+@pytest.mark.parametrize("values", [np.zeros(2), pa.array([1.0])])
 def test_a_column_has_one_value_a_row(values: object) -> None:
     with pytest.raises(InputError, match=r"column elo has \d values for 3 rows"):
         negatives().with_columns({"elo": values})  # type: ignore[dict-item]
@@ -138,7 +121,7 @@ def test_a_column_has_one_value_a_row(values: object) -> None:
 # Rejected rows stay
 
 
-@pytest.mark.parametrize("rows", [[True], [True] * 4, [0, 2, 1], [0.0, 1.0, 1.0], [[True, False, True]]])
+@pytest.mark.parametrize("rows", [[True], [0, 2, 1], [[True, False, True]]])
 def test_rows_to_reject_are_one_truth_value_each(rows: list[object]) -> None:
     with pytest.raises(InputError, match=r"expected bool \(3,\)"):
         negatives().reject(np.array(rows), "why")
@@ -211,15 +194,6 @@ def test_a_table_comes_back(tmp_path: Path) -> None:
     assert back.table.schema == made.table.schema
     back.write(tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-
-
-def test_a_table_of_something_else(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"x": [1]}), path)
-    with pytest.raises(FormatError, match=r"a\.parquet: no column query_id, doc_id, source, rank, score"):
-        Negatives.read(path)
-    with pytest.raises(InputError, match="no such file"):
-        Negatives.read(tmp_path / "none.parquet")
 
 
 # Whatever is in the table
