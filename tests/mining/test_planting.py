@@ -13,7 +13,7 @@ from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever
 from foils.mining.fusion import fuse_sources
 from foils.mining.pairs import Rule, TextPairs
-from foils.mining.planting import drawn_positives, planted_by_filter, planted_by_fusion, read_planted
+from foils.mining.planting import drawn_positives, planted_again, planted_by_filter, read_planted
 from foils.mining.retrievers import TableRetriever
 from foils.mining.rules import (
     Margin,
@@ -298,7 +298,7 @@ def fused(world: World, parts: dict[str, Negatives], method: str, top: int | Non
         return fuse_sources(tables, method=method, top=top)
 
     whole = fuse(parts)
-    return whole.with_provenance(planted_by_fusion(parts, whole, world.collection, fuse))
+    return whole.with_provenance(planted_again(parts, whole, world.collection, lambda lists, _: fuse(lists)))
 
 
 @pytest.fixture(scope="module")

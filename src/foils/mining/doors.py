@@ -17,7 +17,7 @@ from foils.llm import LLMSettings
 from foils.mining.fusion import fuse_sources
 from foils.mining.generation import SAMPLING, WritingSettings, generate_negatives
 from foils.mining.methods import Models
-from foils.mining.planting import planted_by_filter, planted_by_fusion
+from foils.mining.planting import planted_again, planted_by_filter
 from foils.mining.results import Fused, Generated, ScoredPairs
 from foils.mining.rules import filter_negatives
 from foils.mining.settings import (
@@ -160,7 +160,7 @@ def fuse(
     tables = {each.name: each.negatives for each in named}
     negatives = fused_by(tables)
     return Fused.of(
-        negatives.with_provenance(planted_by_fusion(tables, negatives, loaded, fused_by)),
+        negatives.with_provenance(planted_again(tables, negatives, loaded, lambda lists, _: fused_by(lists))),
         title=f"{fusion.method} of {len(named)} sources",
         collection=loaded,
         split=split,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
@@ -30,8 +31,8 @@ from foils.runtime.errors import InputError
 
 PLANTED = 2_000  # queries, at most: their share has a standard error of 0.011 at most where each has as many positives
 PLANTED_ROW = np.dtype([("query", "i8"), ("document", "i8"), ("rank", "i4"), ("score", "f8"), ("keep", "?")])
+SOURCE = "planted"  # of their rows, where tables are made anew
 _STREAM = 29  # of random numbers, apart from those of other draws by the same seed
-_REJECTED = "rejected where it was planted"
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,8 @@ def read_planted(negatives: Negatives, collection: Collection) -> Planted | None
     Raises:
         InputError: what it says cannot be read.
     """
-    facts, recapture = negatives.provenance.get("planted"), Recapture.of_table(negatives)
-    if facts is None or recapture is None or "samples" in facts:  # an older form, without those that were not listed
+    facts = negatives.provenance.get("planted")
+    if facts is None or Recapture.of_table(negatives) is None:
         return None
     try:
         queries, documents = collection.query_rows(facts["query_id"]), collection.document_rows(facts["doc_id"])
@@ -155,58 +156,27 @@ def read_planted(negatives: Negatives, collection: Collection) -> Planted | None
     return Planted(rows, known.counts_of(rows["query"])) if labelled else None
 
 
-def planted_by_filter(
-    negatives: Negatives,
-    marked: Negatives,
-    collection: Collection,
-    rules: Sequence[Rule],
-    *,
-    scorer: PairScorer | None = None,
-) -> Provenance:
-    """Return what the provenance of a filtered table says: planted positives are filtered as its rows are.
-
-    Args:
-        negatives: the table.
-        marked: what filtering made of it.
-        collection: documents, queries, judgements.
-        rules: that it was filtered by.
-        scorer: that the rules saw the scores of.
-
-    Returns:
-        Nothing where planted positives are not known of the table, or a rule does not say how it reads judgements, or
-        compares with positives and no query has two.
-    """
-    planted = read_planted(negatives, collection)
-    if planted is None or not all(isinstance(rule, Judged) for rule in rules):
-        return {}
-    if any(getattr(rule, "compares", False) for rule in rules):
-        planted = planted.where(planted.weights >= 2)
-    reduced = without_labels(collection, planted)
-    known = [rule.with_judgements(reduced) for rule in rules if isinstance(rule, Judged)]
-    judged = [rule for rule in known if rule is not None]
-    if not len(planted.rows) or len(judged) < len(rules):
-        return {}
-    listed = planted.listed.copy()
-    listed["keep"] = filter_negatives(_as_negatives(listed, collection), reduced, judged, scorer=scorer).keep
-    return noted(planted.among(listed), collection, _labelled(negatives), int(marked.keep.sum()))
-
-
-def planted_by_fusion(
+def planted_again(
     sources: Mapping[str, Negatives],
-    fused: Negatives,
+    made: Negatives,
     collection: Collection,
-    fuse: Callable[[Mapping[str, Negatives]], Negatives],
+    work: Callable[[Mapping[str, Negatives], Collection], Negatives | None],
+    *,
+    compares: bool = False,
 ) -> Provenance:
-    """Return what the provenance of a fused table says: lists with the planted positives are fused anew.
+    """Return what the provenance of a table says that was made of others: the same is done to lists with the planted.
 
     Args:
         sources: name -> the tables.
-        fused: what fusing made of them.
+        made: what was made of them.
         collection: documents, queries, judgements.
-        fuse: how they were fused.
+        work: makes it, of the lists of planted queries and the collection without the planted labels; None: it cannot
+            be done with these judgements.
+        compares: whether it compares candidates with the query's positives, so that one must be left.
 
     Returns:
-        Nothing where one of the sources does not say what became of planted positives, or they have none in common.
+        Nothing where one of the sources does not say what became of planted positives, they have none in common, or
+        the work cannot be done.
     """
     each = {name: read_planted(negatives, collection) for name, negatives in sources.items()}
     known = {name: planted for name, planted in each.items() if planted is not None}
@@ -215,18 +185,50 @@ def planted_by_fusion(
     common = next(iter(known.values()))
     for planted in known.values():
         common = common.where(planted.contain(common.rows["query"], common.rows["document"]))
+    common = common.where(common.weights >= (2 if compares else 1))
     if not len(common.rows):
         return {}
-    again = fuse(
-        {name: _with_planted(sources[name], common.among(of.listed), collection) for name, of in known.items()}
-    )
+    lists = {name: _with_planted(sources[name], common.among(of.listed), collection) for name, of in known.items()}
+    if (again := work(lists, without_labels(collection, common))) is None:
+        return {}
     listed = np.zeros(len(again), PLANTED_ROW)
     listed["query"], listed["document"] = again.rows_in(collection)
     for name in ("rank", "score"):
         listed[name] = again.table[name].to_numpy()
     listed["keep"] = again.keep
-    labelled = _labelled(next(iter(sources.values())))
-    return noted(common.among(listed), collection, labelled, int(fused.keep.sum()))
+    labelled = float(next(iter(sources.values())).provenance["recapture"]["labelled"])
+    return noted(common.among(listed), collection, labelled, int(made.keep.sum()))
+
+
+def planted_by_filter(
+    negatives: Negatives,
+    marked: Negatives,
+    collection: Collection,
+    rules: Sequence[Rule],
+    *,
+    scorer: PairScorer | None = None,
+) -> Provenance:
+    """Return what the provenance of a filtered table says (`planted_again`).
+
+    Args:
+        negatives: the table.
+        marked: what filtering made of it.
+        collection: documents, queries, judgements.
+        rules: that it was filtered by; one that does not say how it reads judgements leaves nothing to say.
+        scorer: that the rules saw the scores of.
+    """
+
+    def filtered(lists: Mapping[str, Negatives], reduced: Collection) -> Negatives | None:
+        known = [rule.with_judgements(reduced) if isinstance(rule, Judged) else None for rule in rules]
+        judged = [rule for rule in known if rule is not None]
+        if len(judged) < len(rules):
+            return None
+        (listed,) = (each.table for each in lists.values())  # a rule looks at one row at a time: the others may go
+        own = Negatives(listed.filter(pc.equal(listed["source"], SOURCE)))
+        return filter_negatives(own, reduced, judged, scorer=scorer)
+
+    compares = any(getattr(rule, "compares", False) for rule in rules)
+    return planted_again({"": negatives}, marked, collection, filtered, compares=compares)
 
 
 def _with_planted(negatives: Negatives, planted: Planted, collection: Collection) -> Negatives:
@@ -234,21 +236,14 @@ def _with_planted(negatives: Negatives, planted: Planted, collection: Collection
     table = negatives.reject(np.zeros(len(negatives), bool), "").table
     table = table.select([name for name in (*REQUIRED.names, "text", "keep", "reason") if name in table.column_names])
     table = table.filter(pa.array(np.isin(collection.query_rows(table["query_id"]), planted.rows["query"])))
+    listed = planted.listed
     at = np.full(len(collection.queries), np.iinfo(np.int32).max, np.int64)
-    at[planted.listed["query"]] = planted.listed["rank"]
+    at[listed["query"]] = listed["rank"]
     ranks = table["rank"].to_numpy()
     later = ranks + (ranks >= at[collection.query_rows(table["query_id"])])
     table = table.set_column(table.column_names.index("rank"), "rank", pa.array(later, pa.int32()))
-    own = _as_negatives(planted.listed, collection).table
-    return Negatives(pa.concat_tables([table, own], promote_options="default"))
-
-
-def _as_negatives(listed: npt.NDArray[np.void], collection: Collection) -> Negatives:
     queries = collection.queries["query_id"].take(pa.array(listed["query"]))
     documents = collection.documents["doc_id"].take(pa.array(listed["document"]))
-    table = Negatives(negatives_table(queries, documents, "planted", listed["rank"], listed["score"]))
-    return table.reject(~listed["keep"], _REJECTED)
-
-
-def _labelled(negatives: Negatives) -> float:
-    return float(negatives.provenance["recapture"]["labelled"])
+    own = Negatives(negatives_table(queries, documents, SOURCE, listed["rank"], listed["score"]))
+    own = own.reject(~listed["keep"], "rejected where it was planted")
+    return Negatives(pa.concat_tables([table, own.table], promote_options="default"))
