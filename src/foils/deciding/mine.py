@@ -18,7 +18,15 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
 from foils.mining.methods import Mining, Models
 from foils.mining.results import Mined
-from foils.mining.settings import BEST, FilterSettings, RankingSettings, WindowSettings, check_mining
+from foils.mining.settings import (
+    BEST,
+    METHODS,
+    MINING_NEEDS,
+    FilterSettings,
+    RankingSettings,
+    WindowSettings,
+    check_mining,
+)
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
@@ -29,10 +37,10 @@ DEPTH = 10  # times the negatives per query: ranks that are looked at for the be
 DENSE = 10  # windows without a gap between them; deeper ones lie a fifth of their rank apart
 
 
-@door(check=check_mining)
+@door(check=check_mining, needs=MINING_NEEDS)
 def mine(
     collection: CollectionLike,
-    method: Annotated[str, Option(flag="--with")] = "bm25",
+    method: Annotated[str, Option(flag="--with", names=METHODS)] = "bm25",
     *,
     window: WindowSettings,
     ranking: RankingSettings,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.encoder import EncoderSettings
-from foils.encode.models import check_hub, find_model, loading, merge_adapters, own_kind, refuse_own, refuse_pickles
+from foils.encode.models import check_hub, find_model, loaded, own_kind, refuse_own
 from foils.encode.own_similarity import OwnSimilarity, open_own
 from foils.runtime.errors import InputError
 
@@ -45,28 +45,17 @@ def load_cross_encoder(
         InputError: there is no such model, it cannot be loaded, it has several outputs, or it is a sparse or
             multi-vector one and is to be trained.
     """
-    from sentence_transformers import CrossEncoder
-
     check_hub(find_model(name), "cross-encoder")
     if new_head:
         refuse_own(name)
     elif own_kind(name):
         length = EncoderSettings(max_length=max_length, device=device, trust_remote_code=trust_remote_code)
         return cast("CrossEncoder", open_own(name, length))
-    if not trust_remote_code:
-        refuse_pickles(find_model(name))
-    place = str(find_model(name))
-    with loading("cross-encoder", name, seed=seed):
-        model = CrossEncoder(
-            place,
-            num_labels=1 if new_head else None,
-            max_length=max_length,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            model_kwargs={"use_safetensors": True},
-        )
-        merge_adapters(model)
-    check_one_output(model, Path(place).name)
+    model: CrossEncoder = loaded(
+        "CrossEncoder", "cross-encoder", name, device=device, trust_remote_code=trust_remote_code, seed=seed,
+        num_labels=1 if new_head else None, max_length=max_length,
+    )  # fmt: skip
+    check_one_output(model, Path(str(find_model(name))).name)
     return model
 
 

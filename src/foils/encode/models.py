@@ -66,21 +66,40 @@ def load_model(
         InputError: there is no such model, it cannot be loaded, it has no word table, or it is a sparse or multi-vector
             one.
     """
-    from sentence_transformers import SentenceTransformer
-
-    check_hub(find_model(str(name).removeprefix(STATIC)), kind)
+    place = find_model(str(name).removeprefix(STATIC))
+    check_hub(place, kind)
     refuse_own(name)
-    with loading(kind, name):
-        if str(name).startswith(STATIC):
-            return static_embedding(find_model(str(name).removeprefix(STATIC)), device=device)
-        if not trust_remote_code:
-            refuse_pickles(find_model(name))
-        model = SentenceTransformer(
-            str(find_model(name)),
-            device=device,
-            trust_remote_code=trust_remote_code,
-            model_kwargs={"use_safetensors": True},
-        )
+    if str(name).startswith(STATIC):
+        with loading(kind, name):
+            return static_embedding(place, device=device)
+    return loaded("SentenceTransformer", kind, name, device=device, trust_remote_code=trust_remote_code)
+
+
+def loaded(
+    of: str, kind: str, name: str | Path, *, device: str | None, trust_remote_code: bool, seed: int = 0, **more: Any
+) -> Any:
+    """Return a model of a class of sentence-transformers, from safetensors only, its adapters merged.
+
+    Args:
+        of: name of the class.
+        kind: what messages call it.
+        name: a folder, or a hub name.
+        device: torch device; None: the first one available.
+        trust_remote_code: run code that comes with the model.
+        seed: of weights that the files do not have.
+        more: arguments of the class.
+
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    import sentence_transformers
+
+    place = find_model(name)
+    if not trust_remote_code:
+        refuse_pickles(place)
+    more = {"device": device, "trust_remote_code": trust_remote_code, **more}
+    with loading(kind, name, seed=seed):
+        model = getattr(sentence_transformers, of)(str(place), model_kwargs={"use_safetensors": True}, **more)
         return merge_adapters(model)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.encoder import EncoderSettings, Kind, check_finite, weights_digest
-from foils.encode.models import OWN_KINDS, called, find_model, loading, own_kind, refuse_pickles
+from foils.encode.models import OWN_KINDS, called, loaded, own_kind
 from foils.encode.vectors import Texts
 from foils.runtime import progress
 from foils.runtime.errors import InputError
@@ -177,18 +177,9 @@ def open_own(given: Any, settings: EncoderSettings | None = None) -> OwnSimilari
         raise InputError(f"{called(given)} is no sparse or multi-vector model of sentence-transformers; take dense")
     if not isinstance(given, (str, Path)):
         return OwnSimilarity(given, settings)
-    import sentence_transformers
-
-    if not settings.trust_remote_code:
-        refuse_pickles(find_model(given))
-    classes = {of: getattr(sentence_transformers, name) for name, of in OWN_KINDS.items()}
-    with loading(f"{kind} model", given):
-        model = classes[kind](
-            str(find_model(given)),
-            device=settings.device,
-            trust_remote_code=settings.trust_remote_code,
-            model_kwargs={"use_safetensors": True},
-        )
+    of = next(name for name, each in OWN_KINDS.items() if each == kind)
+    use = {"device": settings.device, "trust_remote_code": settings.trust_remote_code}
+    model = loaded(of, f"{kind} model", given, **use)  # type: ignore[arg-type]  # a device, and whether to trust
     return OwnSimilarity(model, settings, name=Path(str(given)).name)
 
 

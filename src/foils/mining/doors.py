@@ -20,11 +20,7 @@ from foils.mining.methods import Models
 from foils.mining.planting import planted_again, planted_by_filter
 from foils.mining.results import Fused, Generated, ScoredPairs
 from foils.mining.rules import filter_negatives
-from foils.mining.settings import (
-    FilterSettings,
-    FusionSettings,
-    check_filtering,
-)
+from foils.mining.settings import FILTERING_NEEDS, FilterSettings, FusionSettings, check_filtering
 from foils.mining.teachers import TEACHER, TaughtPairs, TeachersLike, check_teachers, open_teachers
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
@@ -168,7 +164,7 @@ def fuse(
     )
 
 
-@door(check=check_filtering)
+@door(check=check_filtering, needs=FILTERING_NEEDS)
 def filter(
     collection: CollectionLike,
     source: SourceLike,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.fusion import NORMALISATIONS
 from foils.data.sources import SourceLike
 from foils.encode.models import OWN_KINDS
-from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings
+from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings
 from foils.mining.fusion import METHODS as FUSIONS
 from foils.mining.pairs import Draw, Rule
 from foils.mining.rules import Margin, PositiveScores, ScoreAbove, ScoreBelow, SimANS, Uniform
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Option, Settings, refuse, spelled
-from foils.runtime.surroundings import MemorySettings, ScaleSettings
+from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelled
 
 if TYPE_CHECKING:
     PoolLike = SourceLike
@@ -28,9 +27,8 @@ RULES = ("margin", "relative_margin", "max_score", "min_score")
 SCORERS = ("own", "encoder", "cross-encoder")
 POOLS = ("random", "bm25", "dense")
 METHODS = ("random", "bm25", "dense", "cross-encoder", "ance", "trisampler", *OWN_KINDS.values())
-_DRAWN = {"random", "trisampler"}
-_EMBED = {"dense", "ance", "trisampler", *OWN_KINDS.values()}
-_OTHER_VERBS = {"llm": "generate", "fuse": "fuse", "filter": "filter"}
+
+_DRAW: Needs = {"ranks": lambda ranks: ranks != BEST, "method": lambda method: method != "trisampler"}
 
 
 def parsed_ranks(text: str) -> tuple[int, int | None] | str:
@@ -68,7 +66,7 @@ class WindowSettings(Settings):
     top: Annotated[int, Option(least=1)] = 10
     split: str = "train"
     ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
-    draw: str = "top"
+    draw: Annotated[str, Option(needs=_DRAW)] = "top"
     near_duplicate: Annotated[float, Option(above=0)] = 0.9
     seed: Annotated[int, Option(least=0)] = 0
 
@@ -110,6 +108,7 @@ class RankingSettings(Settings):
     """
 
     heading = "Ranking"
+    needs = {"method": ["cross-encoder"]}  # noqa: RUF012 (a class's own)
 
     pool: Annotated[PoolLike, Option(metavar="POOL")] = "bm25"
     pool_depth: Annotated[int, Option(least=1)] = 100
@@ -168,62 +167,44 @@ class FilterSettings(Settings):
         return {**self.changed(*RULES), "scorer": self.scorer}
 
 
-def check_mining(
-    method: str,
-    window: WindowSettings,
-    ranking: RankingSettings,
-    filters: FilterSettings,
-    scale: ScaleSettings,
-    encoding: EncodingSettings,
-) -> None:
-    """Refuse a method that there is not, and options that do nothing beside the others."""
-    flag = spelled("method")
-    if method in _OTHER_VERBS:
-        raise InputError(
-            f"{flag} {method}: mining ranks documents; use {_OTHER_VERBS[method]}, which is a verb of its own"
-        )
-    if method not in METHODS:
-        raise UnknownNameError(flag, method, METHODS)
-    methods = {method, *filter(None, [ranking.ranking() if method == "cross-encoder" else None])}
-    if method != "cross-encoder":
-        refuse(ranking.changed(), f"with {flag} {method}; give it with {flag} cross-encoder")
-    if method == "trisampler":
-        refuse(window.changed("draw"), f"with {flag} {method}, which draws by itself; leave it out")
-    if window.ranks == BEST:
-        if method in _DRAWN:
-            asked = spelled("ranks", BEST)
-            raise InputError(f"{asked}: {method} negatives are drawn, so that no ranks are better; leave it out")
-        refuse(window.changed("draw"), f"with {spelled('ranks', BEST)}, which takes all of the best; leave it out")
-        methods.add("encoder")
-    if method in OWN_KINDS.values():
-        if "encoder" in {*methods, filters.scorer}:
-            what = spelled("ranks", BEST) if window.ranks == BEST else spelled("scorer", "encoder")
-            raise InputError(f"{what} needs an encoder's vectors, and {flag} {method} has none; leave it out")
-        refuse(scale.changed("ray"), f"with {flag} {method}, which ranks in one process; leave it out")
-    spread = {} if method == "random" and filters.scorer == "own" else scale.changed("ray")
-    _check_models(filters, {**encoding.changed(base=AT_128), **spread}, methods, f"{flag} {method}")
+def check_mining(method: str, window: WindowSettings, filters: FilterSettings) -> None:
+    """Refuse best ranks of negatives that are drawn, and an encoder's scores where the model is no encoder."""
+    best, flag = window.ranks == BEST, f"{spelled('method')} {method}"
+    if best and method in ("random", "trisampler"):
+        asked = spelled("ranks", BEST)
+        raise InputError(f"{asked}: {method} negatives are drawn, so that no ranks are better; leave it out")
+    if method in OWN_KINDS.values() and (best or filters.scorer == "encoder"):
+        what = spelled("ranks", BEST) if best else spelled("scorer", "encoder")
+        raise InputError(f"{what} needs an encoder's vectors, and {flag} has none; leave it out")
 
 
-def check_filtering(filters: FilterSettings, machine: MemorySettings, encoding: EncodingSettings) -> None:
-    """Refuse options that do nothing beside the others, and filtering without a rule."""
-    _check_models(filters, {**encoding.changed(base=AT_128), **machine.changed("ray")}, set(), "filter")
+def check_filtering(filters: FilterSettings) -> None:
+    """Refuse filtering without a rule."""
     if not filters.changed(*RULES):
         raise InputError(f"no rule to filter by; give one of {', '.join(map(spelled, RULES))}")
 
 
-def _check_models(filters: FilterSettings, options: dict[str, Any], methods: Set[str], what: str) -> None:
-    """Refuse models that nothing asks, and options of an encoder where nothing is embedded."""
-    scorer, used = spelled("scorer"), {*methods, filters.scorer}
-    if "cross-encoder" not in used:
-        refuse(filters.changed("cross_encoder"), f"with {what}; it goes with {scorer} cross-encoder")
-    if "encoder" in used or used & _EMBED:
-        return
-    of_others = {*OF_CROSS_ENCODERS, "vectors"} if "cross-encoder" in used else set()
-    idle = {name: value for name, value in options.items() if name not in of_others}
-    refuse(
-        idle,
-        f"with {what} and {scorer} {filters.scorer}, which embed no text; leave it out, or give {scorer} encoder",
-    )
+def _of_encoders(embeds: list[dict[str, Any]]) -> dict[str, Needs]:
+    """What the options of an encoder need: that texts are embedded, or, for some, that a cross-encoder is asked."""
+    others = [*embeds, {"scorer": ["cross-encoder"]}, *([{"method": ["cross-encoder"]}] if len(embeds) > 1 else [])]
+    names = [each.name for each in settings_of(EncodingSettings)]
+    return {name: others if name in (*OF_CROSS_ENCODERS, "vectors") else embeds for name in names}
+
+
+_DENSE: dict[str, Any] = {"method": ["dense", "ance", "trisampler"]}
+_SCORES: dict[str, Any] = {"scorer": ["encoder"]}
+_POOL = {"method": ["cross-encoder"], "pool": lambda pool: isinstance(pool, str) and pool == "dense"}
+_EMBEDS = [_DENSE, _SCORES, {"ranks": [BEST]}, _POOL]
+MINING_NEEDS: dict[str, Needs] = {
+    **_of_encoders([*_EMBEDS, {"method": [*OWN_KINDS.values()]}]),
+    "ray": [*_EMBEDS, {"method": ["random"]}],
+    "cross_encoder": [{"method": ["cross-encoder"]}, {"scorer": ["cross-encoder"]}],
+}
+FILTERING_NEEDS: dict[str, Needs] = {
+    **_of_encoders([_SCORES]),
+    "ray": _SCORES,
+    "cross_encoder": {"scorer": ["cross-encoder"]},
+}
 
 
 def parsed_weights(texts: Sequence[str]) -> dict[str, float]:
