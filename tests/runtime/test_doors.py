@@ -13,13 +13,12 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from cyclopts import App, CycloptsError
 
-import foils
 from foils.cli.program import add_verb
 from foils.cli.verbs import Verb
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import parsed_settings
-from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelling, taken_apart
+from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelling
 from foils.runtime.results import Result, Table, counted, number, p_value
 
 
@@ -167,19 +166,14 @@ def test_settings_of_a_class_that_inherits():
     assert DeeperSettings(top=3, depth=5).changed() == {"top": 3, "depth": 5}
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"top": 0}, InputError, "top 0; expected at least 1 and at most 1000"),
-        ({"top": 1001}, InputError, "top 1001"),
-        ({"penalty": 0.0}, InputError, "penalty 0; expected above 0"),
-        ({"penalty": float("nan")}, InputError, "penalty nan; expected a finite number"),
-        ({"draw": "tpo"}, UnknownNameError, "unknown draw 'tpo'; expected one of: top, uniform. Did you mean 'top'"),
-        ({"seed": -1}, InputError, "seed -1"),
-        ({"tpo": 3}, TypeError, r"see\(\) got an unexpected argument 'tpo'; did you mean 'top'\?"),
-        ({"method": "dense", "draw": "uniform"}, InputError, "draw uniform: no effect with method dense"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ({"top": 0}, InputError, "top 0; expected at least 1 and at most 1000"),
+    ({"penalty": float("nan")}, InputError, "penalty nan; expected a finite number"),
+    ({"draw": "tpo"}, UnknownNameError, "unknown draw 'tpo'; expected one of: top, uniform. Did you mean 'top'"),
+    ({"tpo": 3}, TypeError, r"see\(\) got an unexpected argument 'tpo'; did you mean 'top'\?"),
+    ({"method": "dense", "draw": "uniform"}, InputError, "draw uniform: no effect with method dense"),
+    ({"ranks": "7"}, InputError, "ranks 7: expected FROM-TO"),
+])  # fmt: skip
 def test_what_a_door_refuses(given, error, message):
     with pytest.raises(error, match=message):
         see("folder/", **given)
@@ -229,8 +223,7 @@ def test_what_differs_from_a_doors_own_defaults():
     assert WindowSettings(draw="uniform").changed(base=base) == {"top": 10, "draw": "uniform"}
 
 
-NOTHING: dict[str, Any] = {"top": None}
-OPEN = replace(WindowSettings(), **NOTHING)
+OPEN = replace(WindowSettings(), top=None)
 
 
 def test_a_door_may_leave_the_fields_of_a_group_open():
@@ -246,11 +239,6 @@ def test_a_door_may_leave_the_fields_of_a_group_open():
     assert left_open() is None
     assert left_open(top=3) == 3
     assert left_open.settings["top"].annotation == int | None  # type: ignore[attr-defined]
-
-
-def test_of_several_options_the_outermost_holds():
-    inner = Annotated[str, Option(metavar="SOURCE")]
-    assert taken_apart(Annotated[inner, Option(flag="--source")])[1].flag == "--source"
 
 
 def test_settings_by_name_are_read():
@@ -277,18 +265,11 @@ def test_the_programs_help_is_the_doors(capsys):
     assert "empty" not in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["x", "--with", "bm52"], 'Invalid value "bm52" for --with. Choose from: "bm25", "dense"'),
-        (["x", "--tpo", "3"], "Unknown option: --tpo"),
-        ([], "COLLECTION requires an argument"),
-        (["x", "--top", "many"], "Invalid value for --top"),
-        (["x", "--top", "0"], "--top 0; expected at least 1"),
-        (["x", "--ranks", "5"], "ranks 5: expected FROM-TO"),
-        (["x", "--with", "dense", "--draw", "uniform"], "--draw uniform: no effect"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["x", "--with", "bm52"], 'Invalid value "bm52" for --with. Choose from: "bm25", "dense"'),
+    (["x", "--top", "0"], "--top 0; expected at least 1"),
+    (["x", "--with", "dense", "--draw", "uniform"], "--draw uniform: no effect"),
+])  # fmt: skip
 def test_what_the_program_refuses(arguments, message):
     with pytest.raises((CycloptsError, InputError)) as caught:
         program("see", *arguments)
@@ -338,44 +319,26 @@ def idle(
     return idle
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"pool": 20}, r"pool 20: no effect with method bm25; it goes with method cross-encoder"),
-        (
-            {"margin": 0.2, "reranker": True},
-            r"margin 0.2: no effect with reranker True \(which has no vectors\); leave",
-        ),
-        ({"seed": 3}, "seed 3: no effect without method random or draw uniform or simans; give one, or leave it out"),
-        ({"softness": 0.5}, "softness 0.5: no effect with pool 10"),
-        (
-            {"token_length": 5, "judges": ["bi-encoder:x"]},
-            "token_length 5: no effect with judges bi-encoder:x; it goes",
-        ),
-        ({"pool": 20, "method": "cross-encoder", "model": None}, "pool 20: no effect without model; give it, or"),
-        ({"judges": ["a"], "idle_switch": False}, "judges a: no effect without idle_switch"),
-        ({"pool": 20, "seed": 3, "draw": "top"}, "pool 20: no effect .*; seed 3: no effect"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"pool": 20}, r"pool 20: no effect with method bm25; it goes with method cross-encoder"),
+    ({"margin": 0.2, "reranker": True}, r"margin 0.2: no effect with reranker True \(which has no vectors\); leave"),
+    ({"seed": 3}, "seed 3: no effect without method random or draw uniform or simans; give one, or leave it out"),
+    ({"softness": 0.5}, "softness 0.5: no effect with pool 10"),
+    ({"token_length": 5, "judges": ["bi-encoder:x"]}, "token_length 5: no effect with judges bi-encoder:x; it goes"),
+    ({"pool": 20, "method": "cross-encoder", "model": None}, "pool 20: no effect without model; give it, or"),
+    ({"judges": ["a"], "idle_switch": False}, "judges a: no effect without idle_switch"),
+    ({"pool": 20, "seed": 3, "draw": "top"}, "pool 20: no effect .*; seed 3: no effect"),
+])  # fmt: skip
 def test_a_setting_that_has_no_effect_beside_the_others_is_refused(given, message):
     with pytest.raises(InputError, match=message):
         idle(**given)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"pool": 20, "method": "cross-encoder", "softness": 0.5},
-        {"seed": 3, "draw": "simans"},
-        {"margin": 0.2},
-        {"pool": 10, "method": "bm25", "model": None, "seed": 0},
-        {"token_length": 5, "judges": ["x", "llm:qwen"]},
-    ],
-)
-def test_a_setting_that_has_an_effect_or_its_default_is_taken(given):
-    assert {name: value for name, value in vars(idle(**given)).items() if name in given} == {
-        name: value for name, value in given.items() if name in vars(IdleSettings())
-    }
+def test_a_setting_that_has_an_effect_or_its_default_is_taken():
+    taken = idle(pool=20, method="cross-encoder", softness=0.5, draw="simans", seed=3, margin=0.2)
+    assert (taken.pool, taken.softness, taken.seed, taken.margin) == (20, 0.5, 3, 0.2)
+    assert idle(pool=10, method="bm25", model=None, seed=0) == IdleSettings()
+    assert idle(token_length=5, judges=["x", "llm:qwen"]).token_length == 5
 
 
 def test_a_former_name_of_a_setting_still_works():
@@ -385,15 +348,10 @@ def test_a_former_name_of_a_setting_still_works():
 
 def test_a_text_is_read_as_the_program_reads_it():
     assert WindowSettings(ranks="0-7", weights="a=2").ranks == (0, 7)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="ranks 7: expected FROM-TO"):
-        see("c", ranks="7")
 
 
 def test_a_result_is_one_line_in_a_list():
     assert repr(see("c")) == "Seen(What the door saw)"
-    assert [counted(1, unit) for unit in ("queries", "batches", "steps", "passes")] == [
-        "1 query", "1 batch", "1 step", "1 pass",
-    ]  # fmt: skip
+    units = ("queries", "batches", "steps", "passes")
+    assert [counted(1, unit) for unit in units] == ["1 query", "1 batch", "1 step", "1 pass"]
     assert counted(1200, "queries") == "1,200 queries"
-    collection = foils.Collection.from_dicts("b", {"d1": "a", "d2": "b"}, {"q": "a"}, {"train": {"q": {"d1": 1}}})
-    assert repr(foils.mine(collection, "random")) == "Mined('random': 1 query, 1 negative)"

@@ -11,7 +11,7 @@ import pytest
 
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import KeyedSetting, arguments, options_of, parsed_keys
-from foils.runtime.options import Option, Settings, settings_of, spelling
+from foils.runtime.options import Option, Settings, settings_of, several, spelling
 
 
 def numbers(text: str) -> tuple[float, ...]:
@@ -68,23 +68,14 @@ def test_values_are_read_by_the_type_of_their_keys():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [
-        (
-            "batch",
-            InputError,
-            r"^--encoder-args batch: expected KEY=VALUE, with one of the keys batch, prompt, factor,",
-        ),
-        ("bacth=3", UnknownNameError, r"^unknown key of --encoder-args 'bacth'; .* Did you mean 'batch'\?$"),
-        ("batch=3,scale=2", UnknownNameError, r"unknown key of --encoder-args 'scale'"),
-        ("batch=many", InputError, r"^--encoder-args batch=many: expected a whole number$"),
-        ("factor=much", InputError, r"^--encoder-args factor=much: expected a number$"),
-        ("code=perhaps", InputError, r"^--encoder-args code=perhaps: expected true or false$"),
-        ("batch=0", InputError, r"^--encoder-args batch=0; expected at least 1$"),
-        ("backend=tf", UnknownNameError, r"^unknown --encoder-args backend 'tf'; expected one of: onnx, torch\."),
-    ],
-)
+@pytest.mark.parametrize(("text", "error", "message"), [
+    ("batch", InputError, r"^--encoder-args batch: expected KEY=VALUE, with one of the keys batch, prompt, factor,"),
+    ("bacth=3", UnknownNameError, r"^unknown key of --encoder-args 'bacth'; .* Did you mean 'batch'\?$"),
+    ("batch=many", InputError, r"^--encoder-args batch=many: expected a whole number$"),
+    ("code=perhaps", InputError, r"^--encoder-args code=perhaps: expected true or false$"),
+    ("batch=0", InputError, r"^--encoder-args batch=0; expected at least 1$"),
+    ("backend=tf", UnknownNameError, r"^unknown --encoder-args backend 'tf'; expected one of: onnx, torch\."),
+])  # fmt: skip
 def test_a_key_or_value_that_does_not_fit_is_refused(text, error, message):
     with spelling({each.name: each.flag for each in KEYS}), pytest.raises(error, match=message):
         EncoderSettings(**parsed_keys([text], keys=KEYS))
@@ -97,3 +88,10 @@ def test_what_is_written_is_read_again():
     assert (first, second) == ("--model", "x")
     assert set(keyed[::2]) == {"--encoder-args"}
     assert EncoderSettings("x", **parsed_keys(keyed[1::2], keys=KEYS)) == settings
+
+
+def test_one_value_and_several():
+    given = ["a"]
+    assert several(given) == given
+    assert several(given) is not given, "what is done to the list is not done to what was given"
+    assert [several(each) for each in ("a.tsv", 0.5, ("a", "b"), [])] == [["a.tsv"], [0.5], ["a", "b"], []]
