@@ -125,46 +125,19 @@ def test_the_house_is_drawn_as_it_stands():
     assert {stage: of for stage, of in table.items() if stage in STAGES} == ARROWS
 
 
-def test_heavy_packages_are_imported_where_they_are_used():
-    wrong = []
-    for each in ALL:
-        package = each.module.partition(".")[0]
-        known = package in sys.stdlib_module_names or package == "foils" or package in LIGHT
-        allowed = HEAVY_MODULES.get(each.file, set()) | HEAVY_PARTS.get(part(each.file), set())
-        if each.at_load and not known and package not in allowed:
-            wrong.append(each)
+def may_load(each: Import) -> bool:
+    """Whether a module may load this when it is loaded itself: what is light, or where heavy things are allowed."""
+    package, own = each.module.partition(".")[0], f"{each.module.removeprefix('foils.').replace('.', '/')}.py"
+    if package == "foils":
+        free = own not in HEAVY_MODULES and part(each.module) not in HEAVY_PARTS
+        return free or each.file in HEAVY_MODULES or part(each.file) in HEAVY_PARTS
+    allowed = HEAVY_MODULES.get(each.file, set()) | HEAVY_PARTS.get(part(each.file), set())
+    return package in sys.stdlib_module_names or package in LIGHT or package in allowed
+
+
+def test_what_is_heavy_is_imported_where_it_is_used():
+    wrong = [each for each in ALL if each.at_load and not may_load(each)]
     assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
-
-
-def may_be_heavy(file: str) -> bool:
-    return file in HEAVY_MODULES or part(file) in HEAVY_PARTS
-
-
-def test_heavy_modules_are_imported_where_they_are_used():
-    heavy = {f"foils.{file.removesuffix('.py').replace('/', '.')}": file for file in HEAVY_MODULES}
-    wrong = [each for each in ALL if each.at_load and each.module in heavy and not may_be_heavy(each.file)]
-    assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
-    unused = [file for file, packages in HEAVY_MODULES.items() if not packages & modules_loaded_by(file)]
-    assert not unused, "no longer heavy: take it off the list"
-
-
-def test_heavy_parts_are_imported_where_they_are_used():
-    wrong = [
-        each
-        for each in ALL
-        if each.at_load
-        and part(each.module) in HEAVY_PARTS
-        and part(each.file) != part(each.module)
-        and each.module.startswith("foils")
-    ]
-    assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
-
-
-def modules_loaded_by(file: str) -> set[str]:
-    """The packages that a module imports when it is loaded, and those that a heavy module it imports needs."""
-    loaded = [each.module for each in ALL if each.at_load and each.file == file]
-    heavy = (HEAVY_MODULES.get(f"{name.removeprefix('foils.').replace('.', '/')}.py", set()) for name in loaded)
-    return {name.partition(".")[0] for name in loaded}.union(*heavy)
 
 
 @pytest.mark.parametrize("package", PARTS_OF_TERMINAL)

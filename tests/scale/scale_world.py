@@ -21,7 +21,6 @@ from foils.data.texts import DocumentTexts
 from foils.encode import Kind, VectorStore
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.rating import BiEncoderJudge, session
-from foils.runtime import memory
 from foils.runtime.parallel import executing
 from foils.scoring import ScoreSettings, compose, make_records, measure, score_sources
 from foils.scoring.gates import gated
@@ -171,8 +170,3 @@ class WatchedEncoder(HashingEncoder):
         found = super().encode(texts, kind)
         (self.notes / f"{name}.ended").write_text(texts[0])
         return found
-
-
-def budget_there(_: int) -> int:
-    """The memory budget where a shard is done."""
-    return memory.budget()

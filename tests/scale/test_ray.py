@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scale_world import DOCUMENTS, WORK, WatchedEncoder, budget_there, cut_small, embedded
+from scale_world import DOCUMENTS, WORK, WatchedEncoder, cut_small, embedded
 
 from fakes import HashingEncoder
 from foils.runtime import memory
@@ -95,43 +95,23 @@ def test_any_number_of_nodes_gives_the_bytes_of_one_process(nodes, cluster, tmp_
 
 
 @pytest.mark.slow
-def test_errors_of_the_work_arrive_as_they_were_raised(cluster, tmp_path):
-    def refuse(value):
-        if value == 3:
-            raise InputError("3 is too much; give 2")
-        return value
-
-    def fail(value):
-        return 1 // (value - 2)
-
-    with on_ray(cluster.address):
-        with pytest.raises(InputError, match="give 2"):
-            list(map_shards(refuse, range(9)))
-        with pytest.raises(ZeroDivisionError):
-            list(map_shards(fail, range(9)))
-
-
-@pytest.mark.slow
-def test_the_memory_budget_travels_with_the_work(cluster):
-    with on_ray(cluster.address), memory.limited(3 * memory.LEAST):
-        assert set(map_shards(budget_there, range(3))) == {3 * memory.LEAST}
-
-
-@pytest.mark.slow
-def test_a_shard_that_kills_every_worker_fails_in_the_end(cluster, monkeypatch):
-    def die(value):
+def test_errors_and_the_memory_budget_travel_and_a_shard_that_kills_every_worker_fails_in_the_end(cluster):
+    def work(value):
         import os
 
-        if value == 2:
+        if value == "refused":
+            raise InputError("that is too much; give 2")
+        if value == "killed":
             os._exit(1)
-        return value
+        return memory.budget()
 
-    with (
-        on_ray(cluster.address),
-        executing(RayExecutor(retries=1)),
-        pytest.raises(FailureError, match="2 times on Ray"),
-    ):
-        list(map_shards(die, range(4)))
+    with on_ray(cluster.address):
+        with memory.limited(3 * memory.LEAST):
+            assert set(map_shards(work, range(3))) == {3 * memory.LEAST}
+        with pytest.raises(InputError, match="give 2"):
+            list(map_shards(work, ["fine", "refused", "fine"]))
+        with executing(RayExecutor(retries=1)), pytest.raises(FailureError, match="2 times on Ray"):
+            list(map_shards(work, ["fine", "killed"]))
 
 
 @pytest.mark.slow

@@ -10,10 +10,9 @@ from scale_world import WORK, Elsewhere, cut_small, dense, world
 
 from fakes import HashingEncoder
 from foils.data import Collection, load_collection
-from foils.data.texts import DocumentTexts
 from foils.encode import Vectors, VectorStore
 from foils.encode.nearest import top_inner_products
-from foils.runtime.parallel import executing, map_blocks, map_shards, spread_blocks
+from foils.runtime.parallel import executing, map_shards
 
 
 def squared(value: int) -> int:
@@ -39,27 +38,11 @@ def test_an_executor_gets_the_shards_and_their_results_come_in_order():
     with executing(elsewhere):
         assert list(map_shards(squared, range(12))) == [value**2 for value in range(12)]
         assert list(map_shards(squared, [])) == []
-    assert elsewhere.maps == [12]
-    assert list(map_shards(squared, range(3))) == [0, 1, 4]
-    assert elsewhere.maps == [12]
-
-
-def test_a_single_shard_is_done_here_unless_it_runs_a_model():
-    elsewhere = Elsewhere()
-    with executing(elsewhere):
-        assert list(map_shards(squared, [3])) == [9]
-        assert elsewhere.maps == []
+        assert list(map_shards(squared, [3])) == [9]  # a single one is done here, unless it runs a model
+        assert elsewhere.maps == [12]
         assert list(map_shards(squared, [3], model=True)) == [9]
-    assert elsewhere.maps == [1]
-
-
-def test_blocks_go_in_groups(monkeypatch):
-    monkeypatch.setattr("foils.runtime.parallel.TOGETHER", 4)
-    elsewhere = Elsewhere()
-    with executing(elsewhere):
-        assert list(spread_blocks(squared, range(10))) == list(map_blocks(squared, range(10)))
-        assert list(spread_blocks(squared, range(4))) == [0, 1, 4, 9]  # one group: not worth sending
-    assert elsewhere.maps == [3]
+    assert list(map_shards(squared, range(3))) == [0, 1, 4]
+    assert elsewhere.maps == [12, 1]
 
 
 @pytest.mark.parametrize("verb", WORK)
@@ -71,17 +54,6 @@ def test_other_processes_give_the_same_bytes(verb, tmp_path, monkeypatch):
     assert there.keys() == here.keys()
     assert [name for name in here if here[name] != there[name]] == []
     assert sum(shards > 1 for shards in elsewhere.maps) >= (1 if verb == "embed" else 3)
-
-
-def test_a_text_of_two_slices_is_encoded_in_the_first_alone(tmp_path, monkeypatch):
-    cut_small(monkeypatch)
-    texts = [f"text {i % 90}" for i in range(200)]
-    encoder = HashingEncoder()
-    here = VectorStore(tmp_path / "here").embed(encoder, texts, "document")
-    assert encoder.encoded == 90
-    with executing(Elsewhere()):
-        there = VectorStore(tmp_path / "there").embed(HashingEncoder(), texts, "document")
-    np.testing.assert_array_equal(here.take(slice(None)), there.take(slice(None)))
 
 
 def test_documents_are_searched_in_shards(monkeypatch):
@@ -117,15 +89,6 @@ def test_mapped_vectors_are_sent_by_their_path(tmp_path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).take([1]), part.take([1]))
 
 
-def test_a_store_is_sent_by_its_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    store = VectorStore("vectors", storage="float16")
-    store.embed(HashingEncoder(), ["a text"], "query")
-    again = pickle.loads(pickle.dumps(store))
-    assert (again.folder, again.storage) == (tmp_path / "vectors", "float16")
-    assert again.missing(HashingEncoder(), ["a text"], "query") == 0
-
-
 def test_a_stored_collection_is_sent_by_its_folder(beir_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     stored = load_collection(str(beir_folder()))
@@ -135,25 +98,6 @@ def test_a_stored_collection_is_sent_by_its_folder(beir_folder, tmp_path, monkey
     assert again.splits == ["test"]
     assert len(pickle.dumps(stored)) < 20_000
     assert pickle.loads(pickle.dumps(world())).documents.equals(world().documents)
-
-
-def test_a_failed_embedding_leaves_the_store_usable(tmp_path, monkeypatch):
-    cut_small(monkeypatch)
-    broken, texts = HashingEncoder(), [f"text {i}" for i in range(50)]
-    encode = broken.encode
-
-    def fail(some, kind):
-        if broken.encoded >= 32:
-            raise RuntimeError("out of order")
-        return encode(some, kind)
-
-    monkeypatch.setattr(broken, "encode", fail)
-    store = VectorStore(tmp_path)
-    with pytest.raises(RuntimeError, match="out of order"):
-        store.embed(broken, texts, "document")
-    assert store.missing(HashingEncoder(), texts, "document") == 18
-    found = store.embed(HashingEncoder(), texts, "document")
-    np.testing.assert_array_equal(found.take([49]), HashingEncoder().encode(["text 49"], "document"))
 
 
 def test_what_is_not_portable_stays_here(tmp_path, monkeypatch):
@@ -169,8 +113,3 @@ def test_what_is_not_portable_stays_here(tmp_path, monkeypatch):
         here = mine_negatives(collection, retriever, split="train", top=3)
     assert elsewhere.maps == []
     assert here.table.equals(portable.table)
-
-
-def test_texts_of_documents_are_read_alike(tmp_path):
-    texts = DocumentTexts(world(), np.array([5, 2]))
-    assert pickle.loads(pickle.dumps(texts))[0:2] == texts[0:2]

@@ -11,41 +11,18 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from foils.data import Collection
-from train_models import made_up, static_model, table
+from train_models import made_up, made_up_folder, static_model, table
 
 ROWS, BATCH, EPOCHS = 80, 8, 2
 
 
-def write_beir(collection: Collection, folder: Path) -> None:
-    """Write a collection in BEIR's form."""
-    (folder / "qrels").mkdir(parents=True)
-    for name, identifier in (("corpus", "doc_id"), ("queries", "query_id")):
-        rows = (collection.documents if name == "corpus" else collection.queries).to_pylist()
-        lines = [json.dumps({"_id": row[identifier], "title": "", "text": row["text"]}) for row in rows]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    for split, judged in collection.qrels.items():
-        lines = [f"{row['query_id']}\t{row['doc_id']}\t{row['relevance']}" for row in judged.to_pylist()]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
-
-
 @pytest.mark.slow
-def test_two_processes_share_the_batches_and_write_what_one_writes(tmp_path):
-    collection = made_up()
-    write_beir(collection, tmp_path / "world")
-    table(collection).write(tmp_path / "negatives.parquet")
+def test_two_processes_share_the_batches_and_write_what_one_writes(tmp_path, write_beir):
+    made_up_folder(lambda _, **contents: write_beir(tmp_path / "world", **contents))
+    table(made_up()).write(tmp_path / "negatives.parquet")
     static_model().save_pretrained(str(tmp_path / "before"))
-    verb = ["train", "world", "negatives.parquet", "--model", "before", "--batch-size", str(BATCH)]
-    verb += [
-        "--batches",
-        "hobit-c",
-        "--epochs",
-        str(EPOCHS),
-        "--learning-rate",
-        "0.05",
-        "--set-trainer",
-        "warmup_steps=0.5",
-    ]
+    how = f"--model before --batch-size {BATCH} --batches hobit-c --epochs {EPOCHS} --learning-rate 0.05"
+    verb = ["train", "world", "negatives.parquet", *how.split(), "--set-trainer", "warmup_steps=0.5"]
     alone = [sys.executable, "-c", "from foils.cli import main; main()"]
     (tmp_path / "foils_program.py").write_text("from foils.cli import main\n\nmain()\n")
     both = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "foils_program.py"]
