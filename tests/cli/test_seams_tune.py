@@ -14,7 +14,7 @@ pytest.importorskip("datasets")
 pytest.importorskip("sentence_transformers")
 
 import pyarrow as pa
-from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers import CrossEncoder
 
 import foils as library
 from foils.data import Run, load_collection
@@ -214,22 +214,6 @@ def test_what_must_not_be_forgotten_is_measured_and_merged(foils, world):
 
 
 @pytest.mark.slow
-def test_vectors_may_be_cut(world):
-    plan = changed(Plan.read(f"{FULL}/plan.toml"), given={"keep": "none"}, keep=None)
-    tuned = tuned_by(plan, "cut", given={"matryoshka": [8, 4]})
-    assert list(tuned.cuts) == [8, 4]
-    assert "vectors cut to 8" in str(tuned)
-    how = {"measures": ["nDCG@10"], "split_shares": plan["given"]["split_shares"]}
-    model = SentenceTransformer(tuned.model, device="cpu", truncate_dim=4)
-    after = [system.means["nDCG@10"] for system in tuned.cuts[4].systems]
-    measured = library.evaluate("pairs.csv", {"tuned": model}, **how)
-    assert measured.systems[0].means["nDCG@10"] == pytest.approx(after[1])
-    tuned_by(plan, "whole")
-    plain = SentenceTransformer("whole/model", device="cpu", truncate_dim=4)
-    assert library.evaluate("pairs.csv", {"whole": plain}, **how).systems[0].means["nDCG@10"] != pytest.approx(after[1])
-
-
-@pytest.mark.slow
 def test_a_reranker_has_to_beat_its_first_stage(foils, world):
     tuned = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)  # nothing is done again
     assert tuned.better
@@ -243,34 +227,6 @@ def test_a_reranker_has_to_beat_its_first_stage(foils, world):
     ended = foils("tune", "--plan", f"{RERANKED}/plan.toml", "-o", "again")
     assert ended.status == 0, ended.err
     assert files(RERANKED)["model/model.safetensors"] == files("again")["model/model.safetensors"]
-
-
-@pytest.mark.slow
-def test_a_trained_reranker_has_to_beat_itself(world):
-    shutil.copytree(f"{RERANKED}/model", "reranker")
-    shutil.copytree("marked", "other")
-    before = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)
-    trials = {"epochs": [1], "learning_rates": [0.003]}
-    tuned = tuned_by(RERANKER, "further", given={"model": "reranker", "keep": "other"}, trials=trials)
-    assert tuned.base == "reranker"
-    assert tuned.means["base"] == pytest.approx(before.means["tuned"])
-    if tuned.trial is not None:
-        assert tuned.plan["keep"]["collection"] == "other"
-
-
-@pytest.mark.slow
-def test_a_reranker_in_little_time_and_another_first_stage(foils, world):
-    command = ["tune", "marked", "--reranker", "--model", "mlm", "--minutes", 1e-5, "--max-length", 32]
-    ended = foils(*command, "-o", "by-program")
-    assert ended.status == 1, ended.err  # one step is not enough
-    result = json.loads(Path("by-program/tune.json").read_text())
-    assert " Kept the order of bm25: " in result["sentence"]
-    assert {row[0] for row in result["decision"]["rows"]} >= {"random", "bm25", "dense 20-24"}
-    training = {"learning_rate": 0.01, "epochs": 1}
-    tuned = tuned_by(RERANKER, "other", given={"first_stage": "static"}, training=training)
-    measured = library.evaluate("marked", ["static"], measures=["nDCG@10"], top=50)
-    assert tuned.means["first stage"] == pytest.approx(measured.systems[0].means["nDCG@10"])
-    assert tuned.base == "the order of static"
 
 
 @pytest.mark.parametrize(("given", "message"), [

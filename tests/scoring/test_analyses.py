@@ -18,7 +18,6 @@ from foils.runtime.errors import InputError
 from foils.scoring import ablate, compose, composed, eci_variants, make_records, measure
 from foils.scoring.compose import NOT_CHOSEN, greedy_log_det
 from foils.scoring.gates import gated
-from foils.scoring.information import log_det
 from foils.scoring.measure import Geometry
 
 TOKENS = {
@@ -117,11 +116,6 @@ def test_every_lambda_is_the_plain_one(world, tables):
         whole = plainly(world, name, pooled(world)).information
         for key, of in tables["lambda"].scores.items():
             assert of[name] == pytest.approx(plain.log_det(whole / float(key)), rel=1e-9)
-
-
-def test_volume_is_one_where_every_direction_weighs_the_same():
-    identity = np.eye(5) * 0.3
-    assert log_det(identity, 0.1) == pytest.approx(5 * math.log1p(3))
 
 
 def averages(each):

@@ -94,14 +94,6 @@ def test_intervals_shrink_with_the_root_of_the_number_of_records():
     assert widths[0] / widths[1] == pytest.approx(4, rel=0.35)
 
 
-def test_intervals_widen_with_confidence_and_hold_the_score():
-    score, left_out = scored(np.random.default_rng(4), 500)
-    drawn = bootstrap(score, left_out, np.random.default_rng(0))
-    (low, high), (lower, higher) = drawn.interval("s", 0.8), drawn.interval("s", 0.99)
-    assert lower < low < score["s"] < high < higher
-    assert drawn.covers("s")
-
-
 def test_intervals_cover_the_score_of_the_population():
     """120 samples of 400 records: 95 % intervals hold the population's score in 88 to 99 %."""
     geometry, weights = world(np.random.default_rng(5), 40_000)

@@ -58,16 +58,6 @@ def test_queries_that_no_source_covers_change_nothing(seed):
         check(found, plainly(world.plainly[found.name], plain.idf_of(corpus)))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_information_matrix_equals_the_plain_sum(seed):
-    world = random_world(seed)
-    scores = scored(world, hybrids=2)
-    idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
-    target = next(target for target in scores.measured.records.targets(2) if target.name == "a+c")
-    expected = plainly(plain.united(world.plainly["a"], world.plainly["c"]), idf).information
-    np.testing.assert_allclose(scores.moments.of(target).information(), expected, atol=1e-12)
-
-
 @pytest.mark.parametrize("temperature", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize("regularization", [1e-4, 0.1, 7.0])
 def test_temperature_and_lambda_as_in_the_plain_loop(temperature, regularization):
@@ -75,21 +65,6 @@ def test_temperature_and_lambda_as_in_the_plain_loop(temperature, regularization
     found = scored(world, temperature=temperature, regularization=regularization, hybrids=1).sources[0]
     idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
     check(found, plainly(world.plainly["a"], idf, temperature=temperature, regularization=regularization))
-
-
-def test_idf_corpora():
-    world = random_world(13)
-    documents = world.collection.document_texts(np.arange(len(world.collection.documents)))
-    pooled = plain.pooled_documents(world.plainly.values())
-    used = {name: [kept.query for kept in map(plain.deduplicated, of) if kept.negatives]
-            for name, of in world.plainly.items()}  # fmt: skip
-    queries = [record.query for record in world.plainly["a"] if any(record.query in of for of in used.values())]
-    corpora = {"collection": documents, "pooled": pooled, "pooled+queries": [*pooled, *queries]}
-    for kind, texts in corpora.items():
-        scores = scored(world, idf_corpus=kind)
-        assert scores.idf_corpus["texts"] == len(texts)
-        check(scores.sources[1], plainly(world.plainly["b"], plain.idf_of(texts)))
-    check(scored(world, idf_corpus="uniform").sources[1], plainly(world.plainly["b"], lambda _: 1.0))
 
 
 @pytest.mark.parametrize("seed", range(4))

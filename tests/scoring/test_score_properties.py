@@ -328,14 +328,3 @@ def test_adding_a_source_changes_no_other_under_the_idf_of_the_collection():
     assert_same(alone, among)
     pooled = [score(world.collection, of).sources[0].eci_sem for of in ({"a": world.sources["a"]}, world.sources)]
     assert pooled[0] != pooled[1]
-
-
-def test_a_single_record_with_a_single_negative():
-    collection = Collection.from_dicts("one", {"p": "yes", "n": "no"}, {"q": "?"}, {"train": {"q": {"p": 1}}})
-    found = score(collection, {"s": negatives([("q", "n", None)])}, control=True, replicates=50)
-    assert (found.sources[0].records, found.sources[0].negatives) == (1, 1)
-    assert math.isnan(found.sources[0].eci_sem_low)
-    assert found.control is not None
-    assert found.sources[0].control_ratio == 1
-    assert found.sources[0].easy
-    assert found.to_json()["sources"][0]["eci_sem_low"] is None

@@ -141,12 +141,6 @@ def test_an_interval_that_does_not_cover_says_so_beside_the_number(tmp_path, two
     assert "does not cover" not in capsys.readouterr().out
 
 
-def test_the_same_seed_gives_the_same_result(tmp_path, two_splits):
-    first, again = (scored(two_splits, tmp_path / name, sample=12, seed=3).to_json() for name in "ab")
-    assert first == again
-    assert scored(two_splits, tmp_path, sample=12, seed=4).to_json() != first
-
-
 def test_a_control_whose_weights_are_all_zero_is_no_ground_for_a_ratio(tmp_path):
     """Every text repeats the whole query, so every weight is 0."""
     collection = Collection.from_dicts(
