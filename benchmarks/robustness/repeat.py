@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def main() -> None:
     results = load("repeat")
     results.pop("tables", None)
     with tempfile.TemporaryDirectory(prefix="foils-repeat-") as folder, answering(Path(folder)) as server:
-        world = make_world(Path(folder) / "world", server, lambda *arguments: prepare(Path(folder), arguments))
+        world = make_world(Path(folder) / "world", server, partial(prepare, Path(folder)))
         for name in given.verb or VERBS:
             base = fresh(Path(folder) / "base")
             expected = ran(VERBS[name], world, base, {})

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from foils.data import Collection, Labels, Negatives, Run, load_collection
 from foils.data.sources import as_source
-from foils.runtime.errors import FoilsError, FormatError, InputError
+from foils.runtime.errors import FoilsError, InputError
 
 LONGEST_MESSAGE = 20_000
 OF_THE_WHOLE = (
@@ -300,36 +300,10 @@ def _answer(path: Path) -> int:
     return len(texts)
 
 
-def _prompt(path: Path) -> int:
-    from foils.mining.generation import WritingSettings
-
-    writing = WritingSettings(prompt=path)
-    writing.asked("query {positive}", "positive \\1", 3, writing.drawn(np.random.default_rng(0)), ["taken"]).encode()
-    return 1
-
-
-def _settings(path: Path) -> int:
-    from foils.runtime.keyed import parsed_settings
-
-    text = path.read_bytes().decode("utf-8", "surrogateescape")
-    try:
-        parsed_settings([text])
-    except InputError as error:
-        raise FormatError(str(error)[:2000].encode(errors="replace").decode(), path) from error
-    return 1
-
-
 def _search_answers(path: Path) -> int:
     from foils.searching.answers import read_answers
 
     return len(read_answers(path))
-
-
-def _record_key(path: Path) -> int:
-    from foils.rating.session import JudgementRecord
-
-    JudgementRecord(path.parent, {"judge": "x", "collection": "y"})
-    return 1
 
 
 FORMATS: dict[str, Format] = {
@@ -351,15 +325,10 @@ FORMATS: dict[str, Format] = {
         Format("negatives-parquet", lambda: [parquet(pa.table(NEGATIVES))], _negatives, _parquet_rows,
                file="a.parquet"),
         Format("judgements-parquet", lambda: [parquet(pa.table(ANSWERS))], _answers, _parquet_rows, file="b.parquet"),
-        Format("judgements-key", lambda: [b'{"judge": "x", "collection": "y"}'], _record_key,
-               file="record/judgements.json"),
         Format("llm-answer", lambda: [
             b'{"negatives": ["one text", "another \\"text\\""]}', b"<think>[1]</think>\n```json\n[\"a\", \"b\"]\n```",
             b'1. first\n2) second\n- third', b'[{"text": "a"}, {"text": "b', b'{"negatives": ["cut off", "he'],
                _answer, file="answer.txt"),
-        Format("prompt", lambda: [b"For {query} and {positive} write {number} in {domain}."], _prompt,
-               file="prompt.txt"),
-        Format("setting", lambda: [b"margin=0.1", b"sizes=[100, 200]", b"warm=true"], _settings, file="setting"),
     )
 }  # fmt: skip
 

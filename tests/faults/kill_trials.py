@@ -293,7 +293,7 @@ def trials_of(names: Sequence[str], *, kills: int, points: int, seed: int = 0) -
     """Kill each verb at so many random moments and at most so many changes of files; give its name and findings."""
     with tempfile.TemporaryDirectory(prefix="foils-faults-") as folder, answering(Path(folder)) as server:
         count_encoding()
-        world = make_world(Path(folder) / "world", server, lambda *arguments: prepare(Path(folder), arguments))
+        world = make_world(Path(folder) / "world", server, partial(prepare, Path(folder)))
         for name in names:
             trials = Trials(VERBS[name], world, Path(folder))
             trials.at_random(kills, np.random.default_rng([seed, list(VERBS).index(name)]))
@@ -301,8 +301,8 @@ def trials_of(names: Sequence[str], *, kills: int, points: int, seed: int = 0) -
             yield name, {**vars(trials.found), "sound": trials.found.sound}
 
 
-def prepare(folder: Path, arguments: tuple[str, ...]) -> None:
+def prepare(folder: Path, verb: Verb, world: World) -> None:
     """Run a verb whose output others begin with."""
     place = fresh(folder / "prepared")
-    if run(Verb("prepared", lambda *_: list(arguments)), None, place) != 0:  # type: ignore[arg-type]
+    if run(verb, world, place) != 0:
         raise SystemExit((place.folder / "said.txt").read_text())

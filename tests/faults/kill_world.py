@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -59,22 +60,23 @@ class World:
     prompts: Path
 
     def __getitem__(self, name: str) -> str:
-        return str(self.folder / name)
+        return self.server if name == "server" else str(self.folder / name)
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb with arguments, written into a folder.
-
-    Attributes:
-        name: of the trial.
-        arguments: world and output folder → arguments.
-        asks: whether it asks the language model.
-    """
+    """A verb with its arguments: {out} is the folder that it writes into, {NAME} a file of the world."""
 
     name: str
-    arguments: Callable[[World, Path], list[str]]
-    asks: bool = False
+    text: str
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks the language model."""
+        return "{server}" in self.text
+
+    def arguments(self, world: World, out: Path) -> list[str]:
+        return re.sub(r"{(.+?)}", lambda name: str(out) if name[1] == "out" else world[name[1]], self.text).split()
 
 
 @contextmanager
@@ -90,7 +92,7 @@ def answering(folder: Path) -> Iterator[tuple[str, Path]]:
             server.kill()
 
 
-def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[..., None]) -> World:
+def make_world(folder: Path, server: tuple[str, Path], prepare: Callable[[Verb, World], None]) -> World:
     """Import what verbs need; write collections and models, and run the verbs whose output others begin with."""
     from train_models import WORDS, bert_model, cross_encoder, static_model
     from tune_world import write_pairs
@@ -105,12 +107,14 @@ def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[...,
     static_model().save_pretrained(world["static"])
     write_pairs(world.folder / "pairs.csv")
     write_pairs(world.folder / "other.csv", seed=5)
-    for name in ("random", "bm25"):
-        foils_runs("mine", world["made"], "--with", name, "--top", "4", "-o", world[f"{name}.parquet"])
-    foils_runs("mine", world["little"], "--top", "2", "-o", world["little.parquet"])
-    foils_runs("rate", world["made"], world["bm25.parquet"], "--encoder", world["bert"], "-o", world["rated.parquet"])
-    foils_runs("search", world["little"], "--model", world["bert"], "--dimensions", "rdime", "--split", "dev",
-               "--top", "20", "--run", world["dev.trec"])  # fmt: skip
+    for text in (
+        "mine {made} --with random --top 4 -o {random.parquet}",
+        "mine {made} --with bm25 --top 4 -o {bm25.parquet}",
+        "mine {little} --top 2 -o {little.parquet}",
+        "rate {made} {bm25.parquet} --encoder {bert} -o {rated.parquet}",
+        "search {little} --model {bert} --dimensions rdime --split dev --top 20 --run {dev.trec}",
+    ):
+        prepare(Verb("prepared", text), world)
     return world
 
 
@@ -130,62 +134,37 @@ def write_collection(folder: Path, documents: int, queries: int, *, words: list[
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
 
 
-def mining(*more: str, name: str = "mine", sources: Sequence[str] = ()) -> Callable[[World, Path], list[str]]:
-    """Arguments of a verb of mining; @NAME is a file of the world. The encoder is given where something is embedded."""
-    encoder = ["--encoder", "@bert"] if {"dense", "ance", "trisampler", "encoder"} & set(more) else []
-    return lambda world, out: [
-        name, world["made"], *(world[word] for word in sources), "-o", str(out / "mined.parquet"), "--json",
-        str(out / "mined.json"),
-        *(world[word[1:]] if word.startswith("@") else word for word in [*encoder, *more]),
-    ]  # fmt: skip
-
-
-def verb(*words: str) -> Callable[[World, Path], list[str]]:
-    """Arguments of a verb; @NAME is a file of the world, =NAME one of the output."""
-    places = {"@": lambda world, out, name: world[name], "=": lambda world, out, name: str(out / name)}
-    return lambda world, out: [places[word[0]](world, out, word[1:]) if word[0] in places else word for word in words]
-
-
-def _verbs() -> Iterator[Verb]:
-    for name in ("random", "bm25", "dense", "ance", "trisampler"):
-        yield Verb(f"mine {name}", mining("--with", name, "--top", "5"))
-    yield Verb("mine cross-encoder", mining("--with", "cross-encoder", "--cross-encoder", "@cross", "--top", "5"))
-    yield Verb("fuse", mining("--method", "rrf", name="fuse", sources=["random.parquet", "bm25.parquet"]))
-    yield Verb("filter", mining("--scorer", "encoder", "--margin", "0.1", name="filter", sources=["bm25.parquet"]))
-    yield Verb("generate", lambda world, out: mining("--llm-model", "m", "--base-url", world.server, "--top", "3",
-                                                     "--llm-args", f"concurrency={CONCURRENCY}",
-                                                     name="generate")(world, out),
-               asks=True)  # fmt: skip
-    yield Verb("mine with export", lambda world, out: [*mining("--with", "bm25", "--top", "5")(world, out), "--export",
-               f"triplets={out / 'triplets.jsonl'}", "--export", f"trec={out / 'mined.trec'}"])  # fmt: skip
-    yield Verb("score", verb("score", "@made", "@random.parquet", "@bm25.parquet", "--encoder", "@bert", "--json",
-                             "=scores.json", "--report", "=report.html"))  # fmt: skip
-    yield Verb("rate bi-encoder", verb("rate", "@made", "@bm25.parquet", "--encoder", "@bert", "-o", "=rated.parquet",
-                                       "--json", "=rated.json"))  # fmt: skip
-    yield Verb("rate cross-encoder", lambda world, out: [*verb("rate", "@made", "@bm25.parquet", "-o",
-               "=rated.parquet")(world, out), "--judge", f"cross-encoder:{world['cross']}"])  # fmt: skip
-    yield Verb("select", verb("select", "@rated.parquet", "--by", "percentile", "-o", "=train.parquet", "--json",
-                              "=train.json"))  # fmt: skip
-    yield Verb("compose", verb("compose", "@made", "@random.parquet", "@bm25.parquet", "--top", "3", "--encoder",
-                               "@bert", "-o", "=train.parquet"))  # fmt: skip
-    yield Verb("batch", verb("batch", "@made", "@bm25.parquet", "--encoder", "@bert", "--batch-size", "8", "-o",
-                             "=plan.parquet", "--json", "=plan.json"))  # fmt: skip
-    yield Verb("train", verb("train", "@little", "@little.parquet", "--model", "@bert", "--batch-size", "8", "--epochs",
-                             "2", "--set-trainer", "save_steps=4", "--dev", "dev", "--batches", "hobit",
-                             "--resume", "-o", "=model", "--json", "=model.json"))  # fmt: skip
-    yield Verb("train reranker", verb("train", "@little", "@little.parquet", "--reranker", "--model", "@cross",
-                                      "--batch-size", "8", "--epochs", "2", "--set-trainer", "save_steps=2",
-                                      "--dev", "dev", "--dev-run", "@dev.trec", "--resume", "-o", "=model", "--json",
-                                      "=model.json"))  # fmt: skip
-    yield Verb("evaluate", verb("evaluate", "@made", "--model", "@bert", "--split", "test", "--write-runs", "=runs",
-                                "--json", "=result.json"))  # fmt: skip
-    yield Verb("search", verb("search", "@made", "--model", "@bert", "--dimensions", "eclipse", "--index", "hnsw",
-                              "--run", "=out.trec", "--json", "=out.json"))  # fmt: skip
-    yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static",
-                             "--seeds", "2", "--queries", "16", "--per-query", "4", "--set",
-                             "batch_size=8", "--set", "save_steps=3", "-o", "=study"))  # fmt: skip
-    yield Verb("tune", verb("tune", "@pairs.csv", "--model", "@static", "--keep", "@other.csv", "-o",
-                            "=better", "--json", "=better.json"))  # fmt: skip
-
-
-VERBS = {each.name: each for each in _verbs()}
+MINED = "-o {out}/mined.parquet --json {out}/mined.json"
+TABLES = "{random.parquet} {bm25.parquet}"
+LINES = {
+    "mine random": f"mine {{made}} --with random --top 5 {MINED}",
+    "mine bm25": f"mine {{made}} --with bm25 --top 5 {MINED}",
+    "mine dense": f"mine {{made}} --with dense --top 5 --encoder {{bert}} {MINED}",
+    "mine ance": f"mine {{made}} --with ance --top 5 --encoder {{bert}} {MINED}",
+    "mine trisampler": f"mine {{made}} --with trisampler --top 5 --encoder {{bert}} {MINED}",
+    "mine cross-encoder": f"mine {{made}} --with cross-encoder --cross-encoder {{cross}} --top 5 {MINED}",
+    "fuse": f"fuse {{made}} {TABLES} --method rrf {MINED}",
+    "filter": f"filter {{made}} {{bm25.parquet}} --scorer encoder --margin 0.1 --encoder {{bert}} {MINED}",
+    "generate": "generate {made} --llm-model m --base-url {server} --top 3 "
+                f"--llm-args concurrency={CONCURRENCY} {MINED}",
+    "mine with export": "mine {made} --with bm25 --top 5 --export triplets={out}/triplets.jsonl "
+                        f"--export trec={{out}}/mined.trec {MINED}",
+    "score": f"score {{made}} {TABLES} --encoder {{bert}} --json {{out}}/scores.json --report {{out}}/report.html",
+    "rate bi-encoder": "rate {made} {bm25.parquet} --encoder {bert} -o {out}/rated.parquet --json {out}/rated.json",
+    "rate cross-encoder": "rate {made} {bm25.parquet} --judge cross-encoder:{cross} -o {out}/rated.parquet",
+    "select": "select {rated.parquet} --by percentile -o {out}/train.parquet --json {out}/train.json",
+    "compose": f"compose {{made}} {TABLES} --top 3 --encoder {{bert}} -o {{out}}/train.parquet",
+    "batch": "batch {made} {bm25.parquet} --encoder {bert} --batch-size 8 -o {out}/plan.parquet --json {out}/plan.json",
+    "train": "train {little} {little.parquet} --model {bert} --batch-size 8 --epochs 2 --set-trainer save_steps=4 "
+             "--dev dev --batches hobit --resume -o {out}/model --json {out}/model.json",
+    "train reranker": "train {little} {little.parquet} --reranker --model {cross} --batch-size 8 --epochs 2 "
+                      "--set-trainer save_steps=2 --dev dev --dev-run {dev.trec} --resume -o {out}/model "
+                      "--json {out}/model.json",
+    "evaluate": "evaluate {made} --model {bert} --split test --write-runs {out}/runs --json {out}/result.json",
+    "search": "search {made} --model {bert} --dimensions eclipse --index hnsw --run {out}/out.trec "
+              "--json {out}/out.json",
+    "study": f"study {{made}} {TABLES} --model {{static}} --seeds 2 --queries 16 --per-query 4 "
+             "--set batch_size=8 --set save_steps=3 -o {out}/study",
+    "tune": "tune {pairs.csv} --model {static} --keep {other.csv} -o {out}/better --json {out}/better.json",
+}  # fmt: skip
+VERBS = {name: Verb(name, text) for name, text in LINES.items()}

@@ -87,7 +87,7 @@ def test_damaged_gzip(name, place):
         assert FORMS[name].check(data, place / name).complaints
 
 
-@pytest.mark.parametrize("name", [*BY_LINE, "prompt"])
+@pytest.mark.parametrize("name", BY_LINE)
 def test_folders_and_pipes_in_the_place_of_files(name, place):
     form = FORMS[name]
     path = place / f"{name}-special" / form.file
