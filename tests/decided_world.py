@@ -24,13 +24,11 @@ class WorldEncoder:
 
     def __init__(self, world: World) -> None:
         self.vectors = {"query": world.queries.array, "document": world.documents.array}
-        self.row = {
-            "query": {text: row for row, text in enumerate(world.collection.query_texts(np.arange(QUERIES)))},
-            "document": {
-                text: row
-                for row, text in enumerate(world.collection.document_texts(np.arange(len(world.collection.documents))))
-            },
+        texts = {
+            "query": world.collection.query_texts(np.arange(QUERIES)),
+            "document": world.collection.document_texts(np.arange(len(world.collection.documents))),
         }
+        self.row = {kind: {text: row for row, text in enumerate(of)} for kind, of in texts.items()}
 
     def route(self, kind: str) -> str:
         return kind

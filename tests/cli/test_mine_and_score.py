@@ -28,7 +28,7 @@ def test_the_encoder_options_reach_the_encoder(foils, folder, tmp_path, loaded):
     assert (settings.precision, settings.encode_batch, settings.device) == ("bfloat16", 7, "cpu")
     assert settings.trust_remote_code
     assert (exact.precision, exact.max_length) == ("float32", 64)
-    assert [path.name.split("-")[1] for path in (tmp_path / "kept").iterdir()] == ["float16"]
+    assert [path.name.rpartition("-")[2] for path in (tmp_path / "kept").iterdir()] == ["float16"]
     assert "--encoder-args precision=bfloat16, --encoder-args storage=float16: cosine to" in ended.err
     assert "over 10 documents" in ended.err
 
