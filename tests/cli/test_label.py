@@ -1,6 +1,5 @@
 """`foils label` and `foils.label`: the same bytes whoever judges, and no answer is ever lost."""
 
-import csv
 import io
 
 import numpy as np
@@ -25,30 +24,16 @@ def sailing(query, positive, document):
     return None if "bees" in query else "boat" in document
 
 
-def test_a_person_goes_from_page_and_table_to_labels(foils, sources, tmp_path, monkeypatch):
+def test_answers_come_from_a_function_a_file_or_a_page(foils, sources, tmp_path, monkeypatch):
     folder, paths = sources
-    table = tmp_path / "labels.csv"
-    ended = foils("label", folder, *paths.values(), "--with", "csv", "-n", 6, "-o", table)
-    assert ended.status == 0, ended.err
-    assert "Fill in the column relevant" in ended.out
-    rows = list(csv.DictReader(table.read_text("utf-8-sig").splitlines()))
-    assert len(rows) == 6
-    for row in rows:
-        row["relevant"] = "y" if "boat" in row["document"] else "n"
-    filled, merged, by_function = (tmp_path / name for name in ("filled.csv", "merged.tsv", "function.tsv"))
-    with filled.open("w", newline="", encoding="utf-8-sig") as opened:
-        writer = csv.DictWriter(opened, ["relevant", *(name for name in rows[0] if name != "relevant")], delimiter=";")
-        writer.writeheader()
-        writer.writerows(rows)
-    ended = foils("label", folder, *paths.values(), "-n", 6, "-o", merged, "--answers", filled)
-    assert ended.status == 0, ended.err
-    judged = Labels.read(merged).table
-    assert judged["relevant"].to_pylist() == [int("boat" in row["document"]) for row in rows]
-    assert judged["judge"].unique().to_pylist() == ["person"]
-    named = library.label(folder, paths, n=6, output=tmp_path / "n.tsv", answers=filled, labeller="eva")
-    assert list(named.labels.to_json()["judges"]) == ["eva"]
+    by_function, merged = tmp_path / "function.tsv", tmp_path / "merged.tsv"
     library.label(folder, paths, n=6, output=by_function, ask=lambda query, positive, document: "boat" in document)
-    assert by_function.read_bytes() == merged.read_bytes()
+    ended = foils("label", folder, *paths.values(), "-n", 6, "-o", merged, "--answers", by_function)
+    assert ended.status == 0, ended.err
+    assert merged.read_bytes() == by_function.read_bytes()
+    judged = Labels.read(merged).table
+    assert set(judged["relevant"].to_pylist()) == {0, 1}
+    assert judged["judge"].unique().to_pylist() == ["person"]
     ended = foils("label", folder, *paths.values(), "--with", "page", "-n", 6, "-o", merged, "--as", "anna")
     assert f"Open {merged.with_suffix('.html')} in a browser" in " ".join(ended.out.split())
     assert '"judge": "anna"' in merged.with_suffix(".html").read_text("utf-8")

@@ -155,7 +155,8 @@ def as_given(words: Sequence[str]) -> dict[str, Any]:
     keyed = {each.name for each in options_of_verb(door)}
     places = [name for name, each in settings.items() if name not in keyed and not each.option.within]
     several = arguments[len(places) - 1 :] if len(arguments) > len(places) else arguments[len(places) - 1]
-    return {**given, **dict(zip(places, [*arguments[: len(places) - 1], several], strict=True))}
+    given |= dict(zip(places, [*arguments[: len(places) - 1], several], strict=True))
+    return given | ({"measures": given["measures"].split(",")} if "measures" in given else {})
 
 
 def as_objects(verb: str, given: dict[str, Any]) -> dict[str, Any]:
