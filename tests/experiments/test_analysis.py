@@ -1,41 +1,73 @@
+"""What a study says: outcomes, how far their order repeats, predictors, where something can be told, and its page."""
+
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import re
+from html import escape
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from foils.experiments import PREDICTORS, analyse
-from foils.experiments.analysis import RESAMPLES, mean_and_interval, resampled_means
+from foils.experiments.analysis import (
+    LEAST_SEEDS,
+    MOST_SEEDS,
+    RESAMPLES,
+    Reliability,
+    chance_of_best,
+    mean_and_interval,
+    reliability_of,
+    resampled_means,
+    seeds_at_best,
+)
 from foils.experiments.cells import Cell
+from foils.experiments.pages import study_page
 from foils.experiments.tasks import UNTRAINED
 from foils.runtime.errors import InputError
 from foils.statistics.agreement import kendall_tau
+from hostile import ATTACK, assert_harmless
+
+MEASURE = "nDCG@10"
 
 
-def cell(name="world", *, good, noise=0.0, seeds=4, queries=30, values=None):
-    """Five sources whose results rise by 0.1; predictors: `good` as given, and one that is the reverse."""
+def cell(
+    sources=6, *, name="world", model="m", rise=0.05, noise=0.0, seeds=4, queries=40, base=0.3, predictors=("eci_sem",),
+    good=None, spread=0.1, call="s",
+):  # fmt: skip
+    """Sources whose results rise, of which the first predictor knows the order; the untrained model is at 0.3."""
     rng = np.random.default_rng(0)
-    sources = [f"s{i}" for i in range(5)]
+    names = [f"{call}{i}" for i in range(sources)]
+    own = spread * rng.standard_normal(queries)  # what makes a query hard, for the untrained model as for the others
     outcomes = {
-        source: {"nDCG@10": 0.3 + 0.1 * i + noise * rng.standard_normal((seeds, queries))}
-        for i, source in enumerate(sources)
+        each: {MEASURE: base + own + rise * i + noise * rng.standard_normal((seeds, queries))}
+        for i, each in enumerate(names)
     }
-    outcomes[UNTRAINED] = {"nDCG@10": np.full((1, queries), 0.2)}
-    predictors = {
-        source: {"eci_sem": float(good[i]), "rho": -float(i), **(values or {}).get(source, {})}
-        for i, source in enumerate(sources)
+    outcomes[UNTRAINED] = {MEASURE: np.tile(0.3 + own, (seeds, 1))}
+    values = {
+        each: {p: float(i) if p == "eci_sem" else rng.normal() for p in predictors} for i, each in enumerate(names)
     }
+    if good is not None:  # what the first predictor says, beside one that says the reverse of the truth
+        values = {each: {"eci_sem": float(good[i]), "rho": -float(i)} for i, each in enumerate(names)}
     facts = {
-        "collection": {"name": name, "digest": "x"}, "model": {"name": "m", "fingerprint": "y"},
-        "settings": {"measures": ["nDCG@10"]}, "sources": dict.fromkeys(sources, ""),
+        "collection": {"name": name, "digest": "x" * 20}, "model": {"name": model, "fingerprint": "y" * 20},
+        "settings": {"measures": [MEASURE], "training": {"learning_rate": 2e-5}}, "sources": dict.fromkeys(names, ""),
     }  # fmt: skip
-    return Cell(Path(), facts, predictors, outcomes)
+    return Cell(Path(), facts, values, outcomes)
+
+
+def five(name="world", *, good, **more):
+    return cell(5, name=name, good=good, rise=0.1, **more)
+
+
+# Outcomes and predictors.
 
 
 def test_a_predictor_that_orders_the_sources_rightly_leads_and_loses_nothing():
-    found = analyse([cell(good=[1, 2, 3, 4, 5]), cell("other", good=[1, 2, 3, 5, 4])])
+    found = analyse([five(good=[1, 2, 3, 4, 5]), five("other", good=[1, 2, 3, 5, 4])])
     first, last = found.leaderboard
     assert (first.predictor, last.predictor) == ("eci_sem", "rho")
     assert first.kendall == pytest.approx((1 + 0.8) / 2)
@@ -45,7 +77,7 @@ def test_a_predictor_that_orders_the_sources_rightly_leads_and_loses_nothing():
 
 
 def test_regret_is_what_the_first_choice_loses():
-    found = analyse([cell(good=[1, 2, 9, 4, 5])]).leaderboard
+    found = analyse([five(good=[1, 2, 9, 4, 5])]).leaderboard
     chosen = next(each for each in found if each.predictor == "eci_sem")
     reverse = next(each for each in found if each.predictor == "rho")
     assert chosen.regret == pytest.approx(0.2)
@@ -53,9 +85,9 @@ def test_regret_is_what_the_first_choice_loses():
 
 
 def test_outcomes_are_ranked_with_the_baselines_among_them():
-    found = analyse([cell(good=range(5), noise=0.05)])
+    found = analyse([five(good=range(5), noise=0.05)])
     outcomes = found.outcomes["world · m"]
-    assert [each.source for each in outcomes] == ["s4", "s3", "s2", "s1", "s0", UNTRAINED]
+    assert [each.source for each in outcomes][:4] == ["s4", "s3", "s2", "s1"]
     assert all(each.low <= each.mean <= each.high for each in outcomes)
     assert len(outcomes[0].seeds) == 4
     assert found.reliability["world · m"].half == pytest.approx(1.0)
@@ -85,13 +117,13 @@ def test_intervals_of_predictors_are_those_of_one_draw_after_the_other():
 
 
 def test_noise_lowers_the_ceiling():
-    assert analyse([cell(good=range(5), noise=5.0)]).reliability["world · m"].half < 0.9
+    assert analyse([five(good=range(5), noise=5.0)]).reliability["world · m"].half < 0.9
 
 
 def test_a_predictor_that_a_source_lacks_is_missing_in_that_cell():
-    lacking = cell("other", good=range(5))
+    lacking = five("other", good=range(5))
     del lacking.predictors["s2"]["rho"]
-    found = {each.predictor: each for each in analyse([cell(good=range(5)), lacking]).leaderboard}
+    found = {each.predictor: each for each in analyse([five(good=range(5)), lacking]).leaderboard}
     assert found["rho"].missing == 1
     assert list(found["rho"].cells) == ["world · m"]
     assert found["eci_sem"].missing == 0
@@ -99,18 +131,18 @@ def test_a_predictor_that_a_source_lacks_is_missing_in_that_cell():
 
 
 def test_it_becomes_json_without_nan():
-    text = json.dumps(analyse([cell(good=range(5), seeds=1)]).to_json(), allow_nan=False)
+    text = json.dumps(analyse([five(good=range(5), seeds=1)]).to_json(), allow_nan=False)
     assert json.loads(text)["cells"][0]["ceiling"] is None
 
 
 def test_too_little_is_refused():
-    little = cell(good=range(5))
+    little = five(good=range(5))
     for name in ("s0", "s1", "s2", "s3"):
         del little.outcomes[name]
     with pytest.raises(InputError, match="two sources"):
         analyse([little])
     with pytest.raises(InputError, match="measured were nDCG@10"):
-        analyse([cell(good=range(5))], measure="AP")
+        analyse([five(good=range(5))], measure="AP")
 
 
 def test_every_predictor_is_described():
@@ -119,7 +151,7 @@ def test_every_predictor_is_described():
 
 def test_single_sources_and_hybrids_are_compared_each_with_their_own():
     """Two single sources below four hybrids: rightly ordered among themselves, and one setting below the other."""
-    world, names = cell(good=range(5)), {"s0": "a", "s1": "b", "s2": "c", "s3": "a & b", "s4": "a & c"}
+    world, names = five(good=range(5)), {"s0": "a", "s1": "b", "s2": "c", "s3": "a & b", "s4": "a & c"}
     values = {"a": 3.0, "b": 4.0, "c": 5.0, "a & b": 1.0, "a & c": 2.0}
     facts = {**world.facts, "sources": dict.fromkeys(names.values(), "")}
     outcomes = {names.get(name, name): each for name, each in world.outcomes.items()}
@@ -133,5 +165,225 @@ def test_single_sources_and_hybrids_are_compared_each_with_their_own():
     assert standings["eci_sem"].stability == {"world · m": 1.0}
     assert standings["rho"].stability == {"world · m": 0.0}
     assert "within settings" in str(found)
-    assert "within settings" not in str(analyse([cell(good=range(5))]))
+    assert "within settings" not in str(analyse([five(good=range(5))]))
     assert found.to_json()["leaderboard"][0]["within"] is not None
+
+
+# Reliability.
+
+
+def table_of(sources: int, seeds: int, spread: float, seed: int = 0) -> np.ndarray:
+    """Results of sources whose true means differ by a standard deviation, each training with noise of 1."""
+    rng = np.random.default_rng(seed)
+    blocks = 5 * rng.standard_normal(seeds)  # what a seed's queries give all sources alike
+    return spread * rng.standard_normal((sources, 1)) + blocks + rng.standard_normal((sources, seeds))
+
+
+def test_the_halves_of_four_seeds_by_hand():
+    results = np.array([[1.0, 4.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0], [3.0, 3.0, 3.0, 3.0]])
+    found = reliability_of(results)  # in the half with the 4 the first source is second, in the other it is last
+    assert found.half == pytest.approx(1 / 3)
+    assert found.whole == pytest.approx(1 / 2)
+    assert found.verdict == "not reliable"
+
+
+def test_spearman_brown_by_hand():
+    results = np.array([[1.0, 1.0], [2.0, 3.0], [3.0, 2.0], [4.0, 4.0]])  # one of six pairs is turned
+    found = reliability_of(results)
+    assert found.half == pytest.approx(4 / 6)
+    assert found.whole == pytest.approx(0.8)
+    assert found.verdict == "too few seeds"  # two may agree by chance
+    assert not found.reliable
+
+
+def test_equal_and_reversed_orders():
+    same = np.array([[1.0], [2.0], [3.0]])
+    verdicts = [reliability_of(np.repeat(same, seeds, axis=1)).verdict for seeds in (1, 2, 3, 4)]
+    assert verdicts == ["too few seeds"] * 3 + ["reliable"]
+    turned = reliability_of(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]))
+    assert (turned.half, turned.whole) == (-1, -1)
+    alone = reliability_of(np.ones((3, 1)))
+    assert math.isnan(alone.half)
+    assert not alone.reliable
+    assert not alone.flat
+
+
+def test_the_upper_end_of_the_sources_variance_holds_the_truth_as_often_as_it_says():
+    spread, correlation = 0.5, math.sin(0.4 * math.pi)
+    truth = correlation / (1 - correlation) / spread**2
+    below = np.mean([seeds_at_best(table_of(6, 5, spread, seed)) <= truth for seed in range(400)])
+    assert below == pytest.approx(0.95, abs=0.04)
+
+
+def test_sources_without_a_difference_are_shown_to_be_flat_and_large_ones_are_reliable():
+    flat = [reliability_of(table_of(10, 12, 0.0, seed)).verdict for seed in range(20)]
+    assert flat.count("flat") > 12
+    assert "reliable" not in flat
+    assert {reliability_of(table_of(10, 12, 10.0, seed)).verdict for seed in range(20)} == {"reliable"}
+
+
+def test_it_is_settled_with_four_seeds_at_least_and_with_sixty_four():
+    steady, poor = Reliability(3, 1.0, 1.0, 1.0), Reliability(30, 0.3, 0.46, 50.0)
+    assert not steady.settled
+    assert Reliability(LEAST_SEEDS, 1.0, 1.0, 1.0).settled
+    assert not poor.settled
+    assert Reliability(MOST_SEEDS, 0.3, 0.46, 50.0).settled
+    assert Reliability(30, 0.3, 0.46, 65.0).settled
+    assert Reliability(LEAST_SEEDS, 0.0, 0.0, math.inf).verdict == "flat"
+    assert Reliability(LEAST_SEEDS - 1, 0.0, 0.0, math.inf).verdict == "too few seeds"
+
+
+def flat_cell():
+    return cell(10, name="plain", rise=0.0, noise=1.0, seeds=24, predictors=("eci_sem", "rho"))
+
+
+def test_flat_cells_are_left_out_of_the_means_and_listed():
+    alone, both = analyse([cell(noise=0.01)]), analyse([cell(noise=0.01), flat_cell()])
+    assert both.left_out == ["plain · m"]
+    assert both.leaderboard[0].kendall == alone.leaderboard[0].kendall
+    assert list(both.leaderboard[0].cells) == ["world · m"]
+    caption = "Left out of the means, as flat: plain · m."
+    assert caption in str(both)
+    assert caption in study_page(both)
+    assert "plain · m, flat" in both.headline
+    data = json.loads(json.dumps(both.to_json(), allow_nan=False))
+    assert data["left_out"] == ["plain · m"]
+    assert [each["reliability"]["verdict"] for each in data["cells"]] == ["reliable", "flat"]
+    assert [each["reliability"]["counts"] for each in data["cells"]] == [True, False]
+
+
+def test_no_order_takes_less_than_one_seed():
+    found = analyse([cell(noise=0.01)])
+    assert found.reliability["world · m"].at_best < 0.5
+    assert found.reliability_table().rows[0][4] == "1"
+
+
+def test_where_no_cell_counts_nothing_is_told():
+    found = analyse([flat_cell()])
+    assert found.leaderboard == ()
+    assert found.headline.startswith("Nothing can be told")
+    assert "no cell counts (plain · m, flat)" in found.headline
+    assert "Reliability" in study_page(found)
+
+
+# What can be told.
+
+
+def test_a_predictor_is_named_where_the_results_repeat_and_the_order_is_no_chance():
+    found = analyse([cell(noise=0.01, base=0.4)])
+    assert "best foreseen by eci_sem" in found.headline
+    assert found.headline.startswith("Half of the seeds order the sources like the other half with τ +1.00")
+    assert found.warnings == []
+    assert found.chance < 0.05
+
+
+@pytest.mark.parametrize(
+    ("world", "why"),
+    [
+        (cell(noise=0.01, seeds=1), "with one seed"),
+        (cell(noise=5.0), "half of the seeds order the sources like the other half"),
+        (cell(3, noise=0.01), "random orders of the sources"),
+        (cell(rise=0.0, noise=0.5, predictors=("rho", "eta")), "no interval above zero"),
+    ],
+    ids=["one seed", "noise", "three sources", "no order"],
+)
+def test_nothing_can_be_told(world, why):
+    found = analyse([world])
+    assert found.headline.startswith("Nothing can be told")
+    assert why in found.headline
+    assert "best foreseen" not in found.headline
+    assert found.headline in study_page(found).replace("&#39;", "'")
+    assert found.to_json()["headline"] == found.headline
+
+
+def test_two_sources_are_compared_without_an_order():
+    found = analyse([cell(2, rise=0.1, noise=0.01)])
+    assert found.leaderboard == ()
+    assert found.leads["world · m"].source == "s1"
+    assert found.leads["world · m"].mean == pytest.approx(0.1, abs=0.01)
+    assert "s1 trained better than s0" in found.headline
+    assert "Nothing can be told of" in analyse([cell(2, rise=0.0, noise=0.5)]).headline
+
+
+def test_cells_of_two_sources_stand_beside_cells_of_more():
+    two = cell(2, name="little", noise=0.01)
+    found = analyse([cell(noise=0.01), two])
+    assert [each.name for each in found.cells] == ["world · m", "little · m"]
+    assert list(found.leaderboard[0].cells) == ["world · m"]
+    assert found.leaderboard[0].missing == 0
+    page = study_page(found)
+    assert "little · m" in page
+
+
+def test_a_training_that_moves_nothing_is_warned_of():
+    still = analyse([cell(rise=0.0, noise=0.05)])
+    assert all(not each.moved for each in still.outcomes["world · m"] if each.source != UNTRAINED)
+    (warning,) = still.warnings
+    assert "6 of 6 sources moved nDCG@10 by less than its interval" in warning
+    assert "learning rate, now 2e-05" in warning
+    assert still.to_json()["warnings"] == [warning]
+    assert "moved nDCG@10 by less than its interval" in study_page(still)
+    assert analyse([cell(base=0.5, noise=0.01)]).warnings == []
+    sure = analyse([cell(base=0.3005, rise=0.0)])  # every query gains, and next to nothing
+    assert sure.outcomes["world · m"][0].gain_low > 0
+    assert len(sure.warnings) == 1
+
+
+def test_a_gain_is_paired_query_by_query():
+    """The spread between queries is in both models and leaves the gain's interval, not the mean's."""
+    found = analyse([cell(base=0.32, rise=0.02)])
+    best = found.outcomes["world · m"][0]
+    assert best.gain == pytest.approx(0.12)
+    assert best.gain_high - best.gain_low < 1e-9 < best.high - best.low
+
+
+def test_without_the_untrained_model_no_gain_is_claimed_and_nothing_warned():
+    world = cell(rise=0.0)
+    del world.outcomes[UNTRAINED]
+    found = analyse([world])
+    assert np.isnan(found.outcomes["world · m"][0].gain)
+    assert found.warnings == []
+    assert found.to_json()["cells"][0]["outcomes"][0]["gain"] is None
+
+
+def test_chance_is_the_share_of_all_orders_that_the_best_predictor_fits_as_well():
+    rng = np.random.default_rng(1)
+    predictors, results = rng.normal(size=(3, 4)), rng.normal(size=4)
+    best = max(kendall_tau(each, results) for each in predictors)
+    orders = [results[list(order)] for order in itertools.permutations(range(4))]
+    exact = np.mean([max(kendall_tau(each, order) for each in predictors) >= best - 1e-9 for order in orders])
+    assert chance_of_best([(predictors, results)], best, rng) == pytest.approx(exact, abs=0.05)
+    doubled = [(np.vstack([predictors, predictors]), results)]
+    assert chance_of_best(doubled, best, rng) == pytest.approx(exact, abs=0.05)  # the same twice is no second choice
+
+
+def test_cells_of_one_collection_and_model_are_told_apart():
+    one, two, three = cell(noise=0.01), cell(4, base=0.5), cell(5)
+    two.facts["settings"]["training"]["learning_rate"] = 0.003
+    found = analyse([one, two, three])
+    names = [each.name for each in found.cells]
+    assert names == [
+        "world · m · learning_rate 2e-05", "world · m · learning_rate 0.003", "world · m · learning_rate 2e-05 (2)"
+    ]  # fmt: skip
+    assert [len(found.outcomes[name]) for name in names] == [7, 5, 6]
+    assert list(found.leaderboard[0].cells) == names
+    assert found.leaderboard[0].missing == 0
+    assert all(name in study_page(found) for name in names)
+    assert [each["name"] for each in found.to_json()["cells"]] == names
+
+
+def test_the_page_escapes_what_users_named_and_tells_models_apart():
+    analysis = analyse([
+        cell(4, name=f"a {ATTACK}", model=model, call=f"s {ATTACK}", predictors=("eci_sem", "rho")) for model in "mn"
+    ])  # fmt: skip
+    page = study_page(analysis)
+    assert analysis.leaderboard[0].predictor in page
+    assert_harmless(page)
+    assert page.count("· m") > 1
+    assert page.count("· n") > 1
+    figures = json.loads(re.search(r"^const figures = (.*);$", page, re.M).group(1))
+    predictors, outcomes, _ = [figure["layout"] for figure in figures]
+    assert outcomes["yaxis"]["type"] == "category"
+    assert [each for each in outcomes["yaxis"]["categoryarray"] if "<" in each] == []
+    assert escape(f"s {ATTACK}0") in outcomes["yaxis"]["categoryarray"]
+    assert predictors["yaxis"]["categoryarray"] == ["rho", "eci_sem"]
