@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.results import Result, Table, number
+from foils.runtime.results import Result, Table, number, signed
 from foils.statistics.agreement import kendall_tau, rank_stability, resampled_taus
 
 Floats = npt.NDArray[np.float64]
@@ -46,6 +47,7 @@ CONFIDENCE = 0.95
 EVERY_SPLIT = 9  # seeds up to which every split into halves is looked at
 SPLITS = 100
 ROUNDING = 1e-9
+_tau = partial(signed, digits=2)
 LEAST_CEILING = 0.5
 MOST_CHANCE = 0.05
 PERMUTATIONS = 1_000
@@ -427,8 +429,8 @@ class StudyAnalysis(Result):
             (
                 name,
                 f"{each.seeds}",
-                _signed(each.half),
-                _signed(each.whole),
+                _tau(each.half),
+                _tau(each.whole),
                 f"{max(1, math.ceil(each.at_best))}" if math.isfinite(each.at_best) else "–",
                 each.verdict,
             )
@@ -441,31 +443,23 @@ class StudyAnalysis(Result):
     def predictor_table(self, *, by_cell: bool = False) -> Table:
         """Return the predictors, best first; if wanted, with their τ in each cell."""
         names = [*self.reliability] if by_cell else []
-        hybrids = any(len(set(cell.parts)) > 1 for cell in self.cells)
+        settings = ("within", "stability") if any(len(set(cell.parts)) > 1 for cell in self.cells) else ()
         rows = [
             (
                 each.predictor,
-                _signed(each.kendall),
+                _tau(each.kendall),
                 "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}",
-                _signed(each.worst),
-                *((_signed(_mean(each.within.values())), _signed(_mean(each.stability.values()))) if hybrids else ()),
+                _tau(each.worst),
+                *(_tau(_mean(getattr(each, name).values())) for name in settings),
                 number(each.regret, 4),
                 f"{each.missing or ''}",
-                *(_signed(each.cells.get(name, math.nan)) for name in names),
+                *(_tau(each.cells.get(name, math.nan)) for name in names),
             )
             for each in self.leaderboard
         ]
-        settings = ["within settings", "pairs in order"] if hybrids else []
-        columns = [
-            "predictor",
-            "mean τ",
-            "95 % interval",
-            "worst cell",
-            *settings,
-            "regret",
-            "cells without it",
-            *names,
-        ]
+        own = ["within settings", "pairs in order"] if settings else []
+        names = [*own, "regret", "cells without it", *names]
+        columns = ["predictor", "mean τ", "95 % interval", "worst cell", *names]
         title = f"Which predictor orders the sources as {self.measure} does"
         marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
         return Table(title, columns, rows, "", marked)
@@ -632,10 +626,6 @@ def _mean(values: Any) -> float:
     """The mean of those that are numbers; NaN where none is."""
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else math.nan
-
-
-def _signed(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:+.2f}"
 
 
 def _with_ends(value: float, low: float, high: float) -> str:

@@ -67,11 +67,6 @@ def demo(
     """
     read, folder = f"pydocs:{','.join(PACKAGES)}", Path(output)
     collection = load_collection(read)
-    log.info(
-        "pydocs: %s documents, %s queries, from the documentation of installed packages",
-        f"{len(collection.documents):,}",
-        f"{len(collection.queries):,}",
-    )
     options: dict[str, dict[str, Any]] = {"random": {"seed": seed}, "bm25": {}, "dense": {"encoder": model}}
     sources = {method: mine(collection, method, **more) for method, more in options.items()}
     for method, negatives in sources.items():

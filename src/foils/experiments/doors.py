@@ -15,7 +15,7 @@ from foils.data.description import describe_collection
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption, is_pairs
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.splitting import SPLITS, with_three_splits
-from foils.encode.models import DEFAULT_MODEL, STATIC
+from foils.encode.models import DEFAULT_MODEL
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cache import read_sealed
 from foils.experiments.cells import Cell, read_cells
@@ -36,15 +36,13 @@ else:
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
-DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
+DIMENSIONS = Option(
+    parse=partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128"),
+    metavar="DIMENSIONS", least=1, needs={"reranker": False, "why": "which has no vectors"},
+)  # fmt: skip
 OF_DATA = ("split_shares", "digest", *SPLITS)  # what of a tuning is given by its data
 
 log = logging.getLogger(__name__)
-
-
-def has_transformer(model: str | None) -> bool:
-    """Tell whether a model's name is not that of a word table."""
-    return not str(model or "").startswith(STATIC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +73,8 @@ class TuneSettings(Settings):
     minutes: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
     keep: Annotated[str, Option(metavar="COLLECTION")] = "pydocs"
-    matryoshka: Annotated[
-        tuple[int, ...] | None,
-        Option(
-            parse=DIMENSIONS, metavar="DIMENSIONS", least=1, needs={"reranker": False, "why": "which has no vectors"}
-        ),
-    ] = None
-    lora: Annotated[
-        int | None,
-        Option(metavar="RANK", least=1, needs={"model": has_transformer}),
-    ] = None
+    matryoshka: Annotated[tuple[int, ...] | None, DIMENSIONS] = None
+    lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
     trust_remote_code: bool = False
     reranker: bool = False
     first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN", needs={"reranker": True})] = None

@@ -32,25 +32,18 @@ if TYPE_CHECKING:
 SHOWN = 10  # queries that gained, and that lost
 Points = Mapping[str, tuple[float, float, float]]
 STUDY_READING = (
-    "Each source of negatives trained the model as often as there are seeds, with the same queries for every source of "
-    "a seed. Intervals come from bootstraps over seeds and test queries; those of τ over sources and seeds of each "
-    "cell, so that they say how far a figure holds for other sources like these, not for other collections.",
-    "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means: 1 is the "
-    "same order, 0 none, −1 the reverse. Regret is what is lost by training on the source that the predictor puts "
-    "first. The ceiling is τ of one half of the seeds with the other half: no predictor can be expected above it.",
-    "A cell is reliable where the τ of halves, made that of all seeds (Spearman–Brown), is at least 0.8, with four "
-    "seeds at least. It is flat, and left out of the means, where 0.8 would take more than 64 seeds even at the upper "
-    "end of the 95 % interval of the sources' variance.",
-    "The headline names a predictor only where the mean ceiling is at least 0.5, the interval of the predictor's mean "
-    "τ lies above zero, and this mean is higher than the highest of all predictors on 95 % of 1,000 random orders of "
-    "the sources.",
+    "Intervals come from bootstraps over seeds and test queries; those of τ over sources and seeds of each cell, so "
+    "that they say how far a figure holds for other sources like these, not for other collections.",
+    "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means. No "
+    "predictor can be expected above the ceiling, which is τ of one half of the seeds with the other half. Regret is "
+    "what is lost by training on the source that the predictor puts first.",
+    "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with four seeds at least. It is "
+    "flat, and left out of the means, where even at best 0.8 would take more than 64 seeds.",
 )
 TUNE_READING = (
-    "Learning rate, epochs, the model, and how BM25 and the model are weighed together are chosen on dev, a split that "
-    "is not trained on; test is looked at once. Whoever tunes again with other settings until p is small looks at test "
-    "more than once; then p says less.",
-    "Intervals come from a bootstrap over the test queries. p is that of a paired test over the queries: the t-test "
-    "where the differences look normal (Shapiro–Wilk), Wilcoxon's signed ranks where they do not.",
+    "Everything is chosen on dev, a split that is not trained on; test is looked at once. Whoever tunes again until p "
+    "is small looks at test more than once; then p says less. p is that of the t-test where the differences look "
+    "normal (Shapiro–Wilk), else of Wilcoxon's signed ranks; intervals come from a bootstrap over the queries.",
 )
 
 

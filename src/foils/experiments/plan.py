@@ -7,7 +7,7 @@ import time
 import tomllib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,20 @@ from foils.runtime.files import write_json, write_text
 from foils.runtime.results import Result, Table
 
 Section = Mapping[str, Any]
-SECTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "given": {"collection": str, "model": str, "seed": int},
-    "documents": {"count": int, "train_queries": int},
-    "sources": {"names": list},
-    "negatives": {"source": str, "per_query": int, "max_positives": int},
-    "batches": {"method": str, "size": int},
-    "trials": {"learning_rates": list, "epochs": list, "queries": int, "final_epochs": int, "dev_documents": int},
-    "training": {"learning_rate": (int, float), "epochs": int},
-    "keep": {"collection": str, "alpha": (int, float)},
-    "retriever": {"weight": (int, float), "normalisation": str},
-}
+NUMBER = (int, float)
+SECTIONS: dict[str, dict[str, tuple[type, ...]]] = {
+    "given": {"collection": (str,), "model": (str,), "seed": (int,)},
+    "documents": {"count": (int,), "train_queries": (int,)},
+    "sources": {"names": (list,)},
+    "negatives": {"source": (str,), "per_query": (int,), "max_positives": (int,)},
+    "batches": {"method": (str,), "size": (int,)},
+    "trials": {
+        "learning_rates": (list,), "epochs": (list,), "queries": (int,), "final_epochs": (int,), "dev_documents": (int,)
+    },
+    "training": {"learning_rate": NUMBER, "epochs": (int,)},
+    "keep": {"collection": (str,), "alpha": NUMBER},
+    "retriever": {"weight": NUMBER, "normalisation": (str,)},
+}  # fmt: skip
 """Sections in their order, and what each holds at least."""
 HEAD = (
     "# The decisions of foils tune, each with its reason. This runs them again as they stand:\n"
@@ -106,15 +109,12 @@ class Plan(Result):
             raise FormatError(f"not a plan: {error}; expected TOML as foils tune writes it", path) from error
         wrong = [f"[{name}] is no section of a plan" for name in read if name not in SECTIONS]
         wrong += [] if "given" in read else ["[given] is missing"]
-        for name, section in read.items():
-            if not isinstance(section, dict):
-                wrong.append(f"{name} is no section")
-                continue
-            for key, kind in SECTIONS.get(name, {}).items():
-                value, kinds = section.get(key), kind if isinstance(kind, tuple) else (kind,)
-                if isinstance(value, bool) or not isinstance(value, kinds):
+        wrong += [f"{name} is no section" for name, section in read.items() if not isinstance(section, dict)]
+        for name, section in (each for each in read.items() if isinstance(each[1], dict)):
+            for key, kinds in SECTIONS.get(name, {}).items():
+                if type(section.get(key)) not in kinds:
                     expected = " or ".join(each.__name__ for each in kinds)
-                    wrong.append(f"{key} of [{name}] is {value!r}; expected {expected}")
+                    wrong.append(f"{key} of [{name}] is {section.get(key)!r}; expected {expected}")
         if wrong:
             raise FormatError(f"not a plan of foils tune: {'; '.join(wrong)}", path)
         return cls({name: read[name] for name in SECTIONS if name in read})
@@ -257,6 +257,9 @@ def _fitting(task: Task, whole: dict[str, Any], sizes: Mapping[str, int], querie
     return {**fitting, "reason": "all of them; they fit into the time" if fitting == whole else reason}
 
 
+KEPT_INSIDE = {"per_query", "name", "seconds", "whole", "alpha"}  # of a trial: what JSON does not tell
+
+
 @dataclass(frozen=True)
 class Trial:
     """A training, measured on dev.
@@ -269,7 +272,7 @@ class Trial:
         source: of its negatives; empty: in-batch negatives alone.
         marks: steps made when each twentieth of its time was spent; none: it had no limit.
         whole: whether it had the time for all of its epochs.
-        name: of its folder.
+        name: of its folder. `alpha`: the share of its weights in a merge with the base.
     """
 
     learning_rate: float
@@ -286,17 +289,21 @@ class Trial:
     marks: tuple[int, ...] = ()
     whole: bool = True
     name: str = ""
+    alpha: float = 1.0
 
     @property
     def order(self) -> tuple[float, int, float]:
         """The better on dev is the larger; of equals the cheaper, then the one with the smaller learning rate."""
         return self.dev, -self.epochs, -self.learning_rate
 
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells its model from others."""
+        return {"trial": self.name, "alpha": self.alpha}
+
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the single queries."""
-        return {
-            name: value for name, value in asdict(self).items() if name not in ("per_query", "name", "seconds", "whole")
-        }
+        """Return what it was, and what it had on dev."""
+        return {name: value for name, value in vars(self).items() if name not in KEPT_INSIDE}
 
 
 def halving(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 import numpy as np
 
-from foils.data import Collection, Negatives, Run
+from foils.data import Collection, Negatives
 from foils.data.recapture import Recapture
 from foils.deciding import BeliefSettings, Candidate, decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
@@ -55,10 +55,6 @@ if TYPE_CHECKING:
     from foils.training.data import TrainingSet
     from foils.training.settings import TrainSettings
 
-    FirstStage = str | Path | Run
-else:
-    FirstStage = str
-
 CHECKPOINT_STEPS = 500  # a training that is shorter is cheap enough to do again after a kill
 OF_STUDY = {"seed", "loss_settings", "patience", "matryoshka", "trainer"}
 """Settings of a training that a study sets itself, or has no use for."""
@@ -80,7 +76,7 @@ class StudySettings(Settings):
             all of them.
         reranker: Train cross-encoders, on lists, instead of encoders.
         first_stage: What rerankers rerank on the test split, the first 50 documents of each query: bm25, an encoder, or
-            a TREC run. In Python also a `Run`. Default: bm25.
+            a TREC run. Default: bm25.
         score_with: Encoder that scores the sources. Default: the model itself, before training; of rerankers
             all-MiniLM-L6-v2.
         measures: Measures, by ir_measures' names, separated by commas; predictors are compared with the first.
@@ -101,7 +97,7 @@ class StudySettings(Settings):
     queries: Annotated[int | None, Option(least=1)] = None
     per_query: Annotated[int | None, Option(least=1)] = 10
     reranker: bool = False
-    first_stage: Annotated[FirstStage | None, Option(metavar="bm25|MODEL|RUN", needs={"reranker": True})] = None
+    first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN", needs={"reranker": True})] = None
     score_with: Annotated[str | None, Option(metavar="ENCODER")] = None
     measures: Annotated[tuple[str, ...] | None, Option(parse=parsed_names, metavar="MEASURES")] = None
     split: str = "train"
@@ -410,7 +406,7 @@ def _task(settings: StudySettings, tests: Sequence[Collection], length: int | No
     if not settings.reranker:
         return EncoderTask("", device, length)
     first = settings.first_stage or BM25
-    if len(tests) > 1 and (isinstance(first, Run) or Path(first).is_file()):
+    if len(tests) > 1 and Path(first).is_file():
         raise InputError(
             f"{spelled('first_stage')}: a run is of one collection, and there are {len(tests)} to test on; leave it "
             "out, and BM25 searches each"

@@ -22,7 +22,6 @@ from foils.evaluation import (
     rerank_run,
     runs_of,
 )
-from foils.experiments.cache import digest_of
 from foils.runtime.files import cache_folder, file_digest
 
 if TYPE_CHECKING:
@@ -143,10 +142,10 @@ class RerankerTask(_Model):
     """A cross-encoder: trained on lists, measured by the order that it gives the first documents of a first stage.
 
     Attributes:
-        first_stage: bm25, an encoder's name, a TREC run or a `Run`.
+        first_stage: bm25, an encoder's name, or a TREC run.
     """
 
-    first_stage: str | Path | Run = BM25
+    first_stage: str = BM25
     _first_stages: dict[tuple[str, str], Run] = field(default_factory=dict, repr=False, compare=False)
 
     measures: ClassVar[tuple[str, ...]] = MEASURES[:2]  # it sees the first documents alone
@@ -169,7 +168,7 @@ class RerankerTask(_Model):
     def _searcher(self) -> SentenceEncoder | None:
         """The first stage, where it is an encoder; texts are not cut, as a search does not cut them."""
         encodes = named_systems([self.first_stage])[0].kind == "encoder"
-        return self._encoder(str(self.first_stage), None) if encodes else None
+        return self._encoder(self.first_stage, None) if encodes else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -180,9 +179,6 @@ class RerankerTask(_Model):
     def ranked_by(self) -> str:
         """What reranking depends on: the first stage, by the contents of its file where it is one."""
         given = self.first_stage
-        if isinstance(given, Run):
-            rows = [given.table[name].to_pylist() for name in ("query_id", "doc_id")]
-            return f"{given.name} {digest_of(rows)} {self.depth}"
         return f"{given} {file_digest(given) if Path(given).is_file() else ''} {self.depth}"
 
     def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:

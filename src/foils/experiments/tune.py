@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,18 +71,6 @@ KEEP_DOCUMENTS, ALPHAS = 1_000, (0.25, 0.5, 0.75)  # of the collection to keep; 
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the tuned model beside BM25
 
 log = logging.getLogger(__name__)
-
-
-class Final(NamedTuple):
-    """The model that is tested: a trial, and the share of its weights in a merge with the base."""
-
-    trial: Trial
-    alpha: float
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What tells it from others."""
-        return {"trial": self.trial.name, "alpha": self.alpha}
 
 
 @dataclass
@@ -482,28 +470,28 @@ class Tuning:
     def _merged(self, trial: Trial, alpha: float) -> Any:
         from foils.training.models import merged
 
-        tuned = self.task.load(self.folder(trial))
+        tuned = self.task.load(self.folder(replace(trial, alpha=1.0)))
         return tuned if alpha == 1 else merged(self.task.load(), tuned, alpha)
 
-    def folder(self, trial: Trial, alpha: float = 1.0) -> Path:
+    def folder(self, trial: Trial) -> Path:
         """Return the folder of a trial's model, or of its merge with the base; what is gone is made again."""
         place = self.cache.folder / TEMPORARY / trial.name
         if not place.is_dir():
             self._again[trial.name]()
-        if alpha == 1:
+        if trial.alpha == 1:
             return place
-        merge = self.cache.temporary("merged", [trial.name, alpha])
+        merge = self.cache.temporary("merged", trial.key)
         with fill_folder(merge) as aside:
             shutil.copytree(place, aside, dirs_exist_ok=True)
             card = (aside / "README.md").read_bytes()
-            self._merged(trial, alpha).save_pretrained(str(aside))
+            self._merged(trial, trial.alpha).save_pretrained(str(aside))
             (aside / "README.md").write_bytes(card)
         return merge
 
     # The proof.
 
     def _ranked(
-        self, final: Final | None, collection: Collection, split: str = "test", *, task: Task | None = None,
+        self, final: Trial | None, collection: Collection, split: str = "test", *, task: Task | None = None,
         dimensions: int | None = None,
     ) -> Run:  # fmt: skip
         """The ranking of a split by the final model; None: by the base."""
@@ -515,7 +503,7 @@ class Tuning:
             if final is None and (task.in_batch or self.fresh):
                 return task.ranked(collection, split, dimensions=dimensions)
             store = VectorStore(self.cache.folder / TEMPORARY / "vectors") if final else None
-            model = task.load(self.folder(final.trial, final.alpha) if final else None)
+            model = task.load(self.folder(final) if final else None)
             return task.ranked(collection, split, model, store=store, dimensions=dimensions)
 
         name = TUNED if final else self.label
@@ -527,7 +515,7 @@ class Tuning:
         rng = np.random.default_rng(self.seed)
         return evaluate_runs(collection, runs, rng=rng, measures=self.task.measures, against=against)
 
-    def _fusion(self, final: Final) -> Section:
+    def _fusion(self, final: Trial) -> Section:
         """Choose on dev how BM25 and the tuned model are weighed together."""
         part = self.collection if self.task.in_batch else self.dev
         tuned, lexical = self._ranked(final, part, "dev"), bm25_run(part, "dev", depth=self.task.depth)
@@ -562,7 +550,7 @@ class Tuning:
         if len(lexical.table) and not (self.fresh and first_stage_of(self.given) == BM25):
             runs.append(lexical)
         if trial is not None:
-            final = Final(trial, self._merge(trial))
+            final = replace(trial, alpha=self._merge(trial))
             tuned = self._ranked(final, collection)
             runs.insert(1, tuned)
             fusion = self.plan.decide("retriever", partial(self._fusion, final))
@@ -590,10 +578,10 @@ class Tuning:
             self.cache.facts("written", {**final.key, "sentence": made.sentence}, partial(self._write, final, made))
         return made
 
-    def _write(self, final: Final, tuned: Any) -> dict[str, Any]:
+    def _write(self, final: Trial, tuned: Any) -> dict[str, Any]:
         """Write the model with its card, and the retriever that it is half of."""
         with fill_folder(self.output / "model") as aside:
-            shutil.copytree(self.folder(final.trial, final.alpha), aside, dirs_exist_ok=True)
+            shutil.copytree(self.folder(final), aside, dirs_exist_ok=True)
             card = aside / "README.md"
             card.write_text(tuned.card(card.read_text("utf-8")), encoding="utf-8", newline="\n")
         if self.task.in_batch:

@@ -236,16 +236,9 @@ class Tuned(Result):
         return "give more pairs: nothing else helps as surely."
 
     def card(self, card: str) -> str:
-        """Return a model's card with the proof at its end."""
-        systems = self.evaluation.systems
-        lines = [
-            f"{card.rstrip()}\n\n## Measured with foils tune\n\n{self.sentence.partition(' The model is in')[0]}\n"
-        ]
-        lines += [f"| on test | {' | '.join(systems[0].means)} |", "|---|" + "---:|" * len(systems[0].means)]
-        lines += [f"| {each.name} | {' | '.join(f'{value:.4f}' for value in each.means.values())} |"
-                  for each in systems]  # fmt: skip
-        lines += ["", *(f"- {each}" for each in self.warnings)]
-        return "\n".join(lines).rstrip() + "\n"
+        """Return a model's card with the proof and the warnings at its end."""
+        proof = [self.sentence.partition(" The model is in")[0], *(f"- {each}" for each in self.warnings)]
+        return "\n\n".join([card.rstrip(), "## Measured with foils tune", *proof]) + "\n"
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
