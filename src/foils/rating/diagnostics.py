@@ -18,21 +18,17 @@ def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = 
     0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs of a candidate
     without a rating, are left out.
     """
-    checked = checked_preference(pairs, preference)
-    return sum(_deviance(pairs, checked, ratings, part) for part in parts_of(len(pairs)))
-
-
-def _deviance(pairs: Pairs, preference: Floats, ratings: Ratings | None, part: slice) -> float:
-    w = preference[part]
-    if ratings is None:
-        known = np.isfinite(w)
+    checked, total = checked_preference(pairs, preference), 0.0
+    for part in parts_of(len(pairs)):
+        w, known = checked[part], np.isfinite(checked[part])
         fitted = np.full(len(w), np.log(0.5))
-    else:
-        lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]
-        known = np.isfinite(w) & np.isfinite(lead)
-        fitted = LINKS[ratings.model].terms(np.where(known, lead, 0.0), np.where(known, w, 0.5)).value
-    w = w[known]
-    return float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted[known]).sum())
+        if ratings is not None:
+            lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]
+            known &= np.isfinite(lead)
+            fitted = LINKS[ratings.model].terms(np.where(known, lead, 0.0), np.where(known, w, 0.5)).value
+        w = w[known]
+        total += float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted[known]).sum())
+    return total
 
 
 def deviance_explained(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings) -> float:

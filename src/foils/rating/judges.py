@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 import numpy as np
 from scipy.special import expit
@@ -179,16 +179,13 @@ class CrossEncoderJudge(ScoringJudge):
         fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
         super().__init__(temperature, name or "cross-encoder", fingerprint)
         self.model, self._batch_size = model, batch_size
-        self._source: _Source | None = None  # `load_cross_encoder_judge` knows it
+        self._source: tuple[str, int | None, bool] | None = None  # `load_cross_encoder_judge` knows it
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Send a judge that was loaded by name to other processes by that name: they load the same weights."""
         if self._source is None:
-            return self.__dict__
-        return {"source": self._source, "temperature": self._temperature, "fingerprint": self.fingerprint}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(_loaded_again(**state).__dict__ if "source" in state else state)
+            return super().__reduce_ex__(protocol)
+        return _loaded_again, (self._source, self._temperature, self.fingerprint)
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the logits, (k,); NaN where one is no finite number."""
@@ -221,27 +218,15 @@ def load_cross_encoder_judge(
     model = load_cross_encoder(path, max_length=max_length, device=device, trust_remote_code=trust_remote_code)
     judge = CrossEncoderJudge(model, temperature=temperature, name=Path(str(path)).name)
     place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
-    judge._source = _Source(place, max_length, trust_remote_code)
+    judge._source = place, max_length, trust_remote_code
     return judge
 
 
-class _Source(NamedTuple):
-    """Where a judge was loaded from, and how."""
-
-    path: str
-    max_length: int | None
-    trust_remote_code: bool
-
-
 @lru_cache(maxsize=2)
-def _loaded_again(source: _Source, temperature: float, fingerprint: str) -> CrossEncoderJudge:
+def _loaded_again(source: tuple[str, int | None, bool], temperature: float, fingerprint: str) -> CrossEncoderJudge:
     """Load a judge in another process; other weights than the sender's are a FailureError."""
-    judge = load_cross_encoder_judge(
-        source.path,
-        temperature=temperature,
-        max_length=source.max_length,
-        trust_remote_code=source.trust_remote_code,
-    )
+    path, length, trusted = source
+    judge = load_cross_encoder_judge(path, temperature=temperature, max_length=length, trust_remote_code=trusted)
     if judge.fingerprint != fingerprint:
-        raise FailureError(f"the cross-encoder {source.path} has other weights here than where it was sent from")
+        raise FailureError(f"the cross-encoder {path} has other weights here than where it was sent from")
     return judge

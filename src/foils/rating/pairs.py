@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.special import ndtri
 
 from foils.runtime.errors import InputError
 
@@ -290,15 +289,14 @@ class Judgements:
         both = self._bias
         return float(np.nanmean(both)) if np.isfinite(both).any() else float("nan")
 
-    def position_bias_interval(self, query: Rows, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Return a normal interval of the position bias: b̄ ± z·se, whole queries being what was drawn.
+    def position_bias_interval(self, query: Rows) -> tuple[float, float]:
+        """Return a normal 95 % interval of the position bias: b̄ ± 1.96 se, whole queries being what was drawn.
 
         se² = Q/(Q − 1) · Σ_q (Σ_{i in q} (b_i − b̄))²/m², b_i the bias of a pair, m the pairs: pairs of one query share
         its texts, so they count less than as many of different queries.
 
         Args:
             query: (m,) of each pair.
-            confidence: in (0, 1).
 
         Returns:
             (NaN, NaN) with answers about fewer than two queries.
@@ -310,7 +308,7 @@ class Judgements:
         if len(sums) < 2:
             return float("nan"), float("nan")
         spread = np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(bias)
-        reach = float(ndtri((1 + confidence) / 2) * spread)
+        reach = float(1.959964 * spread)
         return self.position_bias - reach, self.position_bias + reach
 
     @property
