@@ -124,9 +124,8 @@ def drawn_judgements(collection: Collection, split: str, count: int | None, seed
     positives, table = collection.positives(split), collection.judgements(split)
     if count is None or count >= len(positives):
         return table
-    drawn = np.sort(np.random.default_rng([seed, 11]).permutation(len(positives))[:count])
-    ids = collection.queries["query_id"].take(pa.array(positives.query_rows[drawn]))
-    return table.filter(pc.is_in(table["query_id"], value_set=ids.combine_chunks().cast(table["query_id"].type)))
+    drawn = positives.query_rows[np.random.default_rng([seed, 11]).permutation(len(positives))[:count]]
+    return table.filter(pa.array(np.isin(collection.query_rows(table["query_id"]), drawn)))
 
 
 def with_documents(collection: Collection, rows: Rows) -> Collection:
@@ -140,9 +139,8 @@ def with_documents(collection: Collection, rows: Rows) -> Collection:
     if len(rows) == len(collection.documents):
         return collection
     documents = collection.documents.take(pa.array(rows))
-    ids = documents["doc_id"].combine_chunks()
     qrels = {
-        split: table.filter(pc.is_in(table["doc_id"], value_set=ids.cast(table["doc_id"].type)))
+        split: table.filter(pa.array(np.isin(collection.document_rows(table["doc_id"]), rows)))
         for split, table in collection.qrels.items()
     }
     digest = blake2b(collection.digest.encode() + rows.tobytes(), digest_size=16).hexdigest()
@@ -175,11 +173,10 @@ def with_three_splits(collection: Collection, shares: Sequence[float]) -> Collec
     kept[0] = 1 - kept[1] - kept[2]
     positives, table = collection.positives(whole), collection.qrels[whole]
     query_rows, doc_rows = positives.pairs()
-    place = np.full(len(collection.queries), -1, np.int64)
-    place[positives.query_rows] = np.arange(len(positives))
     texts = collection.query_texts(positives.query_rows)
-    named = np.array([*split_queries(texts, place[query_rows], doc_rows, kept), "train"])  # the last: without positives
-    of_row = named[place[collection.query_rows(table["query_id"])]]
+    chosen = split_queries(texts, positives.places(query_rows), doc_rows, kept)
+    named = np.array([*chosen, "train"])  # the last: queries without positives
+    of_row = named[positives.places(collection.query_rows(table["query_id"]))]
     qrels = {name: each for name, each in collection.qrels.items() if name != whole}
     qrels |= {name: table.filter(pa.array(of_row == name)) for name in {"train", *missing}}
     ordered = {name: qrels[name] for name in dict.fromkeys([*SPLITS, *qrels])}
@@ -247,10 +244,10 @@ def joined_collections(parts: Mapping[str, Collection]) -> Collection:
         )
         for split in splits
     }
-    digest = blake2b("\0".join(f"{name}\0{part.digest}" for name, part in parts.items()).encode(),
-                             digest_size=16)  # fmt: skip
+    digests = "\0".join(f"{name}\0{part.digest}" for name, part in parts.items())
+    digest = blake2b(digests.encode(), digest_size=16).hexdigest()
     keep = all(part.keep_identical_ids for part in parts.values())
-    return Collection(" + ".join(parts), documents, queries, qrels, digest.hexdigest(), keep_identical_ids=keep)
+    return Collection(" + ".join(parts), documents, queries, qrels, digest, keep_identical_ids=keep)
 
 
 def joined_negatives(parts: Mapping[str, Negatives]) -> Negatives:
