@@ -355,13 +355,14 @@ class _PairReader:
 
     def __call__(self, keep: Keep) -> Tables:
         """Return the tables of the collection."""
-        documents = keep(
-            "documents",
-            DOCUMENTS,
-            batches_of(chain(self._of_corpus(), *map(self._of_pairs, range(len(self.tables)))), DOCUMENTS),
-        )
+        found = chain(self._of_corpus(), *map(self._of_pairs, range(len(self.tables))))
+        documents = keep("documents", DOCUMENTS, batches_of(found, DOCUMENTS))
+        for held in (self._documents, self._text_of_id, self._id_of_text):
+            held.clear()  # memory for what follows
         asked = zip(self._queries, self._query_texts, strict=True)
         queries = keep("queries", QUERIES, batches_of(asked, QUERIES))
+        self._queries.clear()
+        self._query_texts.clear()
         judged = self._qrels(documents, queries)
         return Tables(documents, queries, {name: keep(f"qrels-{name}", QRELS, of) for name, of in judged.items()})
 
@@ -430,7 +431,7 @@ class _PairReader:
         first = PairIndex(query_rows, doc_rows).first
         split_of = np.zeros(len(queries), np.int64)
         split_of[query_rows[::-1]] = splits[::-1]  # the first that a query is given
-        self._refuse_contradictions(pairs, first, split_of)
+        self._refuse_contradictions(pairs, first, split_of, queries["text"])
         names, where = list(self._splits), self.tables[0].where
         if odd := [name for name in names if name and not SPLIT_NAME.fullmatch(name)]:
             raise FormatError(
@@ -450,7 +451,7 @@ class _PairReader:
             if len(rows)
         }
 
-    def _refuse_contradictions(self, pairs: Rows, first: Rows, split_of: Rows) -> None:
+    def _refuse_contradictions(self, pairs: Rows, first: Rows, split_of: Rows, texts: pa.ChunkedArray) -> None:
         """Raise for queries in two splits, and pairs with two relevances, of the first file that has some."""
         query_rows, _, grades, splits, tables, lines = pairs
         other_split, other_grade = splits != split_of[query_rows], grades != grades[first]
@@ -458,7 +459,7 @@ class _PairReader:
         for at in np.flatnonzero(other_split | other_grade).tolist():
             own, line, query = complaints[tables[at]], int(lines[at]), query_rows[at]
             if other_split[at]:
-                text, there = self._query_texts[query], names[split_of[query]]
+                text, there = texts[int(query)].as_py(), names[split_of[query]]
                 own.add(f"the query {text[:60]!r} is in {there} and in {names[splits[at]]}; give it one split", line)
             if other_grade[at]:
                 own.add(f"the pair has another relevance on line {lines[first[at]]}", line)
