@@ -373,12 +373,6 @@ def _places(keys: pa.ChunkedArray, among: pa.ChunkedArray) -> npt.NDArray[np.int
     return np.array(pc.fill_null(places, -1).to_numpy(), np.int64)
 
 
-def _has_text(table: pa.Table) -> npt.NDArray[np.bool_]:
-    if "text" not in table.column_names:
-        return np.zeros(len(table), bool)
-    return np.asarray(table["text"].is_valid().to_numpy(), bool)
-
-
 def _check(table: pa.Table) -> npt.NDArray[np.int64]:
     """Raise an InputError for values out of range; return the rows to keep, one of each pair and judge."""
     nothing = pc.and_(table["doc_id"].is_null(), table["text"].is_null())

@@ -112,26 +112,15 @@ class Vocabulary:
 
     def sets(self, texts: Iterable[str], *, grow: bool = True) -> TokenSets:
         """Return the token set of each text; new tokens join the vocabulary, or are left out where it may not grow."""
-        return self.sets_of(map(self.tokenizer, texts), grow=grow)
-
-    def sets_of(self, token_lists: Iterable[Iterable[str]], *, grow: bool = True) -> TokenSets:
-        """Return the set of each list of tokens, as `sets` does."""
-        return self.sets_of_numbers([self.numbers(tokens, grow=grow) for tokens in token_lists])
-
-    def numbers(self, tokens: Iterable[str], *, grow: bool = True) -> Int32s:
-        """Return the numbers of the distinct tokens of a list, in no order."""
-        number = self._numbers
-        if grow:
-            found = {number.setdefault(token, len(number)) for token in tokens}
-        else:
-            found = {number[token] for token in tokens if token in number}
-        return np.fromiter(found, np.int32, len(found))
-
-    def sets_of_numbers(self, lists: Sequence[Int32s]) -> TokenSets:
-        """Return the sets with these numbers, each once in a list."""
+        number, lists = self._numbers, []
+        for tokens in map(self.tokenizer, texts):
+            if grow:
+                found = {number.setdefault(token, len(number)) for token in tokens}
+            else:
+                found = {number[token] for token in tokens if token in number}
+            lists.append(np.fromiter(found, np.int32, len(found)))
         flat = np.concatenate(lists) if lists else np.zeros(0, np.int32)
-        ends = np.cumsum([0, *map(len, lists)])
-        shape = len(lists), len(self)
+        ends, shape = np.cumsum([0, *map(len, lists)]), (len(lists), len(self))
         return TokenSets(sparse.csr_array((np.ones(len(flat), np.float64), flat, ends), shape=shape), self)
 
 
@@ -149,16 +138,6 @@ class TokenSets:
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])
-
-    def take(self, rows: Rows) -> TokenSets:
-        """Return the sets of these texts, over the same vocabulary."""
-        return TokenSets(self.matrix[rows], self.vocabulary)
-
-    @property
-    def sizes(self) -> Rows:
-        """(n,) number of distinct tokens of each text."""
-        sizes: Rows = np.diff(self.matrix.indptr).astype(np.int64)
-        return sizes
 
     def document_frequency(self, rows: Rows | None = None) -> npt.NDArray[np.int64]:
         """Return how many of the texts (of these rows) have each token of the vocabulary."""
@@ -185,13 +164,6 @@ class TokenSets:
             part = slice(start, start + 65_536)
             out[part] = ours[rows[part]].multiply(theirs[other_rows[part]]) @ weights
         return out
-
-    def jaccard(self, rows: Rows, other: TokenSets, other_rows: Rows) -> Float64s:
-        """Return |A ∩ B| / |A ∪ B| of paired rows, (m,); two empty sets are equal, 1."""
-        common = self.shared_weight(rows, other, other_rows, np.ones(len(self.vocabulary)))
-        union = self.sizes[rows] + other.sizes[other_rows] - common
-        similarity: Float64s = np.where(union > 0, common / np.maximum(union, 1), 1.0)
-        return similarity
 
 
 def inverse_document_frequency(frequency: npt.ArrayLike, documents: int) -> Float64s:
