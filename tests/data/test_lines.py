@@ -49,12 +49,6 @@ def test_lines(tmp_path: Path, data: bytes, expected: list[tuple[int, str]], pac
     assert lines(path) == expected
 
 
-def test_gzip_parts_end_to_end(tmp_path: Path) -> None:
-    path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"a\n") + gzip.compress(b"b\n"))
-    assert lines(path) == [(1, "a"), (2, "b")]
-
-
 def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"fine\ncaf\xe9\nfine\n\xff\n")
@@ -67,7 +61,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     assert (caught.value.path, caught.value.line) == (path, 2)
 
 
-@pytest.mark.parametrize("cut", [-1, -9, 40, 12])
+@pytest.mark.parametrize("cut", [-1, 12])
 def test_a_gzip_file_that_is_cut_off(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"".join(b"%d\n" % n for n in range(100)))[:cut])
@@ -147,12 +141,6 @@ def test_a_file_that_is_not_there_or_may_not_be_read(tmp_path: Path, monkeypatch
         open_binary(path)
 
 
-def test_json_objects(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"a": 1}\n\n{"a": "\\u00fc"}\n')
-    assert objects(path) == [(1, {"a": 1}), (3, {"a": "\u00fc"})]
-
-
 def test_several_complaints_come_in_one_error(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": \n[1]\n"x"\nnull\n5\n{}}\n')
@@ -190,14 +178,6 @@ def test_a_file_of_another_kind_is_not_read_to_its_end(tmp_path: Path) -> None:
     seen = []
     with pytest.raises(FormatError, match="and 995 more"):
         seen.extend(numbered for numbered, _ in json_objects(path, Complaints(path)))
-
-
-def test_no_complaint_no_error() -> None:
-    complaints = Complaints("x")
-    complaints.settle()
-    complaints.add("one", 3)
-    with pytest.raises(FormatError, match=r"^x:3: one$"):  # settling before has not used it up
-        complaints.settle()
 
 
 def test_a_complaint_without_a_line() -> None:

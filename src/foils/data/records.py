@@ -189,12 +189,13 @@ def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, 
 
 
 def check_utf8(begin: bytes, path: str | Path) -> None:
-    """Refuse a text that begins as UTF-16 or UTF-32 do: with their mark, or with zero bytes among the first four.
+    """Refuse a text that begins as UTF-16 or UTF-32 do: with their mark, or with letters and zero bytes by turns.
 
     Raises:
         FormatError: it does.
     """
-    if begin.startswith((b"\xff\xfe", b"\xfe\xff")) or 0 < begin[:4].count(0) < 4:
+    by_turns = b"\1\0\1\0", b"\0\1\0\1", b"\1\0\0\0"  # 1: a byte that is not zero
+    if begin.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or bytes(map(bool, begin[:4])) in by_turns:
         raise FormatError("UTF-16 or UTF-32, by its first bytes; convert the file to UTF-8", path, 1)
 
 
