@@ -318,20 +318,6 @@ def test_every_seed_draws_a_head_and_a_trained_one_is_measured_as_evaluate_does(
 
 
 @pytest.mark.slow
-def test_a_run_is_reranked_instead_of_bm25s(study, place, tmp_path):
-    rng, ids = np.random.default_rng(3), COLLECTION.documents["doc_id"].to_pylist()
-    queries = COLLECTION.judgements("test")["query_id"].to_pylist()
-    run = Run.from_dict({q: {d: float(rng.random()) for d in rng.choice(ids, 30, replace=False)} for q in queries})
-    run.write(tmp_path / "given.trec")
-    cells = {}
-    for name, given in (("file", str(tmp_path / "given.trec")), ("bm25", "bm25")):
-        settings = replace(RERANKING, seeds=1, first_stage=given, score_with=str(place / "static"))
-        cells[name] = study("random", "bm25", model="body", settings=settings, folder=name)
-    assert cells["file"].means("nDCG@10")[FIRST_STAGE] != cells["bm25"].means("nDCG@10")[FIRST_STAGE]
-    assert cells["file"].folder.name != cells["bm25"].folder.name
-
-
-@pytest.mark.slow
 def test_seeds_are_added_until_the_order_repeats(study, monkeypatch):
     steady = np.arange(3.0)[:, None] + np.random.default_rng(0).normal(0, 0.01, (3, 70))
     settings = StudySettings(seeds=1, queries=10, training=QUICK, measures=("nDCG@10",), until_reliable=True)

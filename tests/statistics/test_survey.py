@@ -142,16 +142,6 @@ def test_intervals_hold_the_share(belief, n, shape):
     assert np.mean(covered) >= 0.95 - 1.64 * np.sqrt(0.95 * 0.05 / trials)
 
 
-def test_a_good_belief_narrows_the_interval():
-    rng = np.random.default_rng(5)
-    pi = rng.beta(0.3, 0.7, 4_000)
-    y = rng.random(4_000) < pi
-    drawn = draw(np.sqrt(pi * (1 - pi)) + 0.05, rng.random(4_000), 100)
-    judged, p = y[drawn.rows], drawn.probability
-    with_it, without = estimate_share(judged, p, belief=pi[drawn.rows], population=pi), estimate_share(judged, p)
-    assert with_it.high - with_it.low < 0.7 * (without.high - without.low)
-
-
 def test_what_cannot_be_estimated_is_refused():
     for given_, p, more in (
         ([2], [0.5], {}),

@@ -34,16 +34,11 @@ class PairedTest:
         difference: mean of a − b over the queries.
         test: `t` (paired Student), `wilcoxon` (signed ranks) or `identical` (no query differs; p = 1).
         p: of the test, before any correction.
-        normality_p: of Shapiro–Wilk on the differences; None where all differences are equal, or fewer
-            than 3, which is not taken as normal.
-        queries: how many pairs.
     """
 
     difference: float
     test: str
     p: float
-    normality_p: float | None
-    queries: int
 
 
 @dataclass(frozen=True)
@@ -80,9 +75,10 @@ def paired_test(
 ) -> PairedTest:
     """Test whether two systems differ over the same queries.
 
-    d = a − b. Where Shapiro–Wilk gives p ≥ `normality`, d is taken as normal: paired t-test. Else Wilcoxon's
-    signed-rank test over the queries that differ (`signed_rank_p`). With `alternative="greater"` both are one-sided
-    for a > b, as published. Values count as equal within 1e-12 of the largest, so that rounding makes no difference.
+    d = a − b. Where Shapiro–Wilk gives p ≥ `normality` for three differences or more, not all equal, d is taken as
+    normal: paired t-test. Else Wilcoxon's signed-rank test over the queries that differ (`signed_rank_p`). With
+    `alternative="greater"` both are one-sided for a > b, as published. Values count as equal within 1e-12 of the
+    largest, so that rounding makes no difference.
 
     Args:
         a: (n,) values of the first system, n ≥ 1.
@@ -104,13 +100,11 @@ def paired_test(
     mean = float(np.mean(differences))
     exact: Floats = np.round(differences / float(np.abs([first, second]).max() or 1.0), 12)
     if not exact.any():
-        return PairedTest(0.0, "identical", 1.0, None, len(differences))
-    constant = bool(np.ptp(exact) == 0)
-    normality_p = None if constant or len(differences) < 3 else float(stats.shapiro(differences).pvalue)
-    if normality_p is not None and normality_p >= normality:
-        p = stats.ttest_rel(first, second, alternative=alternative).pvalue
-        return PairedTest(mean, "t", float(p), normality_p, len(differences))
-    return PairedTest(mean, "wilcoxon", signed_rank_p(exact, alternative), normality_p, len(differences))
+        return PairedTest(0.0, "identical", 1.0)
+    varied = len(differences) > 2 and bool(np.ptp(exact))
+    if varied and float(stats.shapiro(differences).pvalue) >= normality:
+        return PairedTest(mean, "t", float(stats.ttest_rel(first, second, alternative=alternative).pvalue))
+    return PairedTest(mean, "wilcoxon", signed_rank_p(exact, alternative))
 
 
 def signed_rank_p(differences: Floats, alternative: Alternative) -> float:
