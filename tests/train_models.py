@@ -27,6 +27,7 @@ from transformers import (
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
+from foils.training.known_pairs import PairFacts
 
 WORDS = [f"{a}{b}" for a in "bcdfghklmn" for b in "aeiou"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -155,3 +156,9 @@ def table(collection: Collection, *, per_query: int = 4, rated: bool = False, se
     weight = rng.uniform(0.2, 1.0, len(rows))
     columns = {"elo": 1800 - gap, "elo_se": np.full(len(rows), 30.0), "gap": gap, "weight": weight}
     return found.with_columns(columns)
+
+
+def unpaired(facts: PairFacts, rows: np.ndarray) -> np.ndarray:
+    """(b, (1 + k)·b): whether a candidate is left out for a query in a batch of these rows."""
+    block = facts.batch(rows).block(0, len(rows))
+    return np.zeros((len(rows), facts.documents.shape[1] * len(rows)), bool) if block is None else np.isneginf(block)

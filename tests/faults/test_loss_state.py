@@ -35,7 +35,7 @@ def test_what_a_loss_learned_comes_back_or_is_refused_by_name(tmp_path):
     begin(again)
     assert again.mix.tolist() == [0, 1, 2]
     for other in (Learning(4), Learning(3, "scale")):
-        with pytest.raises(FormatError, match=f"{LOSS_STATE}: .*of another loss"):
+        with pytest.raises(FormatError, match=f"{LOSS_STATE}: .*of another training"):
             begin(other)
     whole = path.read_bytes()
     for data in (b"", whole[:-1], whole[:20], b"\xff" * 8 + whole, whole.replace(b"F32", b"F99"), b"[" * 9_000):

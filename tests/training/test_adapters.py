@@ -132,7 +132,7 @@ KINDS = {"bert": bert_model, "decoder": decoder, "cross-encoder": cross_encoder,
          "answering decoder": answering_decoder}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["bert", "cross-encoder", "answering decoder"])
 def test_what_is_written_is_a_model_like_any_other(kind, data, lists, tmp_path):
     reranker = "encoder" in kind or "ing" in kind
     settings = replace(LORA, loss="listnet" if reranker else "mnrl", mini_batch_size=4)
@@ -151,7 +151,7 @@ def test_what_is_written_is_a_model_like_any_other(kind, data, lists, tmp_path):
     assert not (tmp_path / "merged" / "adapter_config.json").exists()
 
 
-@pytest.mark.parametrize(("kind", "stop"), [("bert", 4), ("bert", 2), ("scoring decoder", 2)])
+@pytest.mark.parametrize(("kind", "stop"), [("bert", 4), ("scoring decoder", 2)])
 def test_a_killed_training_resumes_exactly(kind, stop, data, lists, tmp_path):
     how = replace(LORA, trainer={"logging_steps": 1, "save_steps": 2}, loss="mnrl" if kind == "bert" else "listnet")
     rows = data if kind == "bert" else lists
@@ -189,7 +189,7 @@ def test_checkpoints_of_another_rank_are_refused(data, tmp_path):
     with pytest.raises(KilledError):
         train(bert_model(tmp_path / "a"), data, tmp_path / "out", replace(LORA, trainer={"save_steps": 2}),
               callbacks=[Look(4)])  # fmt: skip
-    with pytest.raises(InputError, match="no adapters of this model"):
+    with pytest.raises(InputError, match="of another training"):
         train(bert_model(tmp_path / "b"), data, tmp_path / "out", replace(LORA, lora=3), resume=True)
 
 

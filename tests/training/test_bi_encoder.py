@@ -48,13 +48,9 @@ def weights(model):
 
 
 @pytest.fixture(scope="module")
-def plain_runs(data, tmp_path_factory):
-    """The weights after training with each loss as it comes."""
-    found = {}
-    for name in CONTRASTS:
-        folder = tmp_path_factory.mktemp(name)
-        found[name] = weights(train_model(static_model(), data, folder, settings=replace(BASE, loss=name)).model)
-    return found
+def plain(data, tmp_path_factory):
+    """The weights after training with the usual loss."""
+    return weights(train_model(static_model(), data, tmp_path_factory.mktemp("plain"), settings=BASE).model)
 
 
 def test_training_lowers_the_loss_and_repeats_with_the_seed(data, tmp_path):
@@ -71,9 +67,8 @@ def test_training_lowers_the_loss_and_repeats_with_the_seed(data, tmp_path):
     assert not other
 
 
-@pytest.mark.parametrize("name", CONTRASTS)
-@pytest.mark.parametrize("kind", ["static", "bert"])
-def test_every_loss_trains(name, kind, data, tmp_path):
+@pytest.mark.parametrize(("name", "kind"), [("debiased", "static"), ("hybrid", "static"), ("hybrid", "bert")])
+def test_losses_train(name, kind, data, tmp_path):
     model = static_model() if kind == "static" else bert_model(tmp_path / "bert")
     settings = replace(BASE, loss=name, mini_batch_size=4, epochs=1, learning_rate=0.01)
     found = train_model(model, data, tmp_path / "out", settings=settings)
@@ -109,10 +104,17 @@ def test_every_loss_heeds_weights(name, collection, rated):
         ("hybrid", {"prior": 0.2}),
     ],
 )
-def test_every_setting_of_a_loss_changes_the_training(name, setting, plain_runs, data, tmp_path):
-    settings = replace(BASE, loss=name, loss_settings=setting)
-    found = train_model(static_model(), data, tmp_path, settings=settings)
-    assert not torch.equal(weights(found.model), plain_runs[name])
+def test_every_setting_of_a_loss_changes_its_gradients(name, setting, data):
+    rows, gradients = data.dataset[:64], []
+    for settings in ({}, setting):
+        model = static_model()
+        loss = make_loss(name, model, data, settings=settings).train()
+        for _ in range(2):  # GradNorm moves its weights after a step
+            model.zero_grad()
+            features = [model.preprocess(rows[column]) for column in ("anchor", "positive", "negative")]
+            loss(features, torch.tensor(rows["label"])).backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in loss.parameters() if p.grad is not None]))
+    assert len(gradients[0]) != len(gradients[1]) or not torch.allclose(*gradients)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +129,9 @@ def test_every_setting_of_a_loss_changes_the_training(name, setting, plain_runs,
         {"seed": 5},
     ],
 )
-def test_every_setting_of_training_changes_the_weights(changed, plain_runs, data, tmp_path):
+def test_every_setting_of_training_changes_the_weights(changed, plain, data, tmp_path):
     found = train_model(static_model(), data, tmp_path, settings=replace(BASE, **changed))
-    assert not torch.equal(weights(found.model), plain_runs["mnrl"])
+    assert not torch.equal(weights(found.model), plain)
 
 
 def test_precision_and_length_change_the_weights_and_mini_batches_do_not(data, tmp_path):
@@ -231,8 +233,7 @@ def test_a_killed_training_resumes_exactly(loss, settings, batches, bert, data, 
     assert resumed.seconds > 0
 
 
-@pytest.mark.parametrize("torn", ["optimizer.pt", "model.safetensors", "trainer_state.json", WHOLE])
-@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize(("torn", "gone"), [("optimizer.pt", False), ("model.safetensors", True), (WHOLE, True)])
 def test_a_checkpoint_that_a_kill_cut_short_is_passed_over(torn, gone, data, tmp_path):
     how = replace(BASE, epochs=3, trainer={"save_steps": 3, "save_total_limit": 3})
 

@@ -18,7 +18,7 @@ from foils.training.known_pairs import PairFacts
 from foils.training.loss_weighting import MIXINGS, Temperature
 from foils.training.losses import ContrastiveLoss
 from foils.training.objectives import debiased_infonce, weighted_infonce
-from train_models import WORDS, bert_model, made_up, static_model, table
+from train_models import WORDS, bert_model, made_up, static_model, table, unpaired
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def facts(queries, documents, known=(), gaps=None):
 
 def test_known_positives_are_left_out_and_own_ones_are_not():
     known = facts([0, 1, 0], [[5, 7], [6, 8], [9, -1]], [(0, 5, 0), (0, 9, 0), (1, 6, 0), (1, 7, 0.5)])
-    mask = known.mask(np.array([0, 1, 2]))
+    mask = unpaired(known, np.array([0, 1, 2]))
     # candidates: 5 6 9 | 7 8 absent; rows 0 and 2 share a query whose positives are 5 and 9
     expected = [[0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1]]
     assert mask.astype(int).tolist() == expected

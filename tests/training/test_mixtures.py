@@ -24,7 +24,7 @@ from foils.training.loss_registry import make_loss
 from foils.training.multi_dataset import MixtureSettings, parsed_data_sets, read_data_sets
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
-from train_models import WORDS, bert_model, made_up, static_model, table
+from train_models import WORDS, bert_model, made_up, static_model, table, unpaired
 
 SETTINGS = TrainSettings(batch_size=12, epochs=3, learning_rate=0.05, seed=2)
 SCHEDULED = {
@@ -107,7 +107,7 @@ def test_the_loss_is_that_of_each_data_set_apart(form, mini_batch_size, tmp_path
     names = [name for name in data.dataset.column_names if name != "label"]
     loss = make_loss("mnrl", model, data, mini_batch_size=mini_batch_size, settings={"temperature": 0.2})
     value = loss([model.preprocess(batch[name]) for name in names], torch.tensor(batch["label"]))
-    left_out = data.facts.mask(rows)
+    left_out = unpaired(data.facts, rows)
     queries, *documents = (model.encode(batch[name], normalize_embeddings=True) for name in names)
     logits = queries @ np.concatenate(documents).T / 0.2
     of_candidate = np.tile(source_of[rows], len(documents))

@@ -6,10 +6,12 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from foils.data.read import CollectionSettings
 from foils.data.training_rows import RowSettings
 from foils.mining import BM25Retriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
 from foils.training.data import training_set
+from foils.training.multi_dataset import MixtureSettings, read_data_sets
 from foils.training.refresh import Refresh, ance_refresh, live
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
@@ -42,8 +44,9 @@ def trained(world, folder, *, refresh, settings=SETTINGS, **more):
     return train_model(static_model(), world[2], folder, settings=settings, refresh=refresh, **more)
 
 
-def ance(world, every=2, **more):
-    return ance_refresh(world[0], RowSettings(per_query=4), every=every, **more)
+def ance(world, every=2, per_query=4):
+    sets = read_data_sets(world[0], None, MixtureSettings(), CollectionSettings())
+    return ance_refresh(sets, RowSettings(per_query=per_query).completed("triplets"), every=every)
 
 
 def test_negatives_are_mined_anew_with_the_model_as_it_is(world, tmp_path):
@@ -79,8 +82,7 @@ def test_batches_hold_the_new_negatives(world):
     assert len(collection.documents) > 0
 
 
-@pytest.mark.parametrize("loss", ["mnrl", "weighted"])
-@pytest.mark.parametrize("step", [7, 11, 16])
+@pytest.mark.parametrize(("loss", "step"), [("mnrl", 7), ("weighted", 11), ("mnrl", 16)])
 def test_it_resumes_exactly_before_and_after_a_refresh(world, tmp_path, loss, step):
     settings = replace(SETTINGS, loss=loss)
 
@@ -101,18 +103,9 @@ def test_it_resumes_exactly_before_and_after_a_refresh(world, tmp_path, loss, st
     assert torch.equal(weights(run("cut", resume=True).model), whole)
 
 
-def test_windows_and_lists(world):
-    collection = world[0]
-    top, deep = (ance(world, ranks=ranks).mine(static_model()) for ranks in ((0, 4), (4, 8)))
-    pairs = [set(zip(*(n.kept()[c].to_pylist() for c in ("query_id", "doc_id")), strict=True)) for n in (top, deep)]
-    assert not pairs[0] & pairs[1]
-    lists = ance_refresh(collection, RowSettings(per_query=4, form="lists"), every=1).assemble(top)
-    assert lists.rows.shape == (20, 6)
-
-
 def test_what_a_refresh_refuses(world, tmp_path):
     with pytest.raises(InputError, match="every 0 epochs"):
         Refresh(0, lambda model: world[1], lambda negatives: world[2])
-    fewer = ance_refresh(world[0], RowSettings(per_query=3), every=1)
+    fewer = ance(world, every=1, per_query=3)
     with pytest.raises(FailureError, match="a list became shorter"):
         trained(world, tmp_path / "out", refresh=fewer)

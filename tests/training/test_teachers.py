@@ -16,12 +16,11 @@ from sentence_transformers.util import pairwise_cos_sim
 
 import foils
 from foils.data import Negatives
-from foils.data.training_rows import RowSettings
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from foils.training.loss_registry import TEACHER_LOSSES, make_loss
 from foils.training.objectives import list_distillation, margin_mse
-from foils.training.refresh import ance_refresh
+from foils.training.refresh import Refresh
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
@@ -176,6 +175,6 @@ def test_what_cannot_work_is_refused(collection, scored, data, tmp_path):
     make_loss("distil", model, weighted, settings={"alpha": 0.5})
     with pytest.raises(InputError, match="mask: no effect on margin-mse with alpha=0"):
         train_model(model, data, tmp_path / "a", settings=replace(BASE, loss="margin-mse", mask="self"))
-    refresh = ance_refresh(collection, RowSettings(), every=1)
+    refresh = Refresh(1, lambda model: scored, lambda negatives: data)
     with pytest.raises(InputError, match="have no teacher's scores"):
         train_model(model, data, tmp_path / "b", settings=replace(BASE, loss="distil"), refresh=refresh)

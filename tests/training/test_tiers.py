@@ -311,8 +311,6 @@ def test_what_the_curriculum_refuses(rated, tmp_path):
         TierCurriculum(np.zeros(4, int), bandit(2), names="ab")
     with pytest.raises(InputError, match="bandit over 3"):
         TierCurriculum(np.array([0, 1]), bandit(3), names="ab")
-    with pytest.raises(InputError, match="at least one row"):
-        Decks([np.array([1]), np.array([], int)])
     short = TierCurriculum(np.array([0, 1]), bandit(2), names="ab")
     right = TierCurriculum(np.arange(len(data)) % 2, bandit(2), names="ab")
 

@@ -11,7 +11,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
 from foils.training.reranker import reranker_set
 from foils.training.reranker_losses import reranker_loss
-from train_models import made_up, table
+from train_models import made_up, table, unpaired
 
 
 def negatives(rows, **columns):
@@ -61,7 +61,7 @@ def test_lists_mark_what_is_missing_and_pad_nothing(small):
 def test_pairs_need_no_table_and_lists_do(small):
     made = training_set(small, form="pairs", max_positives=5)
     assert made.rows.tolist() == [[0, 0], [0, 2], [1, 3], [2, 6]]
-    assert made.facts.mask(np.arange(4)).tolist() == [
+    assert unpaired(made.facts, np.arange(4)).tolist() == [
         [False, True, False, False],
         [True, False, False, False],
         [False] * 4,
@@ -87,7 +87,7 @@ def test_texts_of_a_source_come_along_and_equal_texts_are_one_document(small):
     made = training_set(small, table.with_columns({"text": text}), form="triplets", max_positives=1)
     assert made.dataset[:]["negative"] == [positive, "A made-up passage.", positive]
     assert made.facts.documents[0, 0] == made.facts.documents[0, 1]  # the positive's own text as a negative …
-    assert made.facts.mask(np.arange(3))[0].tolist() == [False, False, False, True, False, True]  # … is left out
+    assert unpaired(made.facts, np.arange(3))[0].tolist() == [False, False, False, True, False, True]  # … is left out
 
 
 def test_weights_and_ratings_come_from_the_table(small):
@@ -182,7 +182,7 @@ def test_labelled_positives_of_other_splits_are_known_too():
         {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {"q1": {"d2": 1}}},
     )
     made = training_set(collection, form="pairs")
-    assert made.facts.mask(np.arange(2)).tolist() == [[False, True], [False, False]]
+    assert unpaired(made.facts, np.arange(2)).tolist() == [[False, True], [False, False]]
 
 
 def test_labelled_positives_of_another_query_with_the_same_text_are_known_too():
@@ -193,7 +193,7 @@ def test_labelled_positives_of_another_query_with_the_same_text_are_known_too():
         {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {"again": {"d2": 1}}},
     )
     made = training_set(collection, form="pairs")
-    assert made.facts.mask(np.arange(2)).tolist() == [[False, True], [False, False]]
+    assert unpaired(made.facts, np.arange(2)).tolist() == [[False, True], [False, False]]
 
 
 def test_blocks_in_which_texts_are_read_change_nothing(small, monkeypatch):

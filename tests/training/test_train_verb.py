@@ -203,17 +203,17 @@ def test_a_guide_masks_and_the_shares_that_it_took_are_shown(world, capsys):
     more = ["--mask", f"guide:{folder / 'guide'}", "--mask-margin", "-0.4", "--epochs", "2"]
     assert call(*more) == 0
     shown = capsys.readouterr().out
-    assert "Masked negatives" in shown
+    assert "negatives masked in epoch 2: " in shown
     found = result(folder)
     masked = found["masked"]
     assert masked["mask"]["margin"] == -0.4
     assert len(masked["mask"]["guide"]["fingerprint"]) == 32
-    assert [each["epoch"] for each in masked["epochs"]] == [1, 2]
-    assert all(0 < each["share"] < 1 for each in masked["epochs"])
+    assert list(masked["shares"]) == ["1", "2"]
+    assert all(0 < share < 1 for share in masked["shares"].values())
     assert all(0 < entry["masked"] < 1 for entry in found["history"] if "loss" in entry)
-    assert f"The mask took {100 * masked['epochs'][1]['share']:.2f} %" in (folder / "out" / "README.md").read_text()
+    assert f"masked in epoch 2: {masked['shares']['2']:.2%}" in (folder / "out" / "README.md").read_text()
     assert call("--mask", "self", "--refresh", "1", "--epochs", "2", source=None, output="anew") == 0
-    assert len(result(folder, "anew")["masked"]["epochs"]) == 2
+    assert len(result(folder, "anew")["masked"]["shares"]) == 2
 
 
 def test_a_static_embedding_from_a_word_table(tmp_path):

@@ -93,7 +93,6 @@ def _check(
     mixing: MixtureSettings,
 ) -> None:
     """Refuse what does not go together, before anything is read."""
-    mixing.check()
     if not isinstance(model, (str, Path)) and reranker != _is_cross_encoder(model):
         raise InputError(
             f"a model of type {type(model).__name__}, and {spelled('reranker')} {reranker}; expected a "
@@ -220,14 +219,14 @@ def _training_data(
         method: says how often negatives are mined anew, and how batches are filled.
         load: loads the untrained model.
     """
-    from foils.training.refresh import joint_refresh, mined
+    from foils.training.refresh import ance_refresh, mined
     from foils.training.tiers import outside_danger
 
     negatives, refresh = {name: each.negatives for name, each in sets.sources.items()}, None
     if method.refresh is None:
         sets.check_negatives(rows.form)
     else:
-        refresh = joint_refresh(sets, rows, every=method.refresh)
+        refresh = ance_refresh(sets, rows, every=method.refresh)
         if bare := sets.bare:
             negatives |= mined(bare, rows, load())
     data = sets.training_set(sets.joined(negatives) if negatives else None, **vars(rows))

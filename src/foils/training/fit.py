@@ -7,7 +7,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,13 +21,13 @@ from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
 from foils.data.records import whole_json
 from foils.runtime import progress
-from foils.runtime.errors import FailureError, FormatError, InputError, check_names
+from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import spelled
 from foils.runtime.progress import Advance
 from foils.training.gathering import average_gradients
-from foils.training.masks import MASKED, Masked
-from foils.training.models import AdapterCheckpoints, add_adapters, merge_trained
+from foils.training.masks import MASKED
+from foils.training.models import AdapterCheckpoints, add_adapters, merge_trained, restore
 from foils.training.results import Trained
 from foils.training.settings import TrainSettings
 
@@ -76,18 +76,7 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         path = checkpoint_of(args, state) / LOSS_STATE
         if not path.is_file():
             raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        try:
-            saved = load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise FormatError(f"damaged state of the loss ({error}); remove its checkpoint", path) from error
-        if {name: value.shape for name, value in saved.items()} != {name: value.shape for name, value in own.items()}:
-            raise FormatError(f"{sorted(saved)} of another loss, which has {sorted(own)}; start anew", path)
-        with torch.no_grad():
-            for name, value in own.items():
-                value.copy_(saved[name])
+        restore(own, path, "state of the loss")
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Tell the loss its epoch, counted from 1."""
@@ -233,7 +222,7 @@ class TrainingRun:
         steps: optimizer steps taken in all.
         seconds: of this run, checkpoints and evaluations included.
         precision: of the computation.
-        masked: what a mask took out; None without one.
+        masked: the `mask`, and the `shares` of candidate negatives that it left out by epoch; None without one.
     """
 
     model: Any
@@ -242,7 +231,7 @@ class TrainingRun:
     steps: int
     seconds: float
     precision: str
-    masked: Masked | None = None
+    masked: Mapping[str, Any] | None = None
 
 
 def arguments(
@@ -470,9 +459,8 @@ def section(trained: Trained) -> str:
     if trained.scores:
         lines += ["", "### Scores", "", "| measure | value |", "|---|---:|"]
         lines += [f"| {name} | {value:.4f} |" for name, value in trained.scores.items()]
-    if run.masked is not None and run.masked.epochs:
-        last = run.masked.epochs[-1]
-        lines += ["", f"The mask took {100 * last.share:.2f} % of the negatives' weight in epoch {last.epoch}."]
+    if run.masked is not None:
+        lines += ["", *(f"- masked in epoch {epoch}: {share:.2%}" for epoch, share in run.masked["shares"].items())]
     losses = [entry["loss"] for entry in run.history if "loss" in entry]
     if losses:
         lines += ["", f"Loss: {losses[0]:.4f} at the start, {losses[-1]:.4f} at the end."]

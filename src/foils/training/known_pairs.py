@@ -171,14 +171,6 @@ class PairFacts:
         rows = np.concatenate([self.queries[:, None], self.documents], 1)
         return own_values(rows, self.known_query, self.known_document, values, missing)
 
-    def mask(self, rows: Codes) -> NDArray[np.bool_]:
-        """Return (b, (1 + k)·b): True where a candidate is left out for a query."""
-        facts = self.batch(rows)
-        mask = facts.absent | facts.foreign(0, len(rows))
-        left_out = np.isneginf(facts.log_weights)
-        mask[facts.rows[left_out], facts.columns[left_out]] = True
-        return mask
-
 
 def own_values(rows: Codes, query: Codes, document: Codes, values: Floats, missing: float = np.nan) -> Floats:
     """Return (N, 1 + k) the values of pairs at each row's own documents.

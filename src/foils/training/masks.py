@@ -88,95 +88,38 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
 MASKED = "masked"
 
 
-@dataclass(frozen=True)
-class EpochShares:
-    """What a mask took away in an epoch, as shares of the candidate negatives that the facts leave in.
+class MaskTally(TrainerCallback):  # type: ignore[misc]
+    """Counts what a mask leaves out, and puts the share since the entry before beside the loss in the history.
 
-    Attributes:
-        epoch: counted from 1.
-        share: mean of 1 − w over all pairs of a query and a candidate negative: of a hard mask, the share of the pairs
-            that are left out. NaN: there was no pair.
-        in_batch: the same, over documents of other rows alone.
-        mined: the same, over negatives of the query's own row alone.
-        pairs: how many pairs there were; those of each loss, where Matryoshka training has several.
+    Shares are of the pairs of a query and a candidate negative that the facts leave in; those of each loss, where
+    Matryoshka training has several.
     """
-
-    epoch: int
-    share: float
-    in_batch: float
-    mined: float
-    pairs: int
-
-
-@dataclass(frozen=True)
-class Masked:
-    """What a mask took out of a training.
-
-    Attributes:
-        mask: its settings, and of a guide what it is.
-        epochs: of this run, in their order.
-    """
-
-    mask: Mapping[str, Any]
-    epochs: tuple[EpochShares, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it for JSON; a share of no pairs is None."""
-        epochs = [
-            {name: None if value != value else value for name, value in vars(each).items()} for each in self.epochs
-        ]
-        return {"mask": dict(self.mask), "epochs": epochs}
-
-
-class MaskTally:
-    """Counts what a mask does."""
 
     def __init__(self) -> None:
-        self._epochs: dict[int, NDArray[np.float64]] = {}  # (2, 2): pairs and weight taken, in-batch and mined
-        self._recent = np.zeros((2, 2))
+        self._epochs: dict[int, NDArray[np.int64]] = {}  # pairs, and those left out
+        self._recent = np.zeros(2, np.int64)
 
-    def add(self, weights: Tensor, counted: Tensor, mined: Tensor, epoch: int) -> None:
+    def add(self, masked: Tensor, counted: Tensor, epoch: int) -> None:
         """Count a block of a batch.
 
         Args:
-            weights: (m, c) the mask's log-weights.
+            masked: (m, c) True where the mask leaves a candidate out.
             counted: (m, c) True for candidate negatives that the facts leave in.
-            mined: (m, c) True for negatives of the query's own row.
             epoch: counted from 1.
         """
-        taken, parts = -torch.expm1(weights), (counted & ~mined, counted & mined)
-        both = [torch.stack([part.sum(), (taken * part).sum(dtype=torch.float64)]) for part in parts]
-        sums = torch.stack(both).cpu().numpy()
+        sums = torch.stack([counted.sum(), (masked & counted).sum()]).cpu().numpy()
         self._recent = self._recent + sums
-        self._epochs[epoch] = self._epochs.get(epoch, 0.0) + sums
+        self._epochs[epoch] = self._epochs.get(epoch, 0) + sums
 
-    def recent(self) -> float | None:
-        """Return the share of the weight taken since the last call; None where there was no pair."""
-        pairs, taken = self._recent.sum(0)
-        self._recent = np.zeros((2, 2))
-        return float(taken / pairs) if pairs else None
-
-    def result(self, mask: Mapping[str, Any]) -> Masked:
-        """Return what was counted."""
-        epochs = []
-        for epoch, sums in sorted(self._epochs.items()):
-            share, in_batch, mined = (
-                float(taken / pairs) if pairs else float("nan") for pairs, taken in (sums.sum(0), *sums)
-            )
-            epochs.append(EpochShares(epoch, share, in_batch, mined, int(sums[:, 0].sum())))
-        return Masked(mask, tuple(epochs))
-
-
-class MaskHistory(TrainerCallback):  # type: ignore[misc]
-    """Puts the share that a mask took away beside the loss in the history."""
-
-    def __init__(self, tally: MaskTally) -> None:
-        self.tally = tally
+    def shares(self) -> dict[int, float]:
+        """Return the share that was left out in each epoch of this run, counted from 1; those without a pair lack."""
+        return {epoch: float(taken / pairs) for epoch, (pairs, taken) in sorted(self._epochs.items()) if pairs}
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         """Add the share since the entry before."""
-        if state.log_history and "loss" in (logs or {}) and (share := self.tally.recent()) is not None:
-            state.log_history[-1][MASKED] = share
+        pairs, taken = self._recent
+        if state.log_history and "loss" in (logs or {}) and pairs:
+            state.log_history[-1][MASKED], self._recent = float(taken / pairs), np.zeros(2, np.int64)
 
 
 MARGINS = {SELF: 0.1, GUIDE: 0.0}
@@ -285,9 +228,7 @@ class BatchMask:
             weights = mask_log_weights(similarities, own, positives, margin=mask.margin)
             if counting and mask.tally is not None:
                 counted = torch.ones_like(weights, dtype=torch.bool) if known is None else ~torch.isneginf(known)
-                counted = counted.scatter(1, positives[:, None], False)
-                rows = torch.arange(weights.shape[1], device=weights.device) % len(self.queries)
-                mask.tally.add(weights, counted, rows == positives[:, None], self.epoch)
+                mask.tally.add(torch.isneginf(weights), counted.scatter(1, positives[:, None], False), self.epoch)
             return weights if known is None else weights + known
 
 

@@ -6,6 +6,7 @@ gradients and the optimizer's state are those of a few weights, and a checkpoint
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,26 @@ def merge_trained(model: Any) -> None:
     model.requires_grad_(True)
 
 
+def restore(own: Mapping[str, torch.Tensor], path: Path, what: str) -> None:
+    """Fill tensors with what a checkpoint saved under their names.
+
+    Raises:
+        FormatError: the file is damaged, or of tensors with other names or shapes.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        saved = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise FormatError(f"damaged {what} ({error}); remove its checkpoint", path) from error
+    if {name: value.shape for name, value in saved.items()} != {name: value.shape for name, value in own.items()}:
+        raise FormatError(f"{sorted(saved)[:3]} of another training, which has {sorted(own)[:3]}; start anew", path)
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(saved[name])
+
+
 class AdapterCheckpoints:
     """What a trainer of sentence-transformers takes before its class, for checkpoints of the trained weights alone."""
 
@@ -165,18 +186,13 @@ class AdapterCheckpoints:
         from safetensors.torch import save_file
 
         Path(output_dir).mkdir(parents=True, exist_ok=True)
-        trained = {name: each.detach() for name, each in self.model.named_parameters() if each.requires_grad}
-        save_file(trained, Path(output_dir) / WEIGHTS)
+        save_file(self._trained(), Path(output_dir) / WEIGHTS)
+
+    def _trained(self) -> dict[str, torch.Tensor]:
+        return {name: each.detach() for name, each in self.model.named_parameters() if each.requires_grad}
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        path = Path(checkpoint_path) / WEIGHTS
-        try:
-            self.model.load_state_dict(load_file(path), strict=False)
-        except (SafetensorError, OSError, RuntimeError) as error:
-            raise FormatError(f"no adapters of this model and {spelled('lora')} ({error}); start anew", path) from error
+        restore(self._trained(), Path(checkpoint_path) / WEIGHTS, "adapters")
 
 
 def transformer_of(model: Any, setting: str) -> Any:

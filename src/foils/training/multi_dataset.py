@@ -57,14 +57,10 @@ class MixtureSettings(Settings):
     mixture: Annotated[Sequence[float] | None, Option(parse=SHARES, metavar="SHARES", above=0, needs=_ALSO)] = None
     mixture_parts: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs=_ALSO)] = None
 
-    def check(self) -> None:
-        """Refuse shares that are not as many as data sets.
-
-        Raises:
-            InputError: they are not.
-        """
+    def __post_init__(self) -> None:
+        super().__post_init__()
         count = 1 + len(self.also)
-        if self.mixture is not None and len(self.mixture) != count:
+        if self.also and self.mixture is not None and len(self.mixture) != count:
             shares = ",".join(f"{each:g}" for each in self.mixture)
             raise InputError(f"{spelled('mixture', shares)}: {len(self.mixture)} shares of {count} data sets")
 

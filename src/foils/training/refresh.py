@@ -16,10 +16,9 @@ from foils.data.training_rows import RowSettings
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.mining import DenseRetriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
-from foils.training.data import TrainingSet, training_set
+from foils.training.data import TrainingSet
 from foils.training.fit import checkpoint_of
 from foils.training.multi_dataset import DataSets
-from foils.training.settings import MINED_ANEW
 
 NEGATIVES = "foils_negatives.parquet"
 
@@ -131,47 +130,27 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
             self.loss.learn_from(data)
 
 
-def ance_refresh(
-    collection: Collection, rows: RowSettings, *, every: int, ranks: tuple[int, int | None] = (0, None)
-) -> Refresh:
-    """Return how to mine negatives anew with the model that trains, every so many epochs (ANCE).
+def ance_refresh(sets: DataSets, rows: RowSettings, *, every: int) -> Refresh:
+    """Return how negatives of all data sets are mined anew, each in its own documents, every so many epochs (ANCE).
 
     Args:
-        collection: whose documents are embedded and searched at each refresh.
-        rows: of the training set: whose queries, triplets or lists, and how many negatives of a query (10, where they
-            do not say).
-        every: epochs between refreshes.
-        ranks: window that negatives are taken from.
-    """
-    top = rows.per_query or MINED_ANEW
-    rows = replace(rows.completed("triplets"), per_query=top)
-
-    def mine(model: Any) -> Negatives:
-        encoder = SentenceEncoder(model, EncoderSettings(), name="checkpoint")
-        with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
-            store = VectorStore(folder)
-            asked = collection.positives(rows.split).query_rows
-            retriever = DenseRetriever.of_model(collection, encoder, store, query_rows=asked, name="ance")
-            return mine_negatives(collection, retriever, split=rows.split, top=top, ranks=ranks)
-
-    return Refresh(every, mine, lambda negatives: training_set(collection, negatives, **vars(rows)))
-
-
-def joint_refresh(sets: DataSets, rows: RowSettings, *, every: int) -> Refresh:
-    """Return how negatives of all data sets of a training are mined anew, each in its own documents (ANCE).
-
-    Args:
-        sets: the data sets.
-        rows: of the training, as `ance_refresh` takes them.
+        sets: the data sets, whose documents are embedded and searched at each refresh.
+        rows: of the training set: whose queries, triplets or lists, and how many negatives of a query.
         every: epochs between refreshes.
     """
-
-    def mine(model: Any) -> Negatives:
-        return sets.joined(mined(sets.collections, rows, model))
-
-    return Refresh(every, mine, lambda negatives: sets.training_set(negatives, **vars(rows)))
+    return Refresh(
+        every,
+        lambda model: sets.joined(mined(sets.collections, rows, model)),
+        lambda negatives: sets.training_set(negatives, **vars(rows)),
+    )
 
 
 def mined(collections: Mapping[str, Collection], rows: RowSettings, model: Any) -> dict[str, Negatives]:
     """Return what a model as it is mines in each of these collections, by name."""
-    return {name: ance_refresh(each, rows, every=1).mine(model) for name, each in collections.items()}
+    encoder, found = SentenceEncoder(model, EncoderSettings(), name="checkpoint"), dict[str, Negatives]()
+    for name, each in collections.items():
+        with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
+            asked = each.positives(rows.split).query_rows
+            retriever = DenseRetriever.of_model(each, encoder, VectorStore(folder), query_rows=asked, name="ance")
+            found[name] = mine_negatives(each, retriever, split=rows.split, top=rows.per_query)
+    return found

@@ -12,7 +12,6 @@ from foils.runtime.results import Result, Table, number
 
 if TYPE_CHECKING:
     from foils.training.fit import TrainingRun
-    from foils.training.masks import Masked
 
 SHOWN = 8  # losses in the table, about
 
@@ -45,8 +44,9 @@ class Trained(Result):
         notes = [f"{name}: {count:,}" for name, count in self.counts.items()]
         notes.append(f"{self.run.steps:,} steps in {self.run.seconds:,.1f} s, {self.run.precision}")
         notes += [f"{name}: {value:.4f}" for name, value in self.scores.items()]
-        training = Table(f"Training → {self.path}", ["step", "epoch", "loss"], rows, "\n".join(notes))
-        return [training] if self.run.masked is None else [training, _of_mask(self.run.masked)]
+        masked = self.run.masked["shares"] if self.run.masked else {}
+        notes += [f"negatives masked in epoch {epoch}: {share:.2%}" for epoch, share in masked.items()]
+        return [Table(f"Training → {self.path}", ["step", "epoch", "loss"], rows, "\n".join(notes))]
 
     def to_json(self) -> dict[str, Any]:
         """Return settings, counts, scores and the loss over time, as they lie beside the model."""
@@ -58,15 +58,5 @@ class Trained(Result):
             "steps": self.run.steps,
             "precision": self.run.precision,
             "history": self.run.history,
-            **({} if self.run.masked is None else {"masked": self.run.masked.to_json()}),
+            **({} if self.run.masked is None else {"masked": self.run.masked}),
         }
-
-
-def _of_mask(masked: Masked) -> Table:
-    """What a mask took away by epoch, at most a few of them."""
-    every = max(1, len(masked.epochs) // SHOWN)
-    shares = [
-        (str(e.epoch), *(number(100 * share, 2) for share in (e.in_batch, e.mined)), f"{e.pairs:,}")
-        for e in masked.epochs[::every]
-    ]
-    return Table("Masked negatives", ["epoch", "% of in-batch", "% of mined", "pairs"], shares)

@@ -158,18 +158,16 @@ RECIPES: dict[str, Recipe] = {
 """The papers' settings. ECI_sem section 4: cached MNRL over triplets, no duplicates in a batch. HOBIT: known positives
 are masked where they could not be kept apart; the share of warm-up is ours."""
 
-RECIPES_OWN = (
-    "loss", "batch_size", "mini_batch_size", "epochs", "learning_rate", "max_length", "patience",
-)  # fmt: skip
-"""Settings that a recipe may have; `None` leaves them to it."""
-OPEN = replace(TrainSettings(), **dict.fromkeys(RECIPES_OWN))  # type: ignore[arg-type]
+_OPEN: dict[str, Any] = {"batch_size": None, "epochs": None, "max_length": None}
+OPEN = replace(TrainSettings(), **_OPEN)
+"""Settings of which a recipe has what is left open, here and by default: None."""
 
 
 def completed(steps: TrainSettings, recipe: Recipe, *, evaluated: bool) -> TrainSettings:
     """Return the settings of a training: what is open is the recipe's.
 
     Args:
-        steps: `None` in the place of what is left open (`RECIPES_OWN`).
+        steps: `None` in the place of what is left open (`OPEN`).
         recipe: the settings of a loss in it hold for this loss alone.
         evaluated: whether there is an evaluation on dev; without one a recipe's patience does not count.
     """

@@ -139,14 +139,9 @@ class Decks:
 
     Args:
         rows: of each tier, at least one.
-
-    Raises:
-        InputError: a tier without rows.
     """
 
     def __init__(self, rows: Sequence[Rows]) -> None:
-        if not all(map(len, rows)):
-            raise InputError(f"tiers of {[len(tier) for tier in rows]} rows; expected at least one row in each")
         self.rows = list(rows)
         self.left: list[Rows] = [np.zeros(0, np.int64) for _ in rows]
 

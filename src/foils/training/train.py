@@ -26,7 +26,7 @@ from foils.runtime.options import refuse, spelled
 from foils.training.data import TrainingSet
 from foils.training.fit import TrainingRun, fit
 from foils.training.loss_registry import TEACHER_LOSSES, make_loss, matryoshka_loss
-from foils.training.masks import FalseNegativeMask, MaskHistory, guide_vectors, make_mask
+from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
 from foils.training.reranker import prompt_of_reranker, reranker_set, warn_of_nothing_learned
@@ -96,7 +96,7 @@ def train_model(
     callbacks = [*([] if hook is None else [hook]), *callbacks]
     mask = getattr(loss, "mask", None)
     if mask is not None:
-        callbacks.append(MaskHistory(mask.tally))
+        callbacks.append(mask.tally)
     if refresh is not None:
         data, texts = live(data)
         callbacks.append(NegativesRefresh(refresh, texts, loss))
@@ -113,7 +113,7 @@ def train_model(
         prompts=_prompts(model, data.dataset.column_names),
         **how,
     )
-    return run if mask is None else replace(run, masked=mask.tally.result(mask.describe()))
+    return run if mask is None else replace(run, masked={"mask": mask.describe(), "shares": mask.tally.shares()})
 
 
 def _train_reranker(
