@@ -41,14 +41,15 @@ LONGEST_LINE = 1 << 26
 """Bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to."""
 
 
+_PACKED = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x04\x22\x4d\x18": "lz4"}
 NO_TEXT = {
-    **dict.fromkeys((b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"\x04\x22\x4d\x18"), "packed; unpack it, or use gzip"),
+    **{mark: f"{kind}; unpack it, or pack it with gzip" for mark, kind in _PACKED.items()},
     b"PK\x03\x04": "a zip archive or a workbook of Excel; unpack it, or save it as CSV in UTF-8",
     b"\xd0\xcf\x11\xe0": "a workbook of Excel; save it as CSV in UTF-8",
     b"PAR1": "Parquet; name it .parquet",
     b"ARROW1": "Arrow; write it as Parquet, or load it and give the table",
 }
-"""What files begin with that are no text, plain or gzipped: zstd, bzip2, xz and lz4 first."""
+"""What files begin with that are no text, plain or gzipped."""
 
 
 DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
