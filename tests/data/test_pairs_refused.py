@@ -58,7 +58,7 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
         "x.json:1: record 2: the positive",
     ),
     "no Parquet": ("x.parquet", HEADER + "a,b\n", "x.parquet: not Parquet, by its first bytes; name"),
-    "bzip2": ("x.csv", bz2.compress(b"query"), "x.csv: expected text, plain or gzipped; .* unpack it"),
+    "bzip2": ("x.csv", bz2.compress(b"query"), "x.csv: .*expected text, plain or gzipped; .*unpack it"),
     "no table": ("x.txt", "a", "not a table by its name; expected .csv, .tsv, .json"),
     "a split that is a path": ("x.csv", "query,positive,split\na,b,../up\n", "a split called '../up'; expected"),
 }  # fmt: skip
