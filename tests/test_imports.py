@@ -17,7 +17,7 @@ STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "
 ARROWS = {  # among stages, only these
     "evaluation": {"searching"},
     "labelling": {"deciding", "rating", "scoring"},
-    "rating": {"selection", "training"},
+    "rating": {"training"},
     "searching": {"mining"},
     "selection": {"deciding", "mining", "scoring"},
     "training": {"batching", "evaluation", "mining", "selection"},

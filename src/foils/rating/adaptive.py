@@ -16,7 +16,7 @@ from foils.rating.estimators import ESTIMATORS, LINKS, Link, Ratings, covariance
 from foils.rating.pairs import Block, Floats, Pairs, Rows
 from foils.runtime import memory
 from foils.runtime.errors import InputError
-from foils.selection.rules import information
+from foils.statistics.elo_scale import information
 
 _CELLS = 500_000
 _CELL = 120  # bytes that a cell of the choice takes: covariance, leads, bits, worth

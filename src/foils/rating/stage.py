@@ -33,7 +33,6 @@ from foils.rating.session import JudgeSession
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
 from foils.runtime.results import Table, number
-from foils.selection.rules import BORDERLINE
 
 if TYPE_CHECKING:
     from foils.rating.distil import Distilled
@@ -291,6 +290,9 @@ class Rated(Negatives):
             del summary["between"]["offset"]  # it is in the table
         facts = {"source": self.source, "settings": settings, "seed": seed, **summary, **more}
         return dict(without_nan(facts))
+
+
+BORDERLINE = (80.0, 150.0)  # gaps, as in `foils.selection`, which is not imported for them alone
 
 
 def refuse_silence(judges: Sequence[Judge], answers: int) -> None:

@@ -12,7 +12,6 @@ from foils.selection.rules import (
     adapted_gap,
     denoise,
     fit_gaps,
-    information,
     mixture,
     optimal,
     optimal_gap,
@@ -22,6 +21,7 @@ from foils.selection.rules import (
     table,
     two_group_risk,
 )
+from foils.statistics.elo_scale import information
 
 __all__ = [
     "BOUNDS",

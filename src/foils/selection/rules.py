@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from scipy.ndimage import gaussian_filter1d
-from scipy.special import entr, ndtr
 
 from foils.runtime.errors import InputError
-from foils.statistics.elo_scale import ELO_PER_PROBIT
+from foils.statistics.elo_scale import information
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -438,12 +437,6 @@ RISK = "more risk than information"
 LITTLE = "tells too little"
 _BIN = 2.0
 _FLOOR = 0.1  # weights below it are rejected
-
-
-def information(gap: Floats) -> Floats:
-    """Return I(Δ) = H(Φ(Δ/295.7)) in bits, for gaps in Elo points: 1 at 0, 0.63 at 296 (eq. 46)."""
-    lead = np.asarray(gap, np.float64) / ELO_PER_PROBIT
-    return np.asarray((entr(ndtr(lead)) + entr(ndtr(-lead))) / np.log(2))
 
 
 def optimal_gap(risk: Callable[[Floats], Floats], *, damage: float, longest: float = 1200.0) -> float:

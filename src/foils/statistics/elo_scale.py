@@ -6,7 +6,7 @@ from math import log
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import entr, expit, ndtr
 
 ELO_PER_LOGIT = 400 / log(10)
 """173.7 Elo points to the unit of Bradley–Terry: σ(x) = 1/(1 + 10^(−173.7x/400)) (eq. 28)."""
@@ -24,3 +24,9 @@ BASE = 1500.0
 def expected_score(gap: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return E = 1/(1 + 10^(−gap/400)), the chance to be preferred with a lead of `gap` Elo points (eq. 26)."""
     return np.asarray(expit(np.asarray(gap, np.float64) / ELO_PER_LOGIT))
+
+
+def information(gap: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return I(Δ) = H(Φ(Δ/295.7)) in bits, for gaps in Elo points: 1 at 0, 0.63 at 296 (eq. 46)."""
+    lead = np.asarray(gap, np.float64) / ELO_PER_PROBIT
+    return np.asarray((entr(ndtr(lead)) + entr(ndtr(-lead))) / np.log(2))
