@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from foils.data.negatives import Negatives
-from foils.data.read import TABLE
+from foils.data.read import TABLE, fetched_table
 from foils.data.sources import SourceLike, as_table
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.options import spelled
@@ -147,11 +147,11 @@ def push_to_hub(what: SourceLike, to: str, *, license: str, public: bool, overwr
         raise InputError(f"{to}: expected hf:OWNER/NAME")
     if is_offline_mode():
         raise InputError(f"{to}: HF_HUB_OFFLINE is set, so that nothing may be sent; unset it to push")
-    path = Path(what) if isinstance(what, (str, Path)) else None
+    path = fetched_table(what) if isinstance(what, (str, Path)) else None
     if path and path.is_dir():
         raise InputError(f"{what}: expected a table of negatives; a model's folder is pushed by hf upload")
     name, api = to.removeprefix("hf:"), HfApi(library_name="foils")
-    given = as_table(what).negatives
+    given = as_table(path or what).negatives
     negatives = given.with_provenance(last_parts(given.provenance))
     changed = negatives.provenance != given.provenance
     content = path.read_bytes() if path and not changed else negatives.file_bytes()
