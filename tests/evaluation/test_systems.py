@@ -114,7 +114,7 @@ def test_a_reranker_sorts_the_first_documents_again(collection):
         seen.extend(pairs)
         return by_number(pairs)
 
-    reranked = rerank_run(run, collection, scorer, depth=3, block=2)
+    reranked = rerank_run(run, collection, scorer, depth=3)
     assert rankings_of(reranked) == {"q0": ["d5", "d3", "d1"], "q1": ["d2"]}
     assert seen[:2] == [("query 0", "t text 1"), ("query 0", "t text 5")]
     assert rankings_of(rerank_run(run, collection, by_number, depth=4))["q0"] == ["d7", "d5", "d3", "d1"]

@@ -21,6 +21,7 @@ from foils.searching import DimensionSettings, embed_collection, search_collecti
 from foils.statistics.measures import Measured, Qrels, Rankings, measure_rankings
 
 DEPTH = 100
+PAIRS = 256  # handed to a reranker at a time
 PairScorer = Callable[[Sequence[tuple[str, str]]], npt.ArrayLike]
 
 
@@ -108,7 +109,7 @@ def first_documents(run: Run, collection: Collection, depth: int, *, split: str 
 
 
 def rerank_run(
-    run: Run, collection: Collection, scorer: PairScorer, *, depth: int = 100, block: int = 256, name: str = "reranked"
+    run: Run, collection: Collection, scorer: PairScorer, *, depth: int = 100, name: str = "reranked"
 ) -> Run:
     """Score the first `depth` documents of each query again and sort them; the rest is left out.
 
@@ -120,24 +121,23 @@ def rerank_run(
         scorer: list of (query text, document text) → one score a pair, higher is better; as a sentence-transformers
             CrossEncoder's `predict`.
         depth: how many documents of each query, at least 1.
-        block: pairs handed to the scorer at a time.
         name: of the new run.
 
     Returns:
         A run of at most `depth` documents a query; ties keep the first stage's order.
 
     Raises:
-        InputError: a depth or block below 1, or ids of the run that the collection does not have.
+        InputError: a depth below 1, or ids of the run that the collection does not have.
         FailureError: the scorer gave another number of scores, or one that is not finite.
     """
-    if min(depth, block) < 1:
-        raise InputError(f"expected depth and block of at least 1; found {depth} and {block}")
+    if depth < 1:
+        raise InputError(f"depth {depth}; expected at least 1")
     table = first_documents(run, collection, depth).table
     queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
     scores = np.empty(len(queries))
     with progress.task("reranking", total=len(scores), unit="pairs") as advance:
-        for start in range(0, len(scores), block):
-            part = slice(start, start + block)
+        for start in range(0, len(scores), PAIRS):
+            part = slice(start, start + PAIRS)
             texts = zip(collection.query_texts(queries[part]), collection.document_texts(documents[part]), strict=True)
             of_block = np.asarray(scorer(list(texts)), np.float64)
             if of_block.shape != scores[part].shape or not np.isfinite(of_block).all():

@@ -207,8 +207,7 @@ class Tuned(Result):
 
     def trials_table(self) -> Table:
         """Return the trainings, and what each had on dev."""
-        before = "as it is" if self.base == self.plan["given"]["model"] else self.base
-        rows = [(before, "", "", "", "", number(self.base_dev, 4))]
+        rows = [(self.base, "", "", "", "", number(self.base_dev, 4))]
         for each in self.trials:
             cells = (f"{each.epochs}", f"{each.queries:,}", f"{each.steps:,}", number(each.dev, 4))
             rows.append((f"{each.learning_rate:g}", each.source or "in batch", *cells))
