@@ -168,9 +168,9 @@ def test_kmeans_seeds_come_from_different_clusters():
     assert sorted(line.tolist()) == list(range(200))
     assert len({(a, b) for a, b in zip(label, groups, strict=True)}) == 4
     batches = METHODS["hobit"].build(
-        queries, queries, batch_size=20, seeds=4, seed_order="k-means", shuffle=False, rng=np.random.default_rng(0)
+        queries, queries, batch_size=20, seeds=4, seed_order="k-means", rng=np.random.default_rng(0)
     )
-    assert all(len(set(label[batches[k][:4]])) == 4 for k in range(5))
+    assert sum(len(set(label[batch[:4]])) == 4 for batch in batches) >= 5
 
 
 def test_coverage_order_is_greedy_facility_location():

@@ -122,7 +122,6 @@ def hobit_batches(
     seeds: int = 8,
     candidates: int = 128,
     seed_order: str = "uniform",
-    shuffle: bool = True,
 ) -> Batches:
     """Return the batches of one epoch by HOBIT (Algorithm 2).
 
@@ -146,7 +145,6 @@ def hobit_batches(
         seeds: s, at most `batch_size`; fewer leave more of the batch to be chosen.
         candidates: k_cand; at least (b − s) / s fills a batch. The paper does not give it.
         seed_order: "uniform" (Algorithm 2), "k-means" or "facility-location" (A.11).
-        shuffle: shuffle the batches, so that those built from leftovers are not all trained on last.
 
     Raises:
         InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of other rows.
@@ -158,9 +156,7 @@ def hobit_batches(
     known = _known(queries, conflicts)
     line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
     filler = Filler(queries, documents, candidates, known, line, groups, alpha, tau, rng)
-    batches = filler.epoch(batch_size, seeds)
-    batches = batches if conflicts is None else swap_conflicts(batches, conflicts, rng=rng)
-    return shuffled(batches, rng=rng) if shuffle else batches
+    return filler.epoch(batch_size, seeds)
 
 
 def _known(queries: NDArray[np.floating], conflicts: Conflicts | None) -> Conflicts:
@@ -197,7 +193,10 @@ class Filler:
         self.group_stamp = np.zeros(int(self.groups.max(initial=0)) + 1, np.int32)
 
     def epoch(self, batch_size: int, seeds: int) -> Batches:
-        """Return the batches of an epoch in the order of building, the short one last."""
+        """Return the batches of an epoch, shuffled, so that those built from leftovers are not all trained on last.
+
+        The short one is the last.
+        """
         n, prepared_until = self.queries.shape[0], 0
         order = np.empty(n, np.int64)
         starts, short = _cuts(n, batch_size, self.rng)
@@ -210,7 +209,8 @@ class Filler:
                     self.unused.prepare(self.line[: ahead * seeds])
                 order[start:end] = self.batch(end - start, seeds)
                 advance(end - start)
-        return Batches(np.concatenate([np.delete(order, short), order[short]]), batch_size)
+        batches = Batches(np.concatenate([np.delete(order, short), order[short]]), batch_size)
+        return shuffled(swap_conflicts(batches, self.known, rng=self.rng), rng=self.rng)
 
     def batch(self, size: int, seeds: int) -> Rows:
         """Return the next batch of `size` rows, its seeds first."""
@@ -297,7 +297,6 @@ def mutual_batches(
     alpha: float = 0.0,
     tau: float = 0.05,
     candidates: int = 512,
-    shuffle: bool = True,
 ) -> Batches:
     """Return the batches of one epoch, each grown from one row by doubling, with all its rows as seeds.
 
@@ -318,7 +317,6 @@ def mutual_batches(
             α = 0 and the temperature of the training, H̃ over all rows is τ_h times the InfoNCE loss, a constant of
             each row aside.
         candidates: nearest rows of the first row that are considered; at least b fills a batch.
-        shuffle: shuffle the batches, so that those built from leftovers are not all trained on last.
 
     Raises:
         InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of other rows.
@@ -328,9 +326,7 @@ def mutual_batches(
     check_setting(batch_size, 1, candidates, alpha=alpha, tau=tau)
     known, (line, groups) = _known(queries, conflicts), uniform_seeds(queries, documents, seeds=1, rng=rng)
     asking, answering = Joined(queries, documents, 0.5), Joined(documents, queries)
-    batches = _Grower(asking, answering, candidates, known, line, groups, alpha, tau, rng).epoch(batch_size, 1)
-    batches = batches if conflicts is None else swap_conflicts(batches, conflicts, rng=rng)
-    return shuffled(batches, rng=rng) if shuffle else batches
+    return _Grower(asking, answering, candidates, known, line, groups, alpha, tau, rng).epoch(batch_size, 1)
 
 
 @dataclass(frozen=True)
