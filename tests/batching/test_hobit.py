@@ -13,7 +13,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import logsumexp
 
 from foils.batching import (
-    Batches,
     find_conflicts,
     greedy,
     hardness,
@@ -125,29 +124,6 @@ def test_every_setting_changes_the_batches(pairs, setting):
 
 def test_no_conflicts_is_no_setting(pairs):
     np.testing.assert_array_equal(build(pairs).order, build(pairs, conflicts=no_conflicts(1000)).order)
-
-
-def test_alpha_keeps_near_duplicates_of_positives_away():
-    # one query whose positive has a near-duplicate and, as hard for the query, a document far from the positive
-    positive, query = np.array([1.0, 0, 0]), np.array([0.8, 0.6, 0])
-    near, far = np.array([1.0, 0.0, 0.01]), np.array([0.28, 0.96, 0.0])
-    documents = np.stack([positive, near, far])
-    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
-    weights = {alpha: hardness(query[None], documents[:1], documents, alpha=alpha)[0] for alpha in (0.0, 1.0)}
-    assert weights[0.0][1] == pytest.approx(weights[0.0][2], abs=1e-3)
-    assert weights[1.0][2] > weights[1.0][1] + 0.5
-
-
-def test_seeds_meet_harder_rows_than_at_random(pairs):
-    queries, documents = pairs
-
-    def seeds_smooth(batches):
-        full = [b for b in batches if len(b) == 32]
-        weights = [hardness(queries[b[:4]], documents[b[:4]], documents[b]) for b in full]
-        return np.mean([smooth_hardness(w, tau=0.05) / 4 for w in weights])
-
-    random = Batches(np.random.default_rng(0).permutation(1000), 32)
-    assert seeds_smooth(build(pairs)) > seeds_smooth(random) + 0.08
 
 
 @settings(deadline=None, max_examples=60)

@@ -43,15 +43,12 @@ def builder(name, mixed, seed=0):
     ("how", "counts"),
     [
         ({}, [90, 30, 60]),
-        ({"stop": "all_exhausted"}, [90, 30, 60]),
         ({"shares": [1, 1, 1]}, [30, 30, 30]),
         ({"shares": [1, 1, 1], "stop": "all_exhausted"}, [90, 90, 90]),
         ({"shares": [2, 1, 1]}, [60, 30, 30]),
-        ({"shares": [20, 10, 10], "stop": "all_exhausted"}, [120, 60, 60]),
         ({"shares": [1e-9, 1, 1]}, [1, 30, 30]),
         ({"temperature": 2.0}, [52, 30, 42]),  # 30 / √30 · √N
         ({"temperature": 2.0, "stop": "all_exhausted"}, [90, 52, 73]),
-        ({"temperature": 1e9}, [30, 30, 30]),
     ],
 )
 def test_counts_by_hand(how, counts):

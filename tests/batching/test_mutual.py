@@ -105,18 +105,6 @@ def test_counted_for_all_rows_at_once_the_objective_is_not_submodular():
     assert value([0, 1, 2]) - value([0, 1]) == 2
 
 
-def test_hardness_is_mutual():
-    # both documents are as near to the first query, but only the second pair's query is near the first document
-    queries = np.array([[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 1.0, 0, 0], [0, 0, 0, 1.0]], np.float32)
-    documents = np.array([[0, 1.0, 0, 0], [0.8, 0, 0.6, 0], [0.8, 0, 0.6, 0], [0, 0, 0, 1.0]], np.float32)
-    weights = weights_of(queries, documents, 0.0)
-    np.testing.assert_allclose(weights[0], [0, 0.4, 0.9, 0], atol=1e-6)
-    begins = [seed for seed in range(30) if np.random.default_rng(seed).permutation(4)[0] == 0]
-    for seed in begins:
-        built = build((queries, documents), seed, batch_size=2, candidates=3)
-        assert [0, 2] in [batch.tolist() for batch in built]
-
-
 def test_all_rows_of_a_batch_gain_more_than_with_few_seeds(pairs):
     def loss(batches):
         return np.nanmean(measure_rows(*pairs, batches, conflicts=no_conflicts(len(pairs[0]))).loss)

@@ -8,7 +8,6 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from batch_vectors import clustered
 
 from foils.batching import Batches, find_conflicts, no_conflicts
 from foils.batching.conflicts import known_conflicts
@@ -91,13 +90,6 @@ def test_overlap_by_hand():
     assert overlap([first, other]) == 0.0
     assert overlap([first, same, other]) == 0.5
     assert np.isnan(overlap([first]))
-
-
-def test_overlap_of_random_epochs_is_what_is_stated():
-    vectors, _ = clustered(600, 4, 3)
-    plan = plan_epochs(vectors, vectors, name="random", batch_size=30, epochs=8, conflicts=no_conflicts(600))
-    assert plan.overlap == pytest.approx(plan.overlap_random, rel=0.15)
-    assert plan.overlap_random == pytest.approx(29 / 599)
 
 
 def test_hobit_is_harder_than_random_over_the_whole_epoch(pairs):

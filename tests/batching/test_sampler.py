@@ -51,13 +51,6 @@ def test_every_epoch_is_a_new_partition(name, tmp_path):
     assert [h["epoch"] for h in planner.history] == [0, 1, 2]
 
 
-def test_same_seed_same_orders_other_seed_other_orders(tmp_path):
-    runs = [orders(BatchPlanner("hobit", SMALL["hobit"]), tmp_path / str(k), seed=s) for k, s in enumerate((1, 1, 2))]
-    flat = [np.concatenate([np.concatenate(epoch) for epoch in run]) for run in runs]
-    np.testing.assert_array_equal(flat[0], flat[1])
-    assert not np.array_equal(flat[0], flat[2])
-
-
 def test_batches_follow_the_model(tmp_path):
     # with a learning rate the second epoch's batches differ from those of a model that stands still
     moving, still = (orders(BatchPlanner("hobit", SMALL["hobit"]), tmp_path / str(lr), lr=lr) for lr in (0.5, 0.0))
@@ -165,14 +158,6 @@ def test_length_is_exact(rows, drop):
     assert len(list(sampler)) == len(sampler) == (rows // 8 if drop else -(-rows // 8))
 
 
-def test_warmup_epochs_are_random(tmp_path):
-    warm = orders(BatchPlanner("hobit", SMALL["hobit"], warmup=1), tmp_path / "a", lr=0.0)
-    random = orders(BatchPlanner("random"), tmp_path / "b", lr=0.0)
-    hobit = orders(BatchPlanner("hobit", SMALL["hobit"]), tmp_path / "c", lr=0.0)
-    assert np.array_equal(np.concatenate(warm[0]), np.concatenate(random[0]))
-    assert np.array_equal(np.concatenate(warm[1]), np.concatenate(hobit[1]))
-
-
 def test_refresh_embeds_only_every_so_many_epochs(tmp_path):
     embedded = {}
     for refresh in (1, 2):
@@ -181,13 +166,6 @@ def test_refresh_embeds_only_every_so_many_epochs(tmp_path):
         train(planner, tmp_path / str(refresh), epochs=4, watch=calls)
         embedded[refresh] = calls.count("query")
     assert embedded == {1: 4, 2: 2}
-
-
-def test_annealed_alpha_rises_to_its_value():
-    planner = BatchPlanner("hobit", {"alpha": 0.8}, anneal=4)
-    assert [planner.settings_at(e)["alpha"] for e in (0, 1, 4, 9)] == pytest.approx([0, 0.2, 0.8, 0.8])
-    assert BatchPlanner("hobit", {"alpha": 0.8}).settings_at(0)["alpha"] == 0.8
-    assert BatchPlanner("hobit", anneal=2).settings_at(1)["alpha"] == 0.5
 
 
 def test_annealing_begins_after_the_warm_up(tmp_path, monkeypatch):
