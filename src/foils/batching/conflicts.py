@@ -169,8 +169,6 @@ TRIES = 200
 """Random partners tried for each row in conflict."""
 ROUNDS = 5
 """Passes over the rows, while they make progress: one swap may make room for another."""
-TOGETHER = 16
-"""Batches that are cut from a line before its used rows are taken out."""
 LOOKED_AT = 10**8
 """Rows that are looked at, at most, to spread conflicts that cannot be swapped away."""
 
@@ -217,35 +215,12 @@ def separate_conflicts(line: Rows, conflicts: Conflicts, *, batch_size: int, rng
     """
     check_batch_size(batch_size)
     check_rows(line.size, conflicts)
-    order, state, stamp = np.empty(line.size, np.int64), conflicts.state(), 0
-    for number, start in enumerate(range(0, line.size, batch_size)):
-        if number % TOGETHER == 0:
-            line = np.ascontiguousarray(line[~state[0][line]], np.int64)
-        stamp = fill(order[start : start + batch_size], line, state, stamp)
-    return swap_conflicts(Batches(order, batch_size), conflicts, rng=rng)
-
-
-def fill(batch: Rows, line: Rows, state: tuple[Any, ...], stamp: int, filled: int = 0) -> int:
-    """Fill a batch with the first unused rows of a line, in rounds without a conflict in themselves: classes in turn.
-
-    Args:
-        batch: (b,) to write to, of which `filled` rows are there already.
-        line: rows, at least as many unused ones as the batch lacks.
-        state: of `Conflicts.state`.
-        stamp: of the last batch, or round, that was built.
-        filled: rows of the batch that are there.
-
-    Returns:
-        the stamp of the last round.
-    """
     require("numba", "batch")
     from foils.batching import kernels
 
-    nothing, none = np.empty(0, np.int64), np.empty(0, np.int32)
-    while filled < batch.size:
-        stamp += 1
-        filled = kernels.take(line, nothing, none, stamp, state, batch, filled, batch.size)
-    return stamp
+    order = np.empty(line.size, np.int64)
+    kernels.deal(np.ascontiguousarray(line, np.int64), batch_size, conflicts.state(), order)
+    return swap_conflicts(Batches(order, batch_size), conflicts, rng=rng)
 
 
 def swap_conflicts(batches: Batches, conflicts: Conflicts, *, rng: np.random.Generator) -> Batches:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from foils.batching.batches import Batches, Matrix, Rows, check_batch_size, check_vectors, shuffled
-from foils.batching.conflicts import Conflicts, check_rows, fill, no_conflicts, swap_conflicts
+from foils.batching.conflicts import Conflicts, check_rows, no_conflicts, swap_conflicts
 from foils.batching.nearest import Unused
 from foils.batching.objective import check_alpha, check_tau
 from foils.batching.objective import greedy as plain_greedy
@@ -266,9 +266,10 @@ class Filler:
         return weights.astype(np.float64) / self.tau
 
     def at_random(self, batch: Rows, filled: int) -> Rows:
-        """Fill the batch with unused rows at random."""
+        """Fill the batch with unused rows at random, in rounds without a conflict in themselves: classes in turn."""
         line = self.rng.permutation(np.flatnonzero(~self.state[0]))
-        self.stamp = fill(batch, line, self.state, self.stamp - 1, filled)
+        while (filled := self.take(line, batch, filled, batch.size, NO_ROWS)) < batch.size:
+            self.stamp += 1
         return batch
 
 

@@ -95,6 +95,23 @@ def take(line: Any, groups: Any, group_stamp: Any, stamp: int, state: Any, batch
 
 
 @compiled
+def deal(line: Any, batch_size: int, state: Any, order: Any) -> None:
+    """Cut `line` into batches, leaving a row that conflicts for the next batch; write the result to `order`.
+
+    Where a batch cannot be filled without a conflict, it is filled in rounds, each without a conflict in itself: so
+    the classes of rows that conflict with each other are dealt in turn.
+    """
+    nothing, none = np.empty(0, np.int64), np.empty(0, np.int32)
+    head, placed, stamp = 0, 0, 0
+    while placed < line.size:
+        until = min(placed // batch_size * batch_size + batch_size, line.size)
+        while state[0][line[head]]:
+            head += 1
+        stamp += 1
+        placed = take(line[head:], nothing, none, stamp, state, order, placed, until)
+
+
+@compiled
 def relevant_to(row: int, other: int, known: Any) -> bool:
     """Say whether `other`'s document is a known positive of `row`'s query (a binary search)."""
     query, document, start, relevant = known[0], known[1], known[2], known[3]
@@ -109,13 +126,13 @@ def relevant_to(row: int, other: int, known: Any) -> bool:
 
 
 @compiled
-def clashes(row: int, place: int, order: Any, batch_size: int, known: Any) -> int:
-    """Count the contradictions between `row` and the batch of `place`, both ways, the row now at `place` aside."""
-    first, count = place // batch_size * batch_size, 0
+def fits(row: int, place: int, order: Any, batch_size: int, known: Any) -> bool:
+    """Say whether `row` conflicts with nobody in the batch of `place`, the row now at `place` aside."""
+    first = place // batch_size * batch_size
     for p in range(first, min(first + batch_size, order.size)):
-        if p != place:
-            count += relevant_to(row, order[p], known) + relevant_to(order[p], row, known)
-    return count
+        if p != place and (relevant_to(row, order[p], known) or relevant_to(order[p], row, known)):
+            return False
+    return True
 
 
 @compiled
@@ -128,7 +145,7 @@ def repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int
     left = 0
     swaps = 0
     for place in range(order.size):
-        if not clashes(order[place], place, order, batch_size, known):
+        if fits(order[place], place, order, batch_size, known):
             continue
         if left == 64 and swaps == 0:
             return int(order.size)
@@ -137,13 +154,24 @@ def repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int
             other = int(rng.random() * order.size)
             if other // batch_size == place // batch_size:
                 continue
-            clash = clashes(order[place], other, order, batch_size, known)
-            if not (clash or clashes(order[other], place, order, batch_size, known)):
+            if fits(order[place], other, order, batch_size, known) and fits(
+                order[other], place, order, batch_size, known
+            ):
                 order[place], order[other] = order[other], order[place]
                 left -= 1
                 swaps += 1
                 break
     return left
+
+
+@compiled
+def clashes(row: int, place: int, order: Any, batch_size: int, known: Any) -> int:
+    """Count the contradictions between `row` and the batch of `place`, both ways, the row now at `place` aside."""
+    first, count = place // batch_size * batch_size, 0
+    for p in range(first, min(first + batch_size, order.size)):
+        if p != place:
+            count += relevant_to(row, order[p], known) + relevant_to(order[p], row, known)
+    return count
 
 
 @compiled
