@@ -87,7 +87,8 @@ class Unused:
 
         As exact as `nearest`: a list with too few rows left is searched again.
         """
-        want, nothing = min(self.k * factor, int((~self.used).sum())), np.empty(0, np.int64)
+        left_over = self.used.size - int(np.count_nonzero(self.used))
+        want, nothing = min(self.k * factor, left_over), np.empty(0, np.int64)
         left = {seed: rows[~self.used[rows]] for seed in seeds.tolist() for rows in [self._lists.get(seed, nothing)]}
         short = [seed for seed, rows in left.items() if rows.size < want]
         if short:
