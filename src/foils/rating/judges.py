@@ -28,7 +28,7 @@ from foils.runtime.errors import FailureError, InputError
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-_AT_ONCE = 2**16  # documents whose vectors are compared together
+_AT_ONCE = 2**12  # documents whose vectors are compared together
 
 
 class Judge(Protocol):
