@@ -89,10 +89,6 @@ def test_margins_by_hand(world, rule, expected):
     assert len(rejected) == found.rejected()[Margin(positive_scores(world), **rule).reason]
 
 
-def test_a_margin_on_its_limit_is_kept(world):
-    assert kept(mined(world, rules=[Margin(positive_scores(world))], ranks=(0, 8)))[0] == "n3"  # 0.4 is not over 0.4
-
-
 def test_a_relative_margin_goes_down_for_negative_scores_too(world):
     scores = SCORES - 1.0  # positives −0.2 and −0.6; the limit is −0.6 − 0.1·0.6 = −0.66
     rule = Margin(positive_scores(world, scores), relative=0.1)
@@ -184,12 +180,6 @@ def test_marking_an_existing_table(small, tmp_path):
         filter_negatives(found, small, [], scorer=scorer)
 
 
-def test_a_row_that_was_rejected_before_keeps_its_reason(world):
-    before = mined(world, rules=[ScoreAbove(0.6)], top=8)
-    after = filter_negatives(before, world, [ScoreAbove(0.35)])
-    assert after.rejected() == {"score above 0.6": 2, "score above 0.35": 2}
-
-
 def test_retrievers_score_pairs_as_they_rank_them(small, encoder):
     queries = Vectors.of(encoder.encode(small.query_texts(range(5)), "query"))
     documents = Vectors.of(encoder.encode(small.document_texts(range(10)), "document"))
@@ -246,10 +236,6 @@ def test_uniform_draws_are_uniform_repeat_with_the_seed_and_stay_in_the_window(m
     assert stats.chisquare(counts[2:10]).pvalue > 1e-4
     assert (drawn(many, draw=Uniform(), seed=1) == drawn(many, draw=Uniform(), seed=1)).all()
     assert (drawn(many, draw=Uniform(), seed=1) != drawn(many, draw=Uniform(), seed=2)).any()
-
-
-def test_a_draw_of_the_whole_window_is_the_window(many):
-    assert (drawn(many, draw=Uniform(), top=12) == QUERIES).all()
 
 
 def test_what_is_not_drawn_is_marked(many):
