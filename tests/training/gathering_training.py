@@ -31,12 +31,9 @@ from train_models import bert_model, made_up, static_model, table
 LEARNED = {"learn_temperature": True}
 CASES: dict[str, dict[str, Any]] = {
     "mnrl": {"loss": "mnrl"},
-    "weighted, learned temperature": {"loss": "weighted", "loss_settings": LEARNED},
     "weighted, learned temperature, cached": {"loss": "weighted", "loss_settings": LEARNED, "mini_batch_size": 3},
-    "debiased": {"loss": "debiased"},
     "hard-weighted, cached": {"loss": "hard-weighted", "mini_batch_size": 3},
     "hybrid": {"loss": "hybrid"},
-    "hybrid, learnable": {"loss": "hybrid", "loss_settings": {"mixing": "learnable"}},
     "hybrid, uncertainty, cached": {"loss": "hybrid", "loss_settings": {"mixing": "uncertainty"}, "mini_batch_size": 3},
     "hybrid, gradnorm": {"loss": "hybrid", "loss_settings": {"mixing": "gradnorm"}},
     "hybrid, gradnorm, cached": {"loss": "hybrid", "loss_settings": {"mixing": "gradnorm"}, "mini_batch_size": 3},
@@ -44,11 +41,9 @@ CASES: dict[str, dict[str, Any]] = {
     "distil, cached": {"loss": "distil", "loss_settings": {"alpha": 0.3}, "mini_batch_size": 3},
     "masked by itself": {"loss": "weighted", "mask": "self", "mask_margin": 0.0},
     "matryoshka, cached": {"loss": "mnrl", "matryoshka": (16, 8), "mini_batch_size": 3},
-    "st": {"loss": "st:MultipleNegativesRankingLoss"},
     "st, cached": {"loss": "st:CachedMultipleNegativesRankingLoss", "mini_batch_size": 3},
-    **{f"batches {name}": {"batches": name} for name in ("hobit-c", "mutual", "ngame")},
+    **{f"batches {name}": {"batches": name} for name in ("hobit-c", "ngame")},
     "batches hobit, annealed": {"batches": "hobit", "batch_settings": {"seeds": 2, "warmup": 1, "anneal": 1}},
-    "batches walks": {"batches": "walks", "batch_settings": {"candidates": 20, "neighbours": 5}},
     "batches hobit, a mixture": {"batches": "hobit", "batch_settings": {"seeds": 2}, "mixed": True},
     "batches b3": {"batches": "b3", "batch_settings": {"skip": 2, "ranks": 10, "community_size": 8}},
 }

@@ -281,19 +281,6 @@ def test_losses_are_masked_in_training(name, how, tmp_path):
     assert np.mean(shares) == pytest.approx(share, rel=0.02)  # batches of the same size, nearly as many pairs
 
 
-@pytest.mark.parametrize("changed", [{"mask_margin": 0.3}, {"mask": "guide:{}", "mask_margin": 0}])
-def test_every_setting_of_a_mask_changes_the_training(changed, tmp_path):
-    static_model(seed=3).save_pretrained(str(tmp_path / "guide"))
-    changed = {key: value.format(tmp_path / "guide") if key == "mask" else value for key, value in changed.items()}
-    collection = made_up()
-    data, found = training_set(collection, table(collection)), []
-    for number, more in enumerate(({}, changed)):
-        settings = replace(BASE, **{"mask": "self", "mask_margin": 0.0, **more})
-        run = train_model(static_model(), data, tmp_path / f"{number}", settings=settings)
-        found.append(torch.cat([p.detach().flatten() for p in run.model.parameters()]))
-    assert not torch.equal(*found)
-
-
 def test_margins_are_the_published_ones_and_inner_products_need_their_own(tmp_path):
     collection, model = made_up(), static_model()
     data = training_set(collection, table(collection))
