@@ -136,7 +136,7 @@ def test_scores_come_back(small: Collection, scored: Negatives, tmp_path: Path, 
 def test_what_cannot_be_exported(small: Collection, scored: Negatives) -> None:
     with pytest.raises(UnknownNameError, match="unknown column of scores 'elo'; expected one of: cosine, score"):
         library.export(small, scored, scores="elo")
-    with pytest.raises(InputError, match=r"3 of 3 positives and 4 of 4 .* rate with positives=2$"):
+    with pytest.raises(InputError, match=r"3 of 3 positives and 4 of 4 .* score both: score_pairs"):
         library.export(small, scored, scores="score")
     without = Negatives(scored.kept())
     with pytest.raises(InputError, match="3 of 3 positives and 0 of 4 negatives have no cosine"):

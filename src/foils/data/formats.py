@@ -356,7 +356,7 @@ class Exported(Result):
         if missing or unscored:
             raise InputError(
                 f"{unscored:,} of {len(of[0]):,} positives and {missing:,} of {len(of[1]):,} negatives have no "
-                f"{self.scores}; score both: score_pairs, or rate with positives={max(map(len, sides[0]))}"
+                f"{self.scores}; score both: score_pairs (a rating has one positive of each query)"
             )
 
     @cached_property
