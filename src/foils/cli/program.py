@@ -151,17 +151,12 @@ def _new_place(verb: Verb, settings: Sequence[Setting], arguments: Sequence[str]
 
 def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
     """Write, report and show a result, its files first: a closed pipe loses none. None: a verb has nothing to say."""
-    from foils.runtime.files import write_json
     from foils.runtime.terminal import print_tables
 
     if result is None or int(os.environ.get("RANK", "0")):  # under torchrun the first process writes and shows
         return
     tables = result.tables()
     for output in verb.outputs():
-        if output.name == "output" and not hasattr(result, "write"):  # a dry run
-            if values.get("json") is not None:
-                write_json(values["json"], result.to_json())
-            return print_tables(tables)
         if (value := values.get(output.name)) is not None and output.write is not None:
             output.write(result, value)
             if output.name == "output" and verb.writes:
@@ -175,7 +170,6 @@ def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
         places = {name: shlex.join(map(str, several(value))) for name, value in values.items()}
         with suppress(KeyError):  # what it names was left to its default
             say(f"next: {verb.next.format_map(places)}")
-    return None
 
 
 def _positional(door: Door) -> set[str]:

@@ -171,7 +171,9 @@ class VectorStore:
             for block, vectors in map_shards(encode, _blocks(texts, keys, fresh), model=True):
                 kept.append(block, vectors)
                 advance(len(block))
-        rows = kept.find(keys) if len(fresh) else rows
+        if len(fresh):
+            kept.flush()
+            rows = kept.find(keys)
         found = Vectors(kept.vectors, rows)
         _check_spread(found, encoder)
         return found
@@ -245,7 +247,14 @@ class _Kept:
                         out.truncate(count * kind.itemsize)  # what a killed writer began
                         out.seek(0, os.SEEK_END)
                         out.write(np.ascontiguousarray(data).view(np.uint8).data)
-                    flush(path)
+        except OSError as error:
+            raise FailureError(f"cannot write {path}: {error.strerror or error}; what was finished is kept") from error
+
+    def flush(self) -> None:
+        """Wait until all is on disk; of what a power cut took before, the checksums tell."""
+        try:
+            for path in self._files:
+                flush(path)
         except OSError as error:
             raise FailureError(f"cannot write {path}: {error.strerror or error}; what was finished is kept") from error
 
