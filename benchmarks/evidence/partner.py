@@ -2,13 +2,14 @@
 
     python benchmarks/run.py partner COLLECTION ... [--model static:all-MiniLM-L6-v2] [--seeds 3] [--steps 200]
 
-A word table is trained by contrast in batches of 128, each query with its positive, the other queries' positives, and
-one negative that is drawn anew from the first 30 documents of an order: BM25's, or the fused order of BM25 and the
+A model is trained by contrast in batches of 128, each query with its positive, the other queries' positives, and one
+negative that is drawn anew from the first 30 documents of an order: BM25's, or the fused order of BM25 and the
 untrained model, which is what the pair that is deployed gets wrong. With `residual` the logit has BM25's score as a
 fixed part (over the query's largest, times 10; Gao et al. 2021, CLEAR), so that the encoder learns what BM25 leaves.
-All have the same steps, the learning rate of `foils tune`, and at most 2,000 queries. Then each is fused with BM25, by
-the way that is best on dev, and measured on test: nDCG@10 by query, the mean over seeds, against BM25's negatives
-without residual, by a paired test; pooled over all queries. What is in the result file already is not done again.
+All have the same steps, the learning rate that `foils train` gives the model, and at most 2,000 queries. Then each is
+fused with BM25, by the way that is best on dev, and measured on test: nDCG@10 by query, the mean over seeds, against
+BM25's negatives without residual, by a paired test; pooled over all queries. What is in the result file already is not
+done again.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from foils.experiments.plan import with_queries
 from foils.experiments.tune import MEASURE, WEIGHTS
 from foils.mining.retrievers import BM25Retriever
 from foils.statistics import bootstrap_interval, paired_test
+from foils.training.models import learning_rate_of
 
-BATCH, POOL, TAU, RATE, GAMMA = 128, 30, 0.05, 0.003, 10.0
+BATCH, POOL, TAU, GAMMA = 128, 30, 0.05, 10.0
 ARMS = {
     "bm25": ("bm25", False), "bm25, residual": ("bm25", True),
     "fused": ("fused", False), "fused, residual": ("fused", True),
@@ -103,10 +105,11 @@ class World:
     def trained(self, negatives: str, *, residual: bool, steps: int, seed: int) -> Any:
         """The model after the training."""
         model, rng = load_model(self.model), np.random.default_rng([seed, 1])
-        optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+        rate = learning_rate_of(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
         for step, (queries, documents) in enumerate(self.batches(negatives, steps, rng)):
             for group in optimizer.param_groups:
-                group["lr"] = RATE * min(1.0, (step + 1) / (0.1 * steps), (steps - step) / (0.9 * steps))
+                group["lr"] = rate * min(1.0, (step + 1) / (0.1 * steps), (steps - step) / (0.9 * steps))
             texts = self.collection.query_texts(queries), self.collection.document_texts(documents)
             vectors = [model(model.tokenize(list(of)))["sentence_embedding"] for of in texts]
             q, d = (torch.nn.functional.normalize(each, dim=1) for each in vectors)
