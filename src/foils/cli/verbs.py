@@ -289,7 +289,7 @@ DOORS: dict[str, Verb] = {
     ),
     "search": Verb(
         "foils.searching.doors:search",
-        "foils search scifact/ --tune train --run eclipse.trec",
+        "foils search scifact/ --tune train --run out.trec",
         before=_check_run,
         moved={
             "--index-file": "build an index with foils.searching.FaissIndex, keep it with faiss, and give it in Python",
