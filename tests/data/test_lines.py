@@ -102,12 +102,15 @@ def test_utf16(tmp_path: Path, coding: str) -> None:
         lines(path)
 
 
-def test_a_whole_text(tmp_path: Path) -> None:
+def test_a_whole_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\n\n\xc3\xbc\n")
     assert whole_text(path) == "one\n\n\u00fc"
     path.write_bytes(b"one\n\xff")
     with pytest.raises(FormatError, match=r"a\.txt:2: not UTF-8"):
+        whole_text(path)
+    monkeypatch.setattr("foils.data.records.LONGEST_TEXT", 4)
+    with pytest.raises(FormatError, match="more than 0 MiB"):
         whole_text(path)
 
 

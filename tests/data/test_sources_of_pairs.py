@@ -74,7 +74,10 @@ WRONG: dict[str, Callable[[], Any]] = {
         train=TRIPLETS[:9], test=[{**TRIPLETS[9], "negative": " "}]
     ),
     r"Dataset \(dev\): the columns are 'q', 'a', 'n'; expected query": lambda: data_set(train=TRIPLETS, dev=RENAMED),
-    "dict of question, negative; expected split -> table": lambda: {"question": ["a"], "negative": ["b"]},
+    "list is no table; expected a DataFrame, .* or a dictionary of these by split": lambda: {
+        "question": ["a"],
+        "negative": ["b"],
+    },
     "IterableDataset is no table; expected a DataFrame": lambda: {
         split: rows.to_iterable_dataset() for split, rows in data_set(train=TRIPLETS).items()
     },

@@ -172,7 +172,7 @@ class PairColumns:
         """Yield (line, what a record says); records that say something wrong are added to the complaints."""
         only_two = {*self.names} == {"query", "positive"}
         first, second = (*self.names["query"], *self.names["positive"]) if only_two else ("", "")
-        for number, (line, fields) in enumerate(records.read(complaints), start=1):
+        for line, fields in records.read(complaints):
             if only_two:  # what most records are is read quickly
                 query, positive = fields.get(first), fields.get(second)
                 if type(query) is type(positive) is str and query.isascii() and positive.isascii():
@@ -184,7 +184,7 @@ class PairColumns:
             if isinstance(record, PairRecord):
                 yield line, record
             else:
-                complaints.add(f"{records.counted} {number}: {record}" if records.counted else record, line)
+                complaints.add(record, line)
 
     def _read(self, fields: Mapping[str, Any]) -> PairRecord | str:
         """What a record says, or, as a text, what is wrong with it."""

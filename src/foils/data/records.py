@@ -118,6 +118,27 @@ def magic(path: str | Path, size: int) -> bytes:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
+def _begin(path: str | Path, size: int) -> bytes:
+    """The first bytes of a text file, unpacked."""
+    with open_binary(path) as opened:
+        try:
+            raw = opened.read(size)
+        except DAMAGE as error:
+            raise FormatError(f"damaged data ({error}); get the file again", path, 1) from error
+    check_utf8(raw, path)
+    return raw
+
+
+def first_character(path: Path) -> str:
+    """Return the first character of a text file that is no white space, "" where its first 64 KiB have none.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is not UTF-8, or damaged.
+    """
+    return _begin(path, 1 << 16).decode("utf-8-sig", "replace").lstrip()[:1]
+
+
 def whole_text(path: str | Path) -> str:
     """Return a text file's contents, UTF-8 with or without a byte order mark, less a line's end at the end.
 
@@ -125,14 +146,8 @@ def whole_text(path: str | Path) -> str:
         InputError: there is no such file, or it may not be read.
         FormatError: it is damaged, not UTF-8, with the line, or has more than a GiB.
     """
-    with open_binary(path) as opened:
-        try:
-            raw = opened.read(LONGEST_TEXT + 1)
-        except DAMAGE as error:
-            raise FormatError(f"damaged data ({error}); get the file again", path) from error
-    if len(raw) > LONGEST_TEXT:
+    if len(raw := _begin(path, LONGEST_TEXT + 1)) > LONGEST_TEXT:
         raise FormatError(f"more than {LONGEST_TEXT >> 20} MiB; of JSON, write an object on each line (.jsonl)", path)
-    check_utf8(raw, path)
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -250,56 +265,6 @@ def text_field(value: object) -> str | None:
     return text
 
 
-OPENING, COMMA, CLOSING = (re.compile(rf"\s*{mark}\s*") for mark in (r"\[", ",", r"\]"))
-
-
-def first_character(path: Path) -> str:
-    """Return the first character of a text file that is no white space, "" where its first 64 KiB have none.
-
-    Raises:
-        InputError: there is no such file, or it may not be read.
-        FormatError: it is not UTF-8, or damaged.
-    """
-    with open_binary(path) as opened:
-        try:
-            begin = opened.read(1 << 16)
-        except DAMAGE as error:
-            raise FormatError(f"damaged data ({error}); get the file again", path, 1) from error
-    check_utf8(begin, path)
-    return begin.decode("utf-8-sig", "replace").lstrip()[:1]
-
-
-def listed_objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line where it begins, object) for each object of a JSON list; other values in it are complaints.
-
-    Raises:
-        InputError: there is no such file, or it may not be read.
-        FormatError: it is no JSON list, not UTF-8, or has more than a GiB.
-    """
-    text, at, line = whole_text(path), 0, 1
-    parser = json.JSONDecoder(object_pairs_hook=each_key_once)
-    mark = OPENING.match(text)
-    while mark and not (at == 0 and CLOSING.match(text, mark.end())):
-        begin = line + text.count("\n", at, mark.end())
-        try:
-            value, end = parser.raw_decode(text, mark.end())
-        except (ValueError, RecursionError) as error:
-            line += text.count("\n", at, getattr(error, "pos", mark.end()))
-            said = getattr(error, "msg", str(error).partition("\n")[0])
-            raise FormatError(f"malformed JSON ({said}); make it again", path, line) from error
-        line, at = begin + text.count("\n", mark.end(), end), end
-        if isinstance(value, dict):
-            yield begin, value
-        else:
-            complaints.add(f"expected a list of JSON objects, found {type(value).__name__} in it", begin)
-        mark = COMMA.match(text, at)
-    complaints.settle()
-    rest = text[(mark.end() if mark else at) :].lstrip()
-    if not CLOSING.fullmatch(rest):
-        line += text.count("\n", at, len(text) - len(rest))
-        raise FormatError(f"malformed JSON: found {rest[:20]!r}, expected , or ] and nothing after it", path, line)
-
-
 Fields = Mapping[str, Any]
 
 
@@ -331,14 +296,12 @@ class Records:
         columns: their names; of JSON those of the first records.
         read: opens the stream of (line or row from 1, fields); malformed records are added to the complaints.
         files: where it lies; none: in memory.
-        counted: what complaints number besides the line, where there can be several on one: records; empty: nothing.
     """
 
     where: str
     columns: tuple[str, ...]
     read: Callable[[Complaints], Iterator[tuple[int, Fields]]]
     files: tuple[Path, ...] = ()
-    counted: str = ""
 
 
 def arrow_table(given: Any) -> pa.Table:
@@ -360,8 +323,10 @@ def arrow_table(given: Any) -> pa.Table:
             f"{type(given).__name__} is no table that Arrow can hold ({said}); give each column a name of its own, and "
             "values of one kind"
         ) from error
-    said = "expected a DataFrame, an Arrow table, or a data set that is no stream"
-    raise InputError(f"{type(given).__name__} is no table; {said}")
+    raise InputError(
+        f"{type(given).__name__} is no table; expected a DataFrame, an Arrow table, a data set that is no stream, or a "
+        "dictionary of these by split"
+    )
 
 
 def records_of(given: Any) -> Records:
@@ -388,11 +353,6 @@ def parts_of(given: Any) -> dict[str, Records]:
     """
     if not isinstance(given, Mapping):
         return {"": records_of(given)}
-    if not given or any(isinstance(part, (list, tuple)) for part in given.values()):
-        raise InputError(
-            f"{type(given).__name__} of {', '.join(map(str, given)) or 'nothing'}; expected split -> table. Make "
-            "columns of lists a table, as pyarrow.table(…) or pandas.DataFrame(…) do"
-        )
     parts = {split: records_of(part) for split, part in given.items()}
     return {
         split: each if each.files else replace(each, where=f"{each.where} ({split})") for split, each in parts.items()
@@ -467,17 +427,10 @@ def _parquet(path: Path) -> Records:
 
 def _delimited(path: Path, delimiter: str) -> Records:
     def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
-        line = 0
-
-        def lines() -> Iterator[str]:
-            nonlocal line
-            for number, text in every_line(path, complaints):
-                line = number
-                yield f"{text}\n"
-
-        reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+        lines = (f"{text}\n" for _, text in every_line(path, complaints))
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         while True:
-            begin = line + 1
+            begin = reader.line_num + 1
             try:
                 fields = next(reader, None)
             except csv.Error as error:
@@ -492,17 +445,12 @@ def _delimited(path: Path, delimiter: str) -> Records:
                 yield begin, fields
 
     def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
-        stream = rows(complaints)
-        next(stream, None)
-        for line, fields in stream:
+        for line, fields in islice(rows(complaints), 1, None):
             if len(fields) == len(header):
                 yield line, dict(zip(header, fields, strict=True))
             else:
-                complaints.add(
-                    f"{len(fields)} fields, expected {len(header)} as in the header; a text that holds "
-                    f"{delimiter!r} is quoted",
-                    line,
-                )
+                said = f"{len(fields)} fields, expected {len(header)} as in the header"
+                complaints.add(f"{said}; a text that holds {delimiter!r} is quoted", line)
 
     complaints = Complaints(path)
     header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
@@ -510,36 +458,28 @@ def _delimited(path: Path, delimiter: str) -> Records:
     if not any(header):
         raise FormatError("the file or its first line is empty; expected the columns' names", path, 1)
     if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise FormatError(
-            f"column {', '.join(repeated)} is there more than once; give each column its own name", path, 1
-        )
+        said = f"column {', '.join(repeated)} is there more than once; give each column its own name"
+        raise FormatError(said, path, 1)
     return Records(str(path), tuple(header), read, (path,))
 
 
 def _mark(path: Path, by_name: str) -> str:
     """What divides the columns: what the first line has most of outside quotes, or what the name says."""
     _, header = next(every_line(path, Complaints(path)), (0, ""))
-    unquoted = _QUOTED.sub("", header)
-    return max((by_name, *MARKS), key=unquoted.count)
+    return max((by_name, *MARKS), key=_QUOTED.sub("", header).count)
 
 
 def _json(path: Path) -> Records:
-    begin = first_character(path)
-    if not begin:
-        raise FormatError("the file is empty; expected a JSON object on each line, or one list of objects", path)
-    read = listed_objects if begin == "[" else json_objects
+    if first_character(path) == "[":
+        listed = whole_json(path)
+        if wrong := {type(each).__name__ for each in listed} - {"dict"}:
+            raise FormatError(f"expected a list of JSON objects, found {', '.join(sorted(wrong))} in it", path)
+        names = tuple(dict.fromkeys(key for record in listed for key in record))
+        return Records(f"{path} (record)", names, lambda _: enumerate(listed, start=1), (path,))
     complaints = Complaints(path)
-    if begin == "{" and next(numbered_lines(path, complaints), (0, ""))[1].strip() == "{":
-        raise FormatError(
-            "one JSON object over several lines; expected a list of objects, or one object on each line", path, 1
-        )
-    names = _keys(record for _, record in read(path, complaints))
+    first = islice(json_objects(path, complaints), FIRST)
+    names = tuple(dict.fromkeys(key for _, record in first for key in record))
     if not names:
         complaints.settle()
-        raise FormatError("no JSON object with keys in it; expected a list of objects, one at least", path)
-    return Records(str(path), names, partial(read, path), (path,), "record" if begin == "[" else "")
-
-
-def _keys(records: Iterable[Fields]) -> tuple[str, ...]:
-    """The keys of the first records: what a record does not have, another may."""
-    return tuple(dict.fromkeys(key for record in islice(records, FIRST) for key in record))
+        raise FormatError("no JSON object with keys in it; expected a list of objects, or one on each line", path)
+    return Records(str(path), names, partial(json_objects, path), (path,))
