@@ -2,16 +2,13 @@
 
 from foils.rating.adaptive import ask_adaptively, informative_pairs
 from foils.rating.cross_query import answers_between, fit_offsets, pairs_between
-from foils.rating.diagnostics import (
-    agreements,
-    deviance,
-    deviance_explained,
-)
 from foils.rating.distil import PairwiseJudge, distil, load_pairwise_judge, save_judge
 from foils.rating.estimators import (
     ESTIMATORS,
     Ratings,
     bradley_terry,
+    deviance,
+    deviance_explained,
     lead_errors,
     online_elo,
     thurstone,
@@ -26,7 +23,7 @@ from foils.rating.graph import (
 from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
 from foils.rating.opening import JUDGES, JudgeSettings
-from foils.rating.pairs import Candidates, Judgements, Pairs, combined
+from foils.rating.pairs import Candidates, Judgements, Pairs, agreements, combined
 from foils.rating.prior import Spread, refined, spread_of
 from foils.rating.session import JudgementRecord, RecordedJudge, ask
 from foils.rating.stage import Rated

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.linalg import lapack
-from scipy.special import erfcx, expit, ndtr
+from scipy.special import erfcx, expit, ndtr, xlogy
 from threadpoolctl import threadpool_limits
 
-from foils.rating.pairs import Block, Floats, Marks, Pairs, Rows, block_of
+from foils.rating.pairs import Block, Floats, Marks, Pairs, Rows, block_of, parts_of
 from foils.runtime import memory, progress
 from foils.runtime.errors import ConvergenceError, InputError
 from foils.runtime.parallel import map_shards
@@ -499,3 +499,31 @@ def bradley_terry(
 
 
 ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradley-terry": bradley_terry}
+
+
+def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = None) -> float:
+    """Return D = 2 Σ w log(w/p) + (1 − w) log((1 − w)/(1 − p)), p = F(e_i − e_j); without ratings p = ½.
+
+    0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs of a candidate
+    without a rating, are left out.
+    """
+    checked, total = checked_preference(pairs, preference), 0.0
+    for part in parts_of(len(pairs)):
+        w, known = checked[part], np.isfinite(checked[part])
+        fitted = np.full(len(w), np.log(0.5))
+        if ratings is not None:
+            lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]
+            known &= np.isfinite(lead)
+            fitted = LINKS[ratings.model].terms(np.where(known, lead, 0.0), np.where(known, w, 0.5)).value
+        w = w[known]
+        total += float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted[known]).sum())
+    return total
+
+
+def deviance_explained(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings) -> float:
+    """Return 1 − D/D₀, D₀ the deviance of candidates that are all alike: 1 for ratings that say every answer.
+
+    NaN without an answer other than ½.
+    """
+    without = deviance(pairs, preference)
+    return 1 - deviance(pairs, preference, ratings) / without if without > 0 else float("nan")

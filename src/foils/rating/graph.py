@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows
@@ -26,22 +27,27 @@ _ATTEMPTS = 40  # at cycles without a repeated edge, each by other keys
 def candidate_keys(candidates: Candidates, seed: int) -> Keys:
     """Return (N,) a hash of query id, document id and seed for each candidate."""
     keys = np.empty(int(candidates.offsets[-1]), np.uint64)
-    of_query = np.array([_hash(f"{seed} {key}") for key in candidates.query_ids], np.uint64)
+    of_query = _hashed(candidates.query_ids, f"{seed} ")
     for start in range(0, len(keys), _HASHED):
         rows = np.arange(start, min(start + _HASHED, len(keys)))
-        ids = candidates.ids(rows).dictionary_encode()
-        of_document = np.array([_hash(key) for key in ids.dictionary.to_pylist()], np.uint64)
-        keys[rows] = mixed(of_query[candidates.query_of(rows)] ^ mixed(of_document[ids.indices.to_numpy()]))
+        keys[rows] = mixed(of_query[candidates.query_of(rows)] ^ mixed(hashed_ids(candidates.ids(rows))))
     return keys
 
 
 def query_keys(query_ids: Sequence[str], seed: int) -> Keys:
     """Return (Q,) a hash of id and seed for each query."""
-    return mixed(np.array([_hash(f"{seed} {key}") for key in query_ids], np.uint64))
+    return mixed(_hashed(query_ids, f"{seed} "))
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+def _hashed(ids: Iterable[str], prefix: str = "") -> Keys:
+    digests = (hashlib.blake2b(f"{prefix}{key}".encode(), digest_size=8).digest() for key in ids)
+    return np.array([int.from_bytes(each, "little") for each in digests], np.uint64)
+
+
+def hashed_ids(ids: pa.Array, prefix: str = "") -> Keys:
+    """Return (k,) the first 64 bits of BLAKE2b of each id, after a prefix."""
+    coded = ids.dictionary_encode()
+    return np.asarray(_hashed(coded.dictionary.to_pylist(), prefix)[coded.indices.to_numpy()])
 
 
 def mixed(values: Keys) -> Keys:
@@ -66,17 +72,21 @@ def ringed(keys: Keys) -> Rows:
 
 
 def cycles(keys: Keys, degree: int) -> Rows:
-    """Return (count, n·degree/2, 2) edges of edge-disjoint Hamiltonian cycles, by (count, n) keys of vertices."""
+    """Return (count, n·degree/2, 2) edges of edge-disjoint Hamiltonian cycles, by (count, n) keys of vertices.
+
+    Where no attempt finds such cycles, the edges are those of the nearest neighbours in a ring (`ringed`).
+    """
     count, n = keys.shape
-    found, pending = np.empty((count, degree // 2, n), np.int64), np.arange(count)
+    edges, pending = np.empty((count, degree * n // 2, 2), np.int64), np.arange(count)
     for attempt in range(_ATTEMPTS):
-        found[pending], done = _drawn(keys[pending], degree, attempt)
+        drawn, done = _drawn(keys[pending], degree, attempt)
+        ends = np.stack([drawn, np.roll(drawn, -1, axis=2)], axis=-1)
+        edges[pending[done]] = ends[done].reshape(-1, degree * n // 2, 2)
         pending = pending[~done]
         if not len(pending):
-            break
-    order = np.argsort(keys[pending], axis=1, kind="stable")
-    found[pending] = order[:, walecki(n)[: degree // 2]]
-    return np.stack([found, np.roll(found, -1, axis=2)], axis=-1).reshape(count, -1, 2)
+            return edges
+    edges[pending] = ringed(keys[pending])[:, : degree * n // 2]
+    return edges
 
 
 def _drawn(keys: Keys, degree: int, attempt: int) -> tuple[Rows, npt.NDArray[np.bool_]]:
@@ -118,18 +128,6 @@ def _repair(cycle: Rows, used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return done
 
 
-def walecki(n: int) -> Rows:
-    """Return ((n − 1)//2, n) edge-disjoint Hamiltonian cycles of the complete graph on n vertices (Walecki, 1890s).
-
-    Cycle i is the vertex n − 1, then the zigzag i, i + 1, i − 1, i + 2, … modulo n − 1. For even n a perfect matching
-    is left over.
-    """
-    steps = np.arange(1, n - 1)
-    zigzag = np.concatenate([[0], np.cumsum(np.where(steps % 2, steps, -steps))])
-    paths = (zigzag + np.arange((n - 1) // 2)[:, None]) % (n - 1)
-    return np.concatenate([np.full((len(paths), 1), n - 1), paths], axis=1)
-
-
 _DRAWN = 2**22  # cells of the adjacencies of graphs drawn together
 _CELLS = 2**20  # cells of the adjacencies looked at together
 _CELL = 24  # bytes a cell takes: Laplacian and its copies
@@ -138,8 +136,13 @@ _CELL = 24  # bytes a cell takes: Laplacian and its copies
 def all_pairs(sizes: npt.ArrayLike) -> Pairs:
     """Return every pair of each query's candidates; `sizes` is (Q,) how many each has."""
     numbers = _sizes(sizes)
+
+    def edges(n: int, keys: Keys) -> Iterable[Rows]:
+        ends = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int64)
+        return [np.broadcast_to(ends, (len(keys), *ends.shape))]
+
     counts, nothing = numbers * np.maximum(numbers - 1, 0) // 2, np.zeros(int(numbers.sum()), np.uint64)
-    return _assemble(numbers, counts, lambda n, keys: [_complete(n, len(keys))], nothing)
+    return _assemble(numbers, counts, edges, nothing)
 
 
 def regular_pairs(
@@ -152,7 +155,7 @@ def regular_pairs(
     edge (a, b) of an earlier one has the part from b to the next place x with no edge (a, x) or (b, y) reversed, y
     being the one after x, until none is repeated: the graph is simple, connected and exactly `degree`-regular,
     degree·n/2 pairs. Such a place is always there for n ≥ 2·degree. Where n is smaller and none is found, other keys
-    are tried, and at last the cycles of Walecki's decomposition of the complete graph, numbered by the keys. Where
+    are tried, and at last each candidate is compared with its nearest neighbours in a ring, by their keys. Where
     n ≤ degree + 1, all pairs are compared.
 
     Another candidate takes its place in each cycle: all pairs are kept but one a cycle, and those that repairs change.
@@ -169,7 +172,7 @@ def regular_pairs(
     Raises:
         InputError: an odd degree, one below 2, a negative size, or not one key for each candidate.
 
-    Source: ANMI 2.0 eq. 32 and Algorithm 2; Alspach (2008) for Walecki's construction.
+    Source: ANMI 2.0 eq. 32 and Algorithm 2.
     """
     if degree < 2 or degree % 2:
         raise InputError(
@@ -248,9 +251,3 @@ def _checked_keys(keys: Keys | None, sizes: Rows, rng: np.random.Generator | Non
     if numbers.shape != (int(sizes.sum()),):
         raise InputError(f"keys have shape {numbers.shape}; expected one for each of {int(sizes.sum())} candidates")
     return numbers
-
-
-def _complete(n: int, count: int) -> Rows:
-    """(count, n(n − 1)/2, 2) all edges, the same for every query."""
-    ends = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int64)
-    return np.broadcast_to(ends, (count, *ends.shape))

@@ -152,16 +152,11 @@ class Block:
 def block_of(pairs: Pairs, queries: Rows) -> Block:
     """Return a block of these queries, all with the same number of candidates."""
     starts, begins = pairs.offsets[queries], pairs.pair_offsets
-    chosen = rows_between(begins, queries)
-    query = np.repeat(np.arange(len(queries)), begins[queries + 1] - begins[queries])
+    counts = begins[queries + 1] - begins[queries]
+    query = np.repeat(np.arange(len(queries)), counts)
+    chosen = (begins[queries] - np.cumsum(counts) + counts)[query] + np.arange(len(query))
     at = starts[:, None] + np.arange(pairs.sizes[queries[0]])
     return Block(queries, at, chosen, query, pairs.first[chosen] - starts[query], pairs.second[chosen] - starts[query])
-
-
-def rows_between(offsets: Rows, chosen: Rows) -> Rows:
-    """Return offsets[c] … offsets[c + 1] − 1 of each chosen c, one after the other."""
-    counts = offsets[chosen + 1] - offsets[chosen]
-    return np.asarray(np.repeat(offsets[chosen] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()))
 
 
 def parts_of(count: int) -> Iterator[slice]:
@@ -337,3 +332,19 @@ def combined(answers: Sequence[Judgements]) -> Judgements:
         count = count + whole
     with np.errstate(invalid="ignore"):
         return Judgements(forward / count, backward / count)
+
+
+def agreements(judges: Sequence[Judgements]) -> Floats:
+    """Return (J,) how often each judge prefers what the mean of the others prefers.
+
+    Over pairs about which the judge and at least one other have an answer, neither ½. NaN without such a pair.
+    """
+    answers = np.stack([judge.preference for judge in judges])
+    known = np.isfinite(answers)
+    total, count = np.where(known, answers, 0.0).sum(axis=0), known.sum(axis=0)
+    shares = []
+    for own, has in zip(answers, known, strict=True):
+        others = np.divide(total - np.where(has, own, 0.0), count - has, out=np.full(len(own), 0.5), where=count > has)
+        decided = has & (own != 0.5) & (np.abs(others - 0.5) > 1e-12)
+        shares.append(float(((own > 0.5) == (others > 0.5))[decided].mean()) if decided.any() else float("nan"))
+    return np.array(shares)

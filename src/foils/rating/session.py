@@ -7,7 +7,7 @@ again asks only what is not yet known. A judgement that failed is not written, s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 
 from foils.data.records import whole_json
 from foils.data.tables import read_table, with_types, write_table
+from foils.rating.graph import Keys, candidate_keys, hashed_ids, mixed
 from foils.rating.judges import Judge, prepared
-from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query, rows_between
+from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.files import file_digest, hold, write_json
@@ -30,7 +31,6 @@ _IDS, _ANSWERS = ["query_id", "first", "second"], ["forward", "backward"]
 SCHEMA = pa.schema([*((name, pa.string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
 _KEY = "judgements.json"
 BLOCK = 2048  # pairs asked, and written, together
-_AT_ONCE = 2**14  # answers put in their places together
 
 
 class JudgementRecord:
@@ -136,64 +136,37 @@ class RecordedJudge:
         return self.find(candidates, pairs).forward
 
 
-def find_answers(paths: Iterable[Path], candidates: Candidates, pairs: Pairs) -> Judgements:
+def find_answers(paths: Sequence[Path], candidates: Candidates, pairs: Pairs) -> Judgements:
     """Return the answers in these files about pairs, in whichever order they were asked; NaN for pairs without one.
 
     An answer about (first, second) goes before one about (second, first), an earlier file before a later one. Ids are
-    compared within the queries of a part of a file, as numbers, so that time grows with answers and pairs together,
-    and memory with the largest file alone.
+    compared by their hashes, so that time grows with answers and pairs together, and memory with the largest file.
 
     Raises:
         FormatError: a file cannot be read.
     """
-    straight, turned = np.full((2, 2, len(pairs)), np.nan)
-    row_of = {key: row for row, key in enumerate(candidates.query_ids)}
+    told, values = [np.zeros(0, np.uint64)], [np.zeros((2, 0))]
     for path in paths:
         table = read_answers(path)
-        coded = table["query_id"].combine_chunks().dictionary_encode()
-        query = np.array([row_of.get(key, -1) for key in coded.dictionary.to_pylist()], np.int64)[coded.indices]
-        order = np.argsort(query, kind="stable")
-        for rows in parts_by_query(order[query[order] >= 0], query, _AT_ONCE):
-            part = table.take(pa.array(rows))
-            answers = np.stack([part[name].to_numpy() for name in _ANSWERS])
-            told = _codes(pairs, *_candidates_of(part, query[rows], candidates))
-            inside = rows_between(pairs.pair_offsets, np.unique(query[rows]))
-            ends = pairs.first[inside], pairs.second[inside]
-            for values, wanted in ((straight, _codes(pairs, *ends)), (turned, _codes(pairs, *ends[::-1]))):
-                at = _places(told, wanted)
-                new = (at >= 0) & np.isnan(values[:, inside]).all(axis=0)
-                values[:, inside[new]] = answers[:, at[new]]
+        query, *ends = (table[name].dictionary_encode().combine_chunks() for name in _IDS)
+        of_query, answers = hashed_ids(query, "0 "), np.stack([table[name].to_numpy() for name in _ANSWERS])
+        some = np.isfinite(answers).any(axis=0)
+        told.append(_coded(*(mixed(of_query ^ mixed(hashed_ids(each))) for each in ends))[some])
+        values.append(answers[:, some])
+    codes, at = np.unique(np.concatenate(told), return_index=True)
+    if not len(codes):
+        return Judgements(*np.full((2, len(pairs)), np.nan))
+    one, other = (candidate_keys(candidates, 0)[ends] for ends in (pairs.first, pairs.second))
+    wanted, place = np.unique(np.append(_coded(one, other), _coded(other, one)), return_inverse=True)
+    near = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+    answers = np.where(codes[near] == wanted, np.hstack(values)[:, at[near]], np.nan)
+    straight, turned = answers[:, place.reshape(2, -1)].transpose(1, 0, 2)
     return Judgements(*np.where(np.isnan(straight).all(axis=0), turned[::-1], straight))
 
 
-def _candidates_of(answers: pa.Table, query: Rows, candidates: Candidates) -> tuple[Rows, Rows]:
-    """Return the candidates that answers about these queries name first and second, −1 where there is no such one."""
-    members = rows_between(candidates.offsets, np.unique(query))
-    ids = candidates.ids(members)
-    names = ids.unique()
-
-    def coded(of_query: Rows, ids: pa.Array | pa.ChunkedArray) -> Rows:
-        number = pc.fill_null(pc.index_in(ids, value_set=names), -1).to_numpy(zero_copy_only=False)
-        return np.where(number < 0, -1, of_query * len(names) + number)
-
-    own = coded(candidates.query_of(members), ids)
-    ends = [_places(own, coded(query, answers[name].cast(names.type).combine_chunks())) for name in _IDS[1:]]
-    first, second = (np.where(at < 0, -1, members[at]) for at in ends)
-    return first, second
-
-
-def _codes(pairs: Pairs, first: Rows, second: Rows) -> Rows:
-    """Return a number for each pair of candidates, −1 where one is."""
-    return np.where(np.minimum(first, second) < 0, -1, first * pairs.candidates + second)
-
-
-def _places(codes: Rows, wanted: Rows) -> Rows:
-    """Return where each wanted code first stands among the codes, −1 where it does not or is below 0."""
-    if not len(codes):
-        return np.full(len(wanted), -1)
-    order = np.argsort(codes, kind="stable")
-    at = order[np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)]
-    return np.where((codes[at] == wanted) & (wanted >= 0), at, -1)
+def _coded(first: Keys, second: Keys) -> Keys:
+    """Return a number for each pair in this order."""
+    return mixed(first + mixed(second))
 
 
 def read_answers(path: Path) -> pa.Table:
@@ -362,11 +335,13 @@ class JudgeSession:
         return every.where(known), judgements.preference[known]
 
     def known(self, pairs: Pairs) -> Floats:
-        """Return P(first ≻ second) of pairs that were answered before, in whichever order; else NaN."""
+        """Return P(first ≻ second) of pairs, each once, that were answered before, in whichever order; else NaN."""
         every, heard = self.answered()
-        both = np.append(every.first, every.second), np.append(every.second, every.first)
-        at = _places(_codes(pairs, *both), _codes(pairs, pairs.first, pairs.second))
-        return np.where(at < 0, np.nan, np.concatenate([heard, 1 - heard, [np.nan]])[at])
+        codes = (np.sort([each.first, each.second], axis=0) * [[pairs.candidates], [1]] for each in (every, pairs))
+        _, at, place = np.intersect1d(*(each.sum(axis=0) for each in codes), return_indices=True)
+        known = np.full(len(pairs), np.nan)
+        known[place] = np.where(every.first[at] == pairs.first[place], heard[at], 1 - heard[at])
+        return known
 
     def affordable(self, budget: int) -> int:
         """Return how many pairs can be asked about with this many questions: one of each order that can matter.

@@ -16,8 +16,7 @@ from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.llm import ModelUse
 from foils.rating.adaptive import ask_adaptively
 from foils.rating.cross_query import Offsets
-from foils.rating.diagnostics import agreements, deviance_explained
-from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, lead_errors
+from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
 from foils.rating.graph import (
     Keys,
     algebraic_connectivity,
@@ -27,7 +26,7 @@ from foils.rating.graph import (
 from foils.rating.judges import Judge
 from foils.rating.llm_judge import LLMJudge
 from foils.rating.opening import RatingSettings
-from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows
+from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, agreements
 from foils.rating.prior import Spread, order_noise, refined, spread_of
 from foils.rating.session import JudgeSession
 from foils.runtime.errors import FailureError, InputError
