@@ -196,8 +196,7 @@ def loss_alone(cached: bool, batch: int = 4096) -> dict[str, float]:
     """A step at batch 4,096 with one negative a row on a one-layer BERT: what the cache saves."""
     import torch
 
-    from foils.training.cached import CachedContrastiveLoss
-    from foils.training.losses import ContrastiveLoss
+    from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 
     with tempfile.TemporaryDirectory() as folder:
         model = model_of("bert", Path(folder))

@@ -25,8 +25,7 @@ from foils.encode.models import check_temperature_of, similarity_of
 from foils.evaluation.measuring import measure_encoder
 from foils.mining.retrievers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.training.cached import CachedContrastiveLoss
-from foils.training.losses import ContrastiveLoss
+from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.models import load_trainable
 from train_models import WORDS, bert_model, made_up, static_model, table
 

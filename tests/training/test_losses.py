@@ -12,11 +12,10 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 
 from foils.runtime.errors import InputError
-from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
 from foils.training.known_pairs import PairFacts
 from foils.training.loss_weighting import MIXINGS, Temperature
-from foils.training.losses import ContrastiveLoss
+from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.objectives import debiased_infonce, weighted_infonce
 from train_models import WORDS, bert_model, made_up, static_model, table, unpaired
 

@@ -14,11 +14,10 @@ from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss
 
 from foils.encode import EmbeddingSettings
 from foils.runtime.errors import InputError
-from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
 from foils.training.loss_weighting import MIXINGS
-from foils.training.losses import ContrastiveLoss
-from foils.training.masks import FalseNegativeMask, MaskTally, guide_vectors, make_mask, mask_log_weights
+from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
+from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask, mask_log_weights
 from foils.training.objectives import debiased_infonce, weighted_infonce
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
@@ -80,21 +79,13 @@ def test_a_mask_by_hand():
 def test_what_the_facts_leave_out_stays_out_and_their_weights_stay():
     vectors = torch.eye(3)
     known = torch.tensor([[0.0, -INF, -0.5], [0, 0, 0], [0, 0, 0]])
-    mask = FalseNegativeMask(-1.5).of_batch(vectors, vectors, None)  # masks everything
-    assert mask.log_weights(0, 3, known).tolist() == [[0, -INF, -INF], [-INF, 0, -INF], [-INF, -INF, 0]]
-    mask = FalseNegativeMask(0.1).of_batch(vectors, vectors, None)  # masks nothing
-    assert mask.log_weights(0, 3, known).tolist() == known.tolist()
-
-
-MASKS = {
-    "self": (FalseNegativeMask(0.0), False),
-    "guide": (FalseNegativeMask(-0.4), True),
-}
+    everything = FalseNegativeMask(-1.5).log_weights(vectors, vectors, 0, 3, known)
+    assert everything.tolist() == [[0, -INF, -INF], [-INF, 0, -INF], [-INF, -INF, 0]]
+    assert FalseNegativeMask(0.1).log_weights(vectors, vectors, 0, 3, known).tolist() == known.tolist()
 
 
 def made_mask(name, guide):
-    made, guided = MASKS[name]
-    return replace(made, guide=guide if guided else None)
+    return FalseNegativeMask(0.0) if name == "self" else FalseNegativeMask(-0.4, guide)
 
 
 COLUMNS = ["anchor", "positive", *(f"negative_{i}" for i in range(1, 5))]
@@ -106,7 +97,7 @@ OBJECTIVES = {
 }
 
 
-PAIRED = [*((name, "self") for name in OBJECTIVES), *(("hard-weighted", name) for name in list(MASKS)[1:])]
+PAIRED = [*((name, "self") for name in OBJECTIVES), ("hard-weighted", "guide")]
 
 
 @pytest.mark.parametrize(("objective", "name"), PAIRED)
@@ -168,17 +159,16 @@ def test_loss_and_gradients_are_those_of_plain_loops(objective, name, model, rat
     [*((o, None, m) for o, m in PAIRED), ("weighted", "gradnorm", "self"), ("debiased", "gradnorm", "guide")],
 )
 def test_cached_is_the_same_and_counts_the_same(objective, mixing, name, model, rated, guide):
-    mask = made_mask(name, guide)
     function, settings = OBJECTIVES[objective]
     found = []
     for kind, more in ((ContrastiveLoss, {}), (CachedContrastiveLoss, {"mini_batch_size": 3})):
-        way, tally = MIXINGS[mixing]() if mixing else None, MaskTally()
+        mask, way = made_mask(name, guide), MIXINGS[mixing]() if mixing else None
         how = {"objective": partial(function, **settings), "facts": rated.facts, "mixing": way, **more}
-        loss = kind(model, **how, mask=replace(mask, tally=tally))
-        found.append((evaluated(loss, rated, ROWS), tally.shares()))
+        loss = kind(model, **how, mask=mask)
+        found.append((evaluated(loss, rated, ROWS), mask.shares()))
         with torch.no_grad():
             loss([model.preprocess(rated.dataset[ROWS][name]) for name in COLUMNS], torch.tensor(ROWS))
-        assert tally.shares() == found[-1][1]  # without gradients nothing is counted
+        assert mask.shares() == found[-1][1]  # without gradients nothing is counted
     (a, counted), (b, counted_cached) = found
     same(a, b)
     assert counted == pytest.approx(counted_cached, rel=1e-5)
@@ -186,20 +176,20 @@ def test_cached_is_the_same_and_counts_the_same(objective, mixing, name, model, 
 
 def test_shares_by_hand(rated):
     """Three lists: what is known or absent is no pair."""
-    rows, tally = np.array([0, 1, 2]), MaskTally()
-    facts = rated.facts.batch(rows)
+    facts = rated.facts.batch(np.array([0, 1, 2]))
     known = torch.from_numpy(facts.block(0, 3))
     known[0, 1] = known[1, 4] = -INF  # as if positive 1 answered query 0; and a negative of row 1 were rejected
     documents = torch.zeros(15, 2)
     documents[:3] = torch.tensor([[1.0, 0.0]])
     documents[3] = documents[10] = torch.tensor([5.0, 0.0])  # mined of row 0, in-batch of others; mined of row 1
     queries = torch.tensor([[1.0, 0.0]] * 3)
-    mask = FalseNegativeMask(0.1, tally=tally).of_batch(queries, documents, rows, epoch=2)
-    weights = torch.cat([mask.log_weights(a, b, known[a:b]) for a, b in ((0, 2), (2, 3))])
+    mask = FalseNegativeMask(0.1)
+    blocks = [mask.log_weights(queries, documents, a, b, known[a:b], epoch=2) for a, b in ((0, 2), (2, 3))]
+    weights = torch.cat(blocks)
     masked = torch.isneginf(weights) & ~torch.isneginf(known)
     assert masked.nonzero().tolist() == [[0, 3], [0, 10], [1, 3], [1, 10], [2, 3], [2, 10]]
     pairs = int((~torch.isneginf(known)).sum()) - 3  # but the positives
-    assert tally.shares() == {2: pytest.approx(6 / pairs)}
+    assert mask.shares() == {2: pytest.approx(6 / pairs)}
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.05, -0.3])
@@ -252,7 +242,7 @@ def test_the_guide_embeds_each_text_once_and_follows_another_set(rated, tmp_path
     guide.texts.clear()
     collection = made_up()
     triplets = training_set(collection, table(collection, per_query=2, seed=5))
-    mask = FalseNegativeMask(0.0, guide=vectors, tally=MaskTally())
+    mask = FalseNegativeMask(0.0, guide=vectors)
     loss = ContrastiveLoss(static_model(), facts=rated.facts, mask=mask)
     loss.learn_from(triplets)
     assert 0 < len(guide.texts) < count  # the negatives that are new
@@ -310,6 +300,6 @@ def test_what_makes_no_sense_is_refused(tmp_path, rated, guide):
     with pytest.raises(InputError, match="expected a finite number"):
         FalseNegativeMask(float("nan"))
     with pytest.raises(InputError, match="expected them in the labels"):
-        FalseNegativeMask(guide=guide).of_batch(torch.ones(1, 2), torch.ones(1, 2), None)
+        FalseNegativeMask(guide=guide).compared(torch.ones(1, 2), torch.ones(1, 2), None)
     with pytest.raises(InputError, match=r"cannot load|no such folder"):
         make_mask(static_model(), rated, replace(BASE, mask="guide:/no/such/model"))

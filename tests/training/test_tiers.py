@@ -141,8 +141,7 @@ def test_the_reward_is_the_drop_of_the_batch_s_loss():
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_measuring_again_has_the_same_dropout_and_leaves_random_numbers_alone(cached, tmp_path):
-    from foils.training.cached import CachedContrastiveLoss
-    from foils.training.losses import ContrastiveLoss
+    from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 
     model = bert_model(tmp_path, dropout=0.5)
     plain = CachedContrastiveLoss(model, mini_batch_size=2) if cached else ContrastiveLoss(model)

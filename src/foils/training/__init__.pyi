@@ -1,4 +1,3 @@
-from .cached import CachedContrastiveLoss as CachedContrastiveLoss
 from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
 from .fit import TrainingRun as TrainingRun
@@ -10,6 +9,7 @@ from .loss_weighting import Mixing as Mixing
 from .loss_weighting import Temperature as Temperature
 from .loss_weighting import UncertaintyMixing as UncertaintyMixing
 from .loss_weighting import make_mixing as make_mixing
+from .losses import CachedContrastiveLoss as CachedContrastiveLoss
 from .losses import ContrastiveLoss as ContrastiveLoss
 from .masks import FalseNegativeMask as FalseNegativeMask
 from .masks import mask_log_weights as mask_log_weights

@@ -15,29 +15,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.nn.functional import all_gather as gather_with_gradients
 
 from foils.batching.vectors import rank_and_count
 from foils.runtime.errors import InputError
-
-
-class _Gathered(torch.autograd.Function):  # type: ignore[misc]
-    """All processes' rows in their order; backward, the sum over processes of the own rows' gradients."""
-
-    @staticmethod
-    def forward(context: Any, own: Tensor) -> Tensor:
-        context.rows = len(own)
-        return _gathered(own)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Tensor:
-        begin = dist.get_rank() * context.rows
-        return _summed(gradient)[begin : begin + context.rows]
-
-
-def _gathered(own: Tensor) -> Tensor:
-    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, own.contiguous())
-    return torch.cat(parts)
 
 
 def _summed(values: Tensor) -> Tensor:
@@ -90,13 +71,7 @@ class Share:
 
     def gathered(self, own: Tensor) -> Tensor:
         """Return all processes' rows, (B, …) of (b, …); gradients of the own ones come from all processes."""
-        if self.count == 1:
-            return own
-        return _Gathered.apply(own) if own.requires_grad else _gathered(own)
-
-    def columns(self, columns: Sequence[Tensor]) -> Tensor:
-        """Return the whole batch's documents ((1 + k)·B, d), column after column, of the own columns (b, d)."""
-        return torch.cat([self.gathered(column) for column in columns])
+        return own if self.count == 1 else torch.cat(gather_with_gradients(own))
 
     def own_of(self, gradients: Tensor) -> Tensor:
         """Return ((1 + k)·b, …) the sum over processes of the own documents' gradients, of those of all documents."""

@@ -28,10 +28,9 @@ from foils.encode.models import similarity_of
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap
-from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import TrainingSet
 from foils.training.loss_weighting import Temperature, make_mixing
-from foils.training.losses import ContrastiveLoss
+from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.masks import FalseNegativeMask, guide_vectors
 from foils.training.objectives import (
     check_debiasing,

@@ -4,8 +4,12 @@
     loss = CachedContrastiveLoss(model, facts=facts, mini_batch_size=64)  # the same in small memory
 
 The labels are row numbers, by which the loss looks up weights, known positives and ratings; without facts all
-negatives weigh 1, and the default is sentence-transformers' MultipleNegativesRankingLoss. Needs torch and
-sentence-transformers: import this module where it is used.
+negatives weigh 1, and the default is sentence-transformers' MultipleNegativesRankingLoss.
+
+The cached loss is GradCache around the same pure loss (Gao et al. 2021). (1) Embed the batch in pieces, without
+gradients. (2) Compute the loss in blocks of queries, its gradients up to the embeddings and the loss's own parameters.
+(3) In the backward pass, embed each piece again and pass its gradients on. Steps 1 and 3 are sentence-transformers';
+step 2 is here. Needs torch and sentence-transformers: import this module where it is used.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from sentence_transformers.base.losses.merged_forward import embed_columns
 from torch import Tensor, nn
 
@@ -25,7 +30,7 @@ from foils.training.data import TrainingSet
 from foils.training.gathering import Share
 from foils.training.known_pairs import BatchFacts, LeastGap, PairFacts
 from foils.training.loss_weighting import Mixing, Temperature
-from foils.training.masks import BatchMask, FalseNegativeMask
+from foils.training.masks import FalseNegativeMask
 from foils.training.objectives import rating_regression, weighted_infonce
 
 Objective = Callable[..., Tensor]
@@ -36,21 +41,29 @@ Regression = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Batch:
-    """What is known about a batch, and what a mask finds.
+    """A batch of all processes: what is known about it, and whose similarities a mask goes by.
 
     Attributes:
+        share: the rows of this process.
         facts: of its rows; None: nothing is known.
         mask: None: nothing is masked.
+        masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, where there is a mask.
+        epoch: counted from 1.
     """
 
+    share: Share
     facts: BatchFacts | None
-    mask: BatchMask | None
+    mask: FalseNegativeMask | None = None
+    masked_by: tuple[Tensor, Tensor] | None = None
+    epoch: int = 1
 
     def log_weights(self, begin: int, end: int, device: torch.device) -> Tensor | None:
         """Return (end − begin, c) log-weights of queries begin … end − 1; None where all are 0."""
         block = None if self.facts is None else self.facts.block(begin, end)
         known = None if block is None else torch.from_numpy(block).to(device)
-        return known if self.mask is None else self.mask.log_weights(begin, end, known)
+        if self.mask is None or self.masked_by is None:
+            return known
+        return self.mask.log_weights(*self.masked_by, begin, end, known, epoch=self.epoch)
 
 
 class ContrastiveLoss(nn.Module):  # type: ignore[misc]
@@ -118,7 +131,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     def learn_from(self, data: TrainingSet) -> None:
         """Take another training set, whose row numbers come as labels from now on."""
         self.facts = data.facts
-        self.mask = None if self.mask is None else self.mask.on(data)
+        if self.mask is not None:
+            self.mask.learn_from(data)
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Return the loss of a batch.
@@ -131,20 +145,34 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             InputError: fewer than two columns, or labels that are no row numbers of the facts.
         """
         columns = embed_columns(self.model, list(sentence_features))
-        share = Share.of(len(columns[0]), gather=self.training and torch.is_grad_enabled())
-        facts = self.facts_of(columns, labels, share)
+        return self.of_columns(columns, labels, gather=self.training and torch.is_grad_enabled())
+
+    def of_columns(self, columns: Sequence[Tensor], labels: Tensor | None, *, gather: bool) -> Tensor:
+        """Return the loss of a batch of these vectors, of all processes where `gather`."""
         with torch.autocast(columns[0].device.type, enabled=False):
-            queries, *columns = map(self.compared, columns)
-            documents = share.columns(columns)
-            batch = self.batch_of(queries, documents, facts, share)
+            queries, documents, batch = self.batch_of(list(map(self.compared, columns)), labels, gather=gather)
+            share = batch.share
             losses = self.sums(queries, documents, share.begin, share.begin + share.rows, batch)
-            losses = losses * share.count / self.counts(share.size, batch).to(losses)
+            losses = losses * share.count / self.counts(batch).to(losses)
             norms = None
             if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
                 norms = torch.stack([share.norm(*each) for each in gradients_of(losses, (queries, documents))])
             return self.total(share.averaged(losses), norms)
 
-    def facts_of(self, columns: list[Tensor], labels: Tensor | None, share: Share) -> BatchFacts | None:
+    def batch_of(
+        self, columns: Sequence[Tensor], labels: Tensor | None, *, gather: bool
+    ) -> tuple[Tensor, Tensor, Batch]:
+        """Return the own queries, all documents column after column, and the batch, of vectors that are compared."""
+        share = Share.of(len(columns[0]), gather=gather)
+        facts, (queries, *rest) = self.facts_of(columns, labels, share), columns
+        documents = torch.cat([share.gathered(column) for column in rest])
+        if self.mask is None:
+            return queries, documents, Batch(share, facts)
+        rows = None if facts is None else facts.labels
+        masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
+        return queries, documents, Batch(share, facts, self.mask, masked_by, self.epoch)
+
+    def facts_of(self, columns: Sequence[Tensor], labels: Tensor | None, share: Share) -> BatchFacts | None:
         """Return what is known about the rows of the whole batch."""
         if len(columns) < 2:
             raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns of texts")
@@ -158,13 +186,6 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             )
         least = None if self.least_gap is None else self.least_gap(self.epoch)
         return self.facts.batch(share.gathered(labels).cpu().numpy().astype(np.int64), least_gap=least)
-
-    def batch_of(self, queries: Tensor, documents: Tensor, facts: BatchFacts | None, share: Share) -> Batch:
-        """Return what is known about a batch of these vectors, the own queries and all documents, and its mask."""
-        if self.mask is None:
-            return Batch(facts, None)
-        labels = None if facts is None else facts.labels
-        return Batch(facts, self.mask.of_batch(share.gathered(queries.detach()), documents, labels, epoch=self.epoch))
 
     def sums(self, queries: Tensor, documents: Tensor, begin: int, end: int, batch: Batch) -> Tensor:
         """Return the summed losses of queries begin … end − 1, (1,), with the regression (2,).
@@ -182,13 +203,22 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         per_query = self.objective(similarities, positives, weights, temperature=self.temperature())
         if self.mixing is None or batch.facts is None:
             return per_query.sum()[None]
-        return torch.stack([per_query.sum(), self._regression(similarities, begin, end, batch.facts)])
+        size, width = batch.facts.ratings.shape
+        own = positives[:, None] + size * torch.arange(width, device=queries.device)
+        ratings = torch.from_numpy(batch.facts.ratings[begin:end]).to(similarities)
+        rated = torch.isfinite(ratings).any(1)
+        predicted, ratings = similarities.gather(1, own)[rated], ratings[rated]
+        if self.regression is not None:
+            return torch.stack([per_query.sum(), self.regression(predicted, ratings).sum()])
+        errors = rating_regression(self.gain * predicted + self.offset, ratings)
+        return torch.stack([per_query.sum(), errors.sum()])
 
-    def counts(self, size: int, batch: Batch) -> Tensor:
+    def counts(self, batch: Batch) -> Tensor:
         """Return of how many queries each of the sums is, which makes them means: all, and those with a rating."""
         if self.mixing is None or batch.facts is None:
-            return torch.tensor([float(size)])
-        return torch.tensor([float(size), max(1.0, float(np.isfinite(batch.facts.ratings).any(1).sum()))])
+            return torch.tensor([float(batch.share.size)])
+        rated = np.isfinite(batch.facts.ratings).any(1).sum()
+        return torch.tensor([float(batch.share.size), max(1.0, float(rated))])
 
     def total(self, losses: Tensor, norms: Tensor | None) -> Tensor:
         """Return the loss that is minimised, from the means (1,) or (2,) and the norms of their gradients."""
@@ -196,35 +226,113 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings, for the model card."""
-        objective: Any = self.objective
-        settings = dict(getattr(objective, "keywords", {}))
         return {
-            "objective": getattr(objective, "func", objective).__name__,
-            **settings,
+            **_described("objective", self.objective),
             **self.temperature.describe(),
             "similarity": self.similarity,
             "known_positives_left_out": self.facts is not None,
             **({} if self.mask is None else {"mask": self.mask.describe()}),
             **({} if self.mixing is None else self.mixing.describe()),
-            **({} if self.regression is None else _described(self.regression)),
+            **({} if self.regression is None else _described("regression", self.regression)),
         }
 
-    def _regression(self, similarities: Tensor, begin: int, end: int, facts: BatchFacts) -> Tensor:
-        size, width = facts.ratings.shape
-        rows = torch.arange(begin, end, device=similarities.device)
-        own = rows[:, None] + size * torch.arange(width, device=similarities.device)
-        ratings = torch.from_numpy(facts.ratings[begin:end]).to(similarities)
-        rated = torch.isfinite(ratings).any(1)
-        own_similarities = similarities.gather(1, own)[rated]
-        if self.regression is not None:
-            return self.regression(own_similarities, ratings[rated]).sum()
-        return rating_regression(self.gain * own_similarities + self.offset, ratings[rated]).sum()
 
-
-def _described(regression: Any) -> dict[str, Any]:
-    return {"regression": getattr(regression, "func", regression).__name__, **getattr(regression, "keywords", {})}
+def _described(name: str, function: Any) -> dict[str, Any]:
+    return {name: getattr(function, "func", function).__name__, **getattr(function, "keywords", {})}
 
 
 def gradients_of(losses: Iterable[Tensor], of: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
     """Return each loss' gradients with respect to these tensors; None where it does not depend on one."""
     return [torch.autograd.grad(loss, of, retain_graph=True, allow_unused=True) for loss in losses]
+
+
+class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[misc]
+    """`ContrastiveLoss` with memory for `mini_batch_size` texts' activations, whatever the batch size.
+
+    Same value and gradients as `ContrastiveLoss` beyond rounding, at about a fifth more time.
+
+    Args:
+        model: a SentenceTransformer with a transformer (a static embedding cannot be cut into pieces, and need not be).
+        mini_batch_size: texts embedded at once, and queries in a block of the loss.
+        settings: of `ContrastiveLoss`.
+
+    Raises:
+        InputError: a size below 1, a static embedding, or what `ContrastiveLoss` refuses.
+    """
+
+    def __init__(self, model: Any, *, mini_batch_size: int = 32, **settings: Any) -> None:
+        if mini_batch_size < 1:
+            raise InputError(f"mini-batches of {mini_batch_size}; expected at least 1 text")
+        if has_static_embedding_input(model):
+            raise InputError("a static embedding cannot be embedded in pieces; use the loss without a mini-batch size")
+        super().__init__(model, **settings)
+        self.mini_batch_size = mini_batch_size
+        self._own_gradients: list[Tensor | None] = []
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch, as `ContrastiveLoss.forward`; its gradients follow in the backward pass."""
+        loss = self.forward_cached(list(sentence_features), labels)
+        if torch.is_grad_enabled():
+            own = list(zip(self.own_parameters(), self._own_gradients, strict=True))
+
+            def pass_on(scale: Tensor) -> None:
+                for parameter, gradient in own:
+                    if gradient is not None:
+                        share = (gradient * scale).to(parameter)
+                        parameter.grad = share if parameter.grad is None else parameter.grad + share
+
+            loss.register_hook(pass_on)
+        return loss
+
+    def calculate_loss(
+        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+    ) -> Tensor:
+        """Return the loss of embeddings in pieces; with `with_backward`, leave each piece's gradient in its `grad`.
+
+        That is step 2: gradients of each mean loss by itself, then of what they are mixed to.
+        """
+        vectors = [torch.cat(column) for column in reps]
+        if not with_backward:
+            return self.of_columns(vectors, labels, gather=False)
+        with torch.autocast(vectors[0].device.type, enabled=False):
+            vectors = list(map(self.compared, vectors))
+            _, documents, batch = self.batch_of([each.detach() for each in vectors], labels, gather=True)
+            loss, (of_queries, of_documents) = self._gradients(vectors[0], documents, batch)
+            torch.autograd.backward(
+                (vectors[0], torch.cat(vectors[1:])), (of_queries, batch.share.own_of(of_documents))
+            )
+            return loss
+
+    def _gradients(self, queries: Tensor, documents: Tensor, batch: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the loss, and its gradients of the own queries and of all documents; keep those of what it learns."""
+        own, share, size = self.own_parameters(), batch.share, self.mini_batch_size
+        leaf, losses_of = documents.detach().requires_grad_(), 1 if self.mixing is None else 2
+        sums = torch.zeros(losses_of, dtype=leaf.dtype, device=leaf.device)
+        per_loss = [[torch.zeros_like(each) for each in (queries, leaf, *own)] for _ in range(losses_of)]
+        for begin in range(0, len(queries), size):
+            end = min(begin + size, len(queries))
+            block = queries[begin:end].detach().requires_grad_()
+            part = self.sums(block, leaf, share.begin + begin, share.begin + end, batch)
+            sums += part.detach()
+            for index, (loss, gradients) in enumerate(zip(part, per_loss, strict=True)):
+                more = index < len(part) - 1
+                new = torch.autograd.grad(loss, (block, leaf, *own), retain_graph=more, allow_unused=True)
+                _add([gradients[0][begin:end], *gradients[1:]], new)
+        means = self.counts(batch).to(sums) / share.count
+        per_loss = [[each / mean for each in gradients] for gradients, mean in zip(per_loss, means, strict=True)]
+        norms = torch.stack([share.norm(*gradients[:2]) for gradients in per_loss])
+        losses = share.averaged(sums / means).requires_grad_()
+        loss = self.total(losses, norms)
+        shares, *mixed = torch.autograd.grad(loss, (losses, *own), allow_unused=True)
+        of_queries, of_documents, *joined = (
+            sum(weight * g for weight, g in zip(shares, of, strict=True)) for of in zip(*per_loss, strict=True)
+        )
+        _add(joined, mixed)
+        self._own_gradients = joined
+        return loss.detach(), (of_queries, of_documents)
+
+
+def _add(to: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    for total, gradient in zip(to, gradients, strict=True):
+        if gradient is not None:
+            total += gradient

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,42 +86,6 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
 
 
 MASKED = "masked"
-
-
-class MaskTally(TrainerCallback):  # type: ignore[misc]
-    """Counts what a mask leaves out, and puts the share since the entry before beside the loss in the history.
-
-    Shares are of the pairs of a query and a candidate negative that the facts leave in; those of each loss, where
-    Matryoshka training has several.
-    """
-
-    def __init__(self) -> None:
-        self._epochs: dict[int, NDArray[np.int64]] = {}  # pairs, and those left out
-        self._recent = np.zeros(2, np.int64)
-
-    def add(self, masked: Tensor, counted: Tensor, epoch: int) -> None:
-        """Count a block of a batch.
-
-        Args:
-            masked: (m, c) True where the mask leaves a candidate out.
-            counted: (m, c) True for candidate negatives that the facts leave in.
-            epoch: counted from 1.
-        """
-        sums = torch.stack([counted.sum(), (masked & counted).sum()]).cpu().numpy()
-        self._recent = self._recent + sums
-        self._epochs[epoch] = self._epochs.get(epoch, 0) + sums
-
-    def shares(self) -> dict[int, float]:
-        """Return the share that was left out in each epoch of this run, counted from 1; those without a pair lack."""
-        return {epoch: float(taken / pairs) for epoch, (pairs, taken) in sorted(self._epochs.items()) if pairs}
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """Add the share since the entry before."""
-        pairs, taken = self._recent
-        if state.log_history and "loss" in (logs or {}) and pairs:
-            state.log_history[-1][MASKED], self._recent = float(taken / pairs), np.zeros(2, np.int64)
-
-
 MARGINS = {SELF: 0.1, GUIDE: 0.0}
 """The published margins: Qwen3-Embedding's, by the model's own similarities, and GISTEmbed's, by a guide's."""
 FARTHEST = 2
@@ -144,92 +108,90 @@ def mask_log_weights(similarities: Tensor, own: Tensor, positives: Tensor, *, ma
     return weights.scatter(1, positives[:, None], 0.0)
 
 
-@dataclass(frozen=True)
-class FalseNegativeMask:
+class FalseNegativeMask(TrainerCallback):  # type: ignore[misc]
     """Which candidates of a batch are probably positives of a query, in-batch and mined negatives alike.
 
-    Attributes:
+    It counts what it leaves out in training, and as a callback puts the share since the entry before beside the loss in
+    the history. Shares are of the pairs of a query and a candidate negative that the facts leave in; those of each
+    loss, where Matryoshka training has several.
+
+    Args:
         margin: a candidate is left out where its similarity to the query exceeds the positive's by more than this.
         guide: whose similarities; None: those of the model that trains, as it is, without gradients.
-        tally: what counts what the mask does; None: nothing is counted.
 
     Raises:
         InputError: a margin that is not finite.
     """
 
-    margin: float = MARGINS[SELF]
-    guide: GuideVectors | None = None
-    tally: MaskTally | None = None
+    def __init__(self, margin: float = MARGINS[SELF], guide: GuideVectors | None = None) -> None:
+        if not math.isfinite(margin):
+            raise InputError(f"a mask of margin {margin}; expected a finite number")
+        self.margin, self.guide = margin, guide
+        self._epochs: dict[int, NDArray[np.int64]] = {}  # pairs, and those left out
+        self._recent = np.zeros(2, np.int64)
 
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.margin):
-            raise InputError(f"a mask of margin {self.margin}; expected a finite number")
-
-    def of_batch(
-        self, queries: Tensor, documents: Tensor, labels: NDArray[np.int64] | None, *, epoch: int = 1
-    ) -> BatchMask:
-        """Return the mask of a batch.
+    def compared(self, queries: Tensor, documents: Tensor, labels: NDArray[np.int64] | None) -> tuple[Tensor, Tensor]:
+        """Return the vectors by which a batch is masked: the model's own, which are given, or the guide's.
 
         Args:
             queries: (b, d) the model's vectors, as they are compared.
             documents: ((1 + k)·b, d) likewise, column after column.
             labels: (b,) the rows' numbers in the data set; None where they are not known.
-            epoch: counted from 1, for the tally.
 
         Raises:
             InputError: a guide, and no labels.
         """
-        if self.guide is not None:
-            if labels is None:
-                raise InputError("a guide's vectors are looked up by each row's number; expected them in the labels")
-            queries, documents = (torch.from_numpy(each).to(documents.device) for each in self.guide.of_rows(labels))
-        return BatchMask(self, queries.detach(), documents.detach(), epoch)
+        if self.guide is None:
+            return queries, documents
+        if labels is None:
+            raise InputError("a guide's vectors are looked up by each row's number; expected them in the labels")
+        of_queries, of_documents = (torch.from_numpy(each).to(queries.device) for each in self.guide.of_rows(labels))
+        return of_queries, of_documents
 
-    def on(self, data: TrainingSet) -> FalseNegativeMask:
-        """Return the same mask for another training set, whose texts a guide embeds; it counts on."""
-        return replace(self, guide=None if self.guide is None else self.guide.on(data))
+    def log_weights(
+        self, queries: Tensor, documents: Tensor, begin: int, end: int, known: Tensor | None, *, epoch: int = 1
+    ) -> Tensor:
+        """Return (end − begin, c) log-weights of queries begin … end − 1, those that are known added.
+
+        Args:
+            queries: (b, d) as `compared` returns them.
+            documents: ((1 + k)·b, d) likewise.
+            begin: first row.
+            end: the row after the last.
+            known: (end − begin, c) log-weights of the facts; None: all 0. What they leave out is not counted as masked.
+            epoch: counted from 1, under which pairs are counted where gradients are computed.
+        """
+        positives = torch.arange(begin, end, device=queries.device)
+        similarities = queries[begin:end] @ documents.T
+        own = similarities.gather(1, positives[:, None]).squeeze(1)
+        weights = mask_log_weights(similarities, own, positives, margin=self.margin)
+        if torch.is_grad_enabled():
+            counted = torch.ones_like(weights, dtype=torch.bool) if known is None else ~torch.isneginf(known)
+            counted = counted.scatter(1, positives[:, None], False)
+            sums = torch.stack([counted.sum(), (torch.isneginf(weights) & counted).sum()]).cpu().numpy()
+            self._recent, self._epochs[epoch] = self._recent + sums, self._epochs.get(epoch, 0) + sums
+        return weights if known is None else weights + known
+
+    def shares(self) -> dict[int, float]:
+        """Return the share that was left out in each epoch of this run, counted from 1; those without a pair lack."""
+        return {epoch: float(taken / pairs) for epoch, (pairs, taken) in sorted(self._epochs.items()) if pairs}
+
+    def learn_from(self, data: TrainingSet) -> None:
+        """Take another training set, whose texts a guide embeds; it counts on."""
+        if self.guide is not None:
+            self.guide = self.guide.on(data)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        """Add the share since the entry before to the history."""
+        pairs, taken = self._recent
+        if state.log_history and "loss" in (logs or {}) and pairs:
+            state.log_history[-1][MASKED], self._recent = float(taken / pairs), np.zeros(2, np.int64)
 
     def describe(self) -> dict[str, Any]:
         """Return what the model's card and the result say of it."""
         by = SELF if self.guide is None else GUIDE.rstrip(":")
         guide = {} if self.guide is None else {"guide": self.guide.encoder}
         return {"by": by, **guide, "margin": self.margin}
-
-
-@dataclass(frozen=True)
-class BatchMask:
-    """The mask of one batch.
-
-    Attributes:
-        mask: its settings.
-        queries: (b, d) vectors that are compared, the model's or the guide's.
-        documents: ((1 + k)·b, d) likewise.
-        epoch: counted from 1.
-    """
-
-    mask: FalseNegativeMask
-    queries: Tensor
-    documents: Tensor
-    epoch: int
-
-    def log_weights(self, begin: int, end: int, known: Tensor | None) -> Tensor:
-        """Return (end − begin, c) log-weights of queries begin … end − 1, those that are known added.
-
-        Args:
-            begin: first row.
-            end: the row after the last.
-            known: (end − begin, c) log-weights of the facts; None: all 0. What they leave out is not counted as masked.
-        """
-        counting, mask = torch.is_grad_enabled(), self.mask
-        with torch.no_grad():
-            positives = torch.arange(begin, end, device=self.queries.device)
-            similarities = self.queries[begin:end] @ self.documents.T
-            own = similarities.gather(1, positives[:, None]).squeeze(1)
-            weights = mask_log_weights(similarities, own, positives, margin=mask.margin)
-            if counting and mask.tally is not None:
-                counted = torch.ones_like(weights, dtype=torch.bool) if known is None else ~torch.isneginf(known)
-                mask.tally.add(torch.isneginf(weights), counted.scatter(1, positives[:, None], False), self.epoch)
-            return weights if known is None else weights + known
 
 
 def make_mask(model: Any, data: TrainingSet, settings: TrainSettings) -> FalseNegativeMask | None:
@@ -263,4 +225,4 @@ def make_mask(model: Any, data: TrainingSet, settings: TrainSettings) -> FalseNe
         margin = MARGINS[SELF if guide is None else GUIDE]
     if similarity == "cosine" and abs(margin) >= FARTHEST:
         raise InputError(f"{named} {margin:g}: cosines differ by at most {FARTHEST}; give less, as 0.1")
-    return FalseNegativeMask(margin, guide, MaskTally())
+    return FalseNegativeMask(margin, guide)

@@ -96,7 +96,7 @@ def train_model(
     callbacks = [*([] if hook is None else [hook]), *callbacks]
     mask = getattr(loss, "mask", None)
     if mask is not None:
-        callbacks.append(mask.tally)
+        callbacks.append(mask)
     if refresh is not None:
         data, texts = live(data)
         callbacks.append(NegativesRefresh(refresh, texts, loss))
@@ -113,7 +113,7 @@ def train_model(
         prompts=_prompts(model, data.dataset.column_names),
         **how,
     )
-    return run if mask is None else replace(run, masked={"mask": mask.describe(), "shares": mask.tally.shares()})
+    return run if mask is None else replace(run, masked={"mask": mask.describe(), "shares": mask.shares()})
 
 
 def _train_reranker(
