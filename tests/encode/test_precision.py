@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
+from foils.encode import EncoderSettings, SentenceEncoder, load_encoder
 from foils.encode import forward as forward_module
 from foils.encode import precision as precision_module
 from foils.encode.encoder import weights_digest
@@ -141,8 +141,6 @@ def test_the_choice_is_the_same_the_next_time_and_encodes_nothing(
     monkeypatch.setattr("foils.encode.encoder.batched_vectors", refuse)
     second = opened(folder, tmp_path / "store")
     assert second.fingerprint == first.fingerprint
-    texts = COLLECTION.document_texts([0, 79])
-    assert VectorStore(tmp_path / "store").missing(second, texts, "document") == 0
 
 
 def test_what_is_not_left_open_is_not_chosen(folder: Path, tmp_path: Path, native: None) -> None:

@@ -49,11 +49,8 @@ def test_vectors_come_in_the_order_of_the_texts(tmp_path: Path, encoder: Hashing
 
 def test_nothing_is_embedded_twice(tmp_path: Path, encoder: HashingEncoder) -> None:
     store = VectorStore(tmp_path)
-    assert store.missing(encoder, TEXTS, "document") == 40
-    assert not list(tmp_path.iterdir())
     store.embed(encoder, TEXTS[:25], "document")
     assert encoder.encoded == 25
-    assert store.missing(encoder, TEXTS + TEXTS, "document") == 15
     again = store.embed(encoder, TEXTS, "query")  # no prompts, one tower: a query's vector is the document's
     assert encoder.encoded == 40
     later = VectorStore(tmp_path).embed(encoder, TEXTS[::-1], "document")
@@ -119,7 +116,6 @@ def test_no_texts(tmp_path: Path, encoder: HashingEncoder) -> None:
     assert len(found) == 0
     assert found.take([]).shape == (0, 32)
     assert list(found.blocks(3)) == []
-    assert VectorStore(tmp_path).missing(encoder, [], "query") == 0
 
 
 def test_another_model_never_meets_these_vectors(tmp_path: Path, encoder: HashingEncoder) -> None:

@@ -12,6 +12,7 @@ import pytest
 from foils.data import Collection
 from foils.encode import VectorStore
 from foils.encode import vectors as vectors_module
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
 from foils.mining.pairs import TextPairs
@@ -30,7 +31,7 @@ def folder(tmp_path_factory, small) -> Path:
 
 @pytest.fixture
 def scorer(folder, tmp_path) -> CrossEncoderScorer:
-    return CrossEncoderScorer.load(folder, VectorStore(tmp_path / "scores"))
+    return CrossEncoderScorer(load_cross_encoder(folder), VectorStore(tmp_path / "scores"))
 
 
 def counting(scorer: CrossEncoderScorer, monkeypatch, fail_at: int | None = None) -> list[int]:
@@ -129,13 +130,13 @@ def test_other_weights_have_other_scores(small, folder, tmp_path):
     import torch
 
     store = VectorStore(tmp_path)
-    one, two = CrossEncoderScorer.load(folder, store), CrossEncoderScorer.load(folder, store)
+    one, two = (CrossEncoderScorer(load_cross_encoder(folder), store) for _ in range(2))
     assert one.fingerprint == two.fingerprint
     with torch.no_grad():
         next(two._encoder.model.parameters()).add_(0.25)
     changed = CrossEncoderScorer(two._encoder.model, store)
     assert changed.fingerprint != one.fingerprint
-    assert CrossEncoderScorer.load(folder, store, max_length=8).fingerprint != one.fingerprint
+    assert CrossEncoderScorer(load_cross_encoder(folder, max_length=8), store).fingerprint != one.fingerprint
     pairs = TextPairs(small, np.array([0]), np.array([3]), np.zeros(1))
     assert one.score(pairs) != changed.score(pairs)
 
@@ -145,7 +146,7 @@ def test_a_killed_run_resumes_with_the_same_bytes(small, folder, tmp_path, monke
     monkeypatch.setattr(vectors_module, "BLOCK", 5)
 
     def mined(place: Path, out: Path, fail_at: int | None = None) -> int:
-        scorer = CrossEncoderScorer.load(folder, VectorStore(place))
+        scorer = CrossEncoderScorer(load_cross_encoder(folder), VectorStore(place))
         calls = counting(scorer, monkeypatch, fail_at)
         retriever = CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=10)
         mine_negatives(small, retriever, split="train", top=3).write(out)
@@ -170,9 +171,7 @@ def test_margins_on_the_cross_encoders_own_scale(small, scorer):
 
 def test_refusals(small, folder, tmp_path, monkeypatch):
     store = VectorStore(tmp_path)
-    with pytest.raises(InputError, match="no such folder"):
-        CrossEncoderScorer.load(tmp_path / "none", store)
-    scorer = CrossEncoderScorer.load(folder, store)
+    scorer = CrossEncoderScorer(load_cross_encoder(folder), store)
     with pytest.raises(InputError, match="at least 1"):
         CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=0)
     monkeypatch.setattr(scorer._encoder.model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))

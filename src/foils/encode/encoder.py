@@ -68,8 +68,8 @@ class EncoderSettings(Settings):
         similarity: How vectors are compared: by cosine (scaled to unit length) or dot (as they are). Default: what the
             model was made for.
         precision: Precision of the computation. auto is bfloat16 where the device computes it natively and the lowest
-            cosine to float32 over a sample of the collection is at least .999, and float32 elsewhere. The loss is
-            measured and reported. In Python a loaded model stays as it is by auto.
+            cosine to float32 over a sample of the collection is at least .999, and float32 elsewhere; it reports the
+            loss. In Python a loaded model stays as it is by auto.
         encode_batch: Texts encoded at once, for speed. It does not change results beyond rounding. Default: as many
             as 1,024 tokens hold on a processor, and 16,384 elsewhere.
         trust_remote_code: Run code that comes with the model.

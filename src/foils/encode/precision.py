@@ -14,7 +14,7 @@ from foils.runtime.errors import FailureError
 from foils.runtime.options import spelled
 
 if TYPE_CHECKING:
-    from foils.encode.encoder import SentenceEncoder
+    from foils.encode.encoder import Kind, SentenceEncoder
 
 LEAST_COSINE = 0.999  # between a vector and its float32 form, of every text of the sample
 SAMPLE = 64  # documents, and as many queries
@@ -88,13 +88,12 @@ def fastest(
 
 def _sample(encoder: SentenceEncoder, collection: Collection, store: VectorStore) -> Any:
     """The vectors, (m, d), of documents and queries of a collection."""
-    documents = collection.document_texts(sample_rows(len(collection.documents)))
-    queries = collection.query_texts(sample_rows(len(collection.queries)))
-    task = "trying precisions"
-    parts = [store.embed(encoder, documents, "document", task=task), store.embed(encoder, queries, "query", task=task)]
-    return np.concatenate([part.take(slice(None)) for part in parts])
-
-
-def sample_rows(count: int) -> Any:
-    """Return at most 64 rows, evenly spread over so many."""
-    return np.unique(np.linspace(0, count - 1, SAMPLE).astype(int)) if count else np.zeros(0, int)
+    sides: list[tuple[Kind, Any, Any]] = [
+        ("document", collection.documents, collection.document_texts),
+        ("query", collection.queries, collection.query_texts),
+    ]
+    vectors = []
+    for kind, table, texts_of in sides:
+        rows = np.unique(np.linspace(0, len(table) - 1, SAMPLE).astype(int))[: len(table)]
+        vectors.append(store.embed(encoder, texts_of(rows), kind, task="trying precisions").take(slice(None)))
+    return np.concatenate(vectors)

@@ -178,11 +178,6 @@ class VectorStore:
         _check_spread(found, encoder)
         return found
 
-    def missing(self, encoder: Encoder, texts: Texts, kind: Kind) -> int:
-        """Count the distinct texts that `embed` would have to encode."""
-        keys = _keys_of(texts, encoder.route(kind), "", "")
-        return len(_first(keys, self._kept(encoder).find(keys) < 0))
-
     def _kept(self, encoder: Encoder) -> _Kept:
         place = f"{encoder.fingerprint}-{encoder.dimension}-{self.storage}"
         if place not in self._opened:

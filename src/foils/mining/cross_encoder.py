@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Collection, Rows
-from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, load_cross_encoder, logits
+from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, logits
 from foils.encode.encoder import Kind, check_finite
 from foils.encode.own_similarity import as_pair_model
 from foils.encode.vectors import VectorStore
@@ -55,17 +54,6 @@ class CrossEncoderScorer:
         self._encoder = _PairEncoder(model, name, batch_size)
         self._store, self._as_predicted = store, as_predicted
         self.column = "predicted" if as_predicted else "logit"
-
-    @classmethod
-    def load(
-        cls, name: str | Path, store: VectorStore, *, max_length: int | None = None, device: str | None = None
-    ) -> CrossEncoderScorer:
-        """Load the model (safetensors weights) by folder or hub name.
-
-        Raises:
-            InputError: there is no such model, it cannot be loaded, or it has several outputs.
-        """
-        return cls(load_cross_encoder(name, max_length=max_length, device=device), store, name=Path(str(name)).name)
 
     @property
     def fingerprint(self) -> str:
