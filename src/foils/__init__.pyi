@@ -123,10 +123,10 @@ def study(collection: typing.Any, sources: typing.Any, *, models: typing.Any, ou
     add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
     keep_identical_ids: bool = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any = ..., plan: typing.Any = ...,
-    explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., keep: typing.Any = ...,
-    matryoshka: typing.Any = ..., lora: int | None = ..., trust_remote_code: bool = ..., reranker: bool = ...,
-    first_stage: typing.Any = ..., seed: int = ..., device: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., lora: int | None = ...,
+    trust_remote_code: bool = ..., reranker: bool = ..., first_stage: typing.Any = ..., seed: int = ...,
+    device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
+    split_shares: typing.Any = ...,
     keep_identical_ids: bool = ...) -> foils.experiments.tuned.Tuned | foils.experiments.plan.Plan: ...
 def label(collection: typing.Any, sources: typing.Any, *, n: int = ..., ask: typing.Any = ..., draw: typing.Any = ...,
     split: typing.Any = ..., output: typing.Any, answers: typing.Any = ..., labeller: typing.Any = ...,

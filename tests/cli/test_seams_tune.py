@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,13 @@ from sentence_transformers import CrossEncoder
 import foils as library
 from foils.data import Run, load_collection
 from foils.data.fusion import Fusion
+from foils.encode.models import load_model
 from foils.evaluation import bm25_run
 from foils.experiments.plan import Plan
 from foils.runtime.errors import InputError
 from in_browser import assert_fits_everyone, needs_chromium
 from train_models import masked_language_model
-from tune_world import write_marked, write_pairs, write_world
+from tune_world import write_marked, write_world
 
 FULL, RERANKED = "full", "reranked"
 FULLY: dict[str, Any] = {"model": "static", "output": FULL, "seed": 1}
@@ -50,21 +50,18 @@ def tuned_by(plan: Plan, output: str, **sections: Any) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory):
-    """Pairs, models, and a tuning of an encoder in `full`, of a reranker in `reranked`; pydocs are quickly read."""
+    """Pairs, models, and a tuning of an encoder in `full`, of a reranker in `reranked`."""
     folder = tmp_path_factory.mktemp("tune")
     write_world(folder)
     write_marked(folder)
     masked_language_model(folder / "mlm")
-    pydocs = replace(load_collection(write_pairs(folder / "other.csv", seed=5)), name="pydocs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foils.data.read._pydocs", lambda packages=None: pydocs)
-        with patch.context() as inside:
-            inside.chdir(folder)
-            runs = [bm25_run(load_collection("marked"), split, depth=10).table for split in ("dev", "test")]
-            Run(pa.concat_tables(runs)).write("run.trec")
-            library.tune("pairs.csv", **FULLY)
-            tuned_by(RERANKER, RERANKED)
-        yield folder
+        patch.chdir(folder)
+        runs = [bm25_run(load_collection("marked"), split, depth=10).table for split in ("dev", "test")]
+        Run(pa.concat_tables(runs)).write("run.trec")
+        library.tune("pairs.csv", **FULLY)
+        tuned_by(RERANKER, RERANKED)
+    return folder
 
 
 @pytest.fixture
@@ -128,7 +125,7 @@ def test_a_plan_runs_again_in_program_and_library(foils, world):
 
 @pytest.mark.slow
 def test_time_is_spent_and_the_plan_makes_the_same_steps_again(foils, world):
-    ended = foils("tune", "pairs.csv", "--model", "static", "--keep", "none", "-o", "timed", "--minutes", 0.2)
+    ended = foils("tune", "pairs.csv", "--model", "static", "-o", "timed", "--minutes", 0.2)
     plan = Plan.read("timed/plan.toml")
     assert plan["training"]["steps"], ended.err
     plan.sections["training"] = {**plan["training"], "epochs": 4}  # whether or not dev rose in so little time
@@ -173,7 +170,7 @@ def test_little_time_and_a_folder_where_nothing_was_finished(foils, world):
 
 
 def test_pairs_that_teach_nothing_keep_the_base(foils, world):
-    ended = foils("tune", "shuffled.csv", "--model", "static", "-o", "out", "--keep", "none")
+    ended = foils("tune", "shuffled.csv", "--model", "static", "-o", "out")
     assert ended.status == 1, ended.err
     assert "no better model: the base is kept" in ended.err
     result = json.loads(Path("out/tune.json").read_text())
@@ -192,25 +189,12 @@ def test_explain_writes_nothing(foils, world):
     assert sorted(world.rglob("*")) == before
 
 
-@pytest.mark.slow
-def test_what_must_not_be_forgotten_is_measured_and_merged(foils, world):
-    plan = Plan.read(f"{FULL}/plan.toml")
-    assert (plan["given"]["keep"], plan["keep"]["collection"]) == ("pydocs", "pydocs")
-    assert "not trained on: pydocs" in Path(FULL, "report.html").read_text()
-    half = tuned_by(plan, "half", keep={"collection": "other", "alpha": 0.5})
+def test_a_merge_is_one_in_program_and_library(foils, world):
     assert foils("merge", "static", f"{FULL}/model", "--alpha", 0.5, "-o", "merged").status == 0
     made = library.merge("static", f"{FULL}/model", alpha=0.5, output="again")
     assert Path("merged/model.safetensors").read_bytes() == Path(made.path, "model.safetensors").read_bytes()
-    shares = plan["given"]["split_shares"]
-    measured = library.evaluate("pairs.csv", ["merged"], measures=["nDCG@10"], split_shares=shares)
-    assert measured.systems[0].means["nDCG@10"] == pytest.approx(half.means["tuned"])
-    for collection, options, reason in (
-        ("pairs.csv", {"keep": "none"}, "none is asked for"),
-        ("pairs.csv", {"minutes": 1e-5}, "there is too little time to measure pydocs before and after"),
-        ("pydocs", {}, "it would be the one that is tuned on"),
-    ):
-        explained = library.tune(collection, model="static", explain=True, **options)
-        assert explained["keep"] == {"collection": "none", "alpha": 1.0, "reason": reason}
+    weights = [load_model(each, device="cpu").state_dict() for each in ("static", f"{FULL}/model", "merged")]
+    assert all(((weights[0][name] + weights[1][name]) / 2).allclose(each) for name, each in weights[2].items())
 
 
 @pytest.mark.slow
@@ -222,7 +206,6 @@ def test_a_reranker_has_to_beat_its_first_stage(foils, world):
     measured = library.evaluate("marked", run="run.trec", reranker=tuned.model, measures=["nDCG@10"], rerank_depth=50)
     means = list(tuned.means.values())[:2]
     assert [system.means["nDCG@10"] for system in measured.systems] == pytest.approx(means)
-    assert tuned.plan["keep"]["reason"] == "none is asked for"
     assert CrossEncoder(tuned.model, device="cpu").num_labels == 1
     ended = foils("tune", "--plan", f"{RERANKED}/plan.toml", "-o", "again")
     assert ended.status == 0, ended.err

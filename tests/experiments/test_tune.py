@@ -1,4 +1,4 @@
-"""The parts of a tuning: its plan, its time, its search, its merges, and the retriever that comes out of it."""
+"""The parts of a tuning: its plan, its time, its search, and the retriever that comes out of it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ from foils.experiments.plan import (
     PARTS,
     Plan,
     Trial,
-    best_merge,
     check_sizes,
     clock,
     halving,
-    of_splits,
     schedule,
     split_sizes,
     weight_within_an_error,
@@ -48,10 +46,10 @@ TRIALS = {"learning_rates": [1e-05, 0.003], "epochs": [1, 2], "queries": 3, "fin
 
 
 def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
-    plan = Plan({"given": {**GIVEN, "corpus": None}, "trials": {**TRIALS, "keeps": True}})
+    plan = Plan({"given": {**GIVEN, "corpus": None}, "trials": TRIALS})
     plan.write(tmp_path / "plan.toml")
     read = Plan.read(tmp_path / "plan.toml")
-    assert read.sections == {"given": GIVEN, "trials": {**TRIALS, "keeps": True}} == tomllib.loads(plan.to_toml())
+    assert read.sections == {"given": GIVEN, "trials": TRIALS} == tomllib.loads(plan.to_toml())
     assert read.to_toml() == plan.to_toml()
     rows = Plan({"negatives": {"source": "", "per_query": 10, "reason": "on dev"}}).tables()[0].rows
     assert list(map(tuple, rows)) == [("negatives", "source none, per_query 10", "on dev")]
@@ -83,16 +81,15 @@ def test_the_time_decides_what_is_tried_and_not_how_long_it_is_trained(
     """A text takes 0.1 s, so that a row takes 0.9 s: 30 seconds are 15 rows, of which the data have 50."""
     monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
     task, whole = EncoderTask("static"), made_up(100, 900)
-    made = schedule(task, whole, per_query=1, rates=(2e-5, 6e-5), seconds=seconds, seed=0, keeps=True)
+    made = schedule(task, whole, per_query=1, rates=(2e-5, 6e-5), seconds=seconds, seed=0)
     trials, documents = made["trials"], made["documents"]
     assert (len(trials["learning_rates"]), trials["epochs"], trials["final_epochs"]) == (rates, epochs, final)
     assert trials["learning_rates"] == ([6.7e-6, 2e-5, 6e-5] if rates == 3 else [6e-5])
     assert trials["ablation"] is (rates == 3)
     assert trials["queries"] == queries
     assert documents["count"] == (900 if seconds in (None, 1e6) else 500)
-    assert trials.get("keeps", True) is (seconds in (None, 1e6))
-    if seconds == 1e6:  # the base's and the tuned model's documents, dev three times, what is kept
-        assert trials["seconds"] == 1e6 - (2 * 900 + 3 * 900 + planning.KEPT_TEXTS) * 0.1
+    if seconds == 1e6:  # the base's and the tuned model's documents, dev three times
+        assert trials["seconds"] == 1e6 - (2 * 900 + 3 * 900) * 0.1
 
 
 def test_the_clock_follows_the_time_and_its_marks_make_the_same_steps_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,14 +164,6 @@ def test_halving_ends_where_there_is_no_time_for_another_round() -> None:
     assert (found.learning_rate, found.epochs) == (2, 1)
 
 
-def test_a_merge_is_taken_where_it_keeps_more_and_loses_nothing() -> None:
-    def rows(*values: tuple[float, float, float]) -> list[dict[str, float]]:
-        return [{"alpha": alpha, "dev": dev, "keep": keep} for alpha, dev, keep in values]
-
-    assert best_merge(rows((0.25, 0.3, 0.8), (0.5, 0.5, 0.7), (0.75, 0.6, 0.65), (1.0, 0.5, 0.4))) == 0.75
-    assert best_merge(rows((0.5, 0.49, 0.8), (0.75, 0.6, 0.4), (1.0, 0.5, 0.4))) == 1.0
-
-
 def test_a_reranker_that_stays_at_a_guess_learned_nothing() -> None:
     task: Any = SimpleNamespace(in_batch=False)
     still = learned_nothing(task, {"loss_first": 1.609, "loss_last": 1.6}, 4)
@@ -192,9 +181,6 @@ def test_shares_and_parts_keep_what_is_judged() -> None:
     part = with_hard_documents(with_queries(whole, {"train": 30}, 0), splits, ("dev", "test"), 200, 0)
     assert (len(part.documents), len(part.positives("train")), len(part.positives("test"))) == (200, 30, 25)
     assert with_hard_documents(whole, splits, splits, 400, 0) is whole
-    kept = of_splits(whole, {"dev": 10, "test": 20}, 100, 0)
-    assert [len(kept.positives(name)) for name in kept.splits] == [10, 20]
-    assert len(kept.documents) == 100
 
 
 @pytest.mark.parametrize(
@@ -231,7 +217,7 @@ def world(tmp_path: Path) -> Path:
 
 def test_few_steps_take_three_times_an_encoders_rate_and_adapters_ten_times(world: Path) -> None:
     pytest.importorskip("peft")
-    rate, given = LEARNING_RATES["encoder"][0], {"keep": "none", "device": "cpu", "explain": True}
+    rate, given = LEARNING_RATES["encoder"][0], {"device": "cpu", "explain": True}
     for how, expected in (({}, 3 * rate), ({"lora": 2}, OF_ADAPTERS * rate)):
         plan = foils.tune(str(world / "pairs.csv"), model=str(world / "encoder"), minutes=1e-5, **given, **how)
         assert plan["trials"]["learning_rates"] == pytest.approx([expected])

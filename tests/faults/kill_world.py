@@ -106,7 +106,6 @@ def make_world(folder: Path, server: tuple[str, Path], prepare: Callable[[Verb, 
     cross_encoder(folder / "cross").save_pretrained(world["cross"])
     static_model().save_pretrained(world["static"])
     write_pairs(world.folder / "pairs.csv")
-    write_pairs(world.folder / "other.csv", seed=5)
     for text in (
         "mine {made} --with random --top 4 -o {random.parquet}",
         "mine {made} --with bm25 --top 4 -o {bm25.parquet}",
@@ -165,6 +164,6 @@ LINES = {
               "--json {out}/out.json",
     "study": f"study {{made}} {TABLES} --model {{static}} --seeds 2 --queries 16 --per-query 4 "
              "--set batch_size=8 --set save_steps=3 -o {out}/study",
-    "tune": "tune {pairs.csv} --model {static} --keep {other.csv} -o {out}/better --json {out}/better.json",
+    "tune": "tune {pairs.csv} --model {static} -o {out}/better --json {out}/better.json",
 }  # fmt: skip
 VERBS = {name: Verb(name, text) for name, text in LINES.items()}

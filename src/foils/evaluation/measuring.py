@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 
 from foils.data import Collection, Run
 from foils.data.run import without_identical
-from foils.encode import EncoderSettings, Vectors, VectorStore, as_encoder
+from foils.encode import EncoderSettings, VectorStore, as_encoder
 from foils.encode.opening import EncoderLike
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
@@ -33,7 +32,6 @@ def dense_run(
     depth: int = DEPTH,
     store: VectorStore | None = None,
     name: str = "",
-    dimensions: int | None = None,
 ) -> Run:
     """Search exactly for every judged query of a split.
 
@@ -46,30 +44,14 @@ def dense_run(
         depth: documents of each ranking.
         store: keeps the vectors; None: encode now, keep nothing, as for a model in training.
         name: of the run; empty: the encoder's.
-        dimensions: at which vectors are cut, what is left made of length 1; None: they stay whole.
 
     Raises:
         UnknownNameError: no such split.
-        InputError: a model that cannot be loaded, or more dimensions than it has.
+        InputError: a model that cannot be loaded.
     """
     encoder = as_encoder(model, EncoderSettings())
     embedded = embed_collection(collection, encoder, store, split=split)
-    if dimensions is not None:
-        embedded = replace(
-            embedded,
-            queries=_cut(embedded.queries, dimensions),
-            documents=Vectors.of(_cut(embedded.documents.take(slice(None)), dimensions)),
-        )
     return search_collection(embedded, DimensionSettings("none"), k=depth, name=name or encoder.name).run
-
-
-def _cut(vectors: npt.NDArray[np.floating], dimensions: int) -> npt.NDArray[np.float32]:
-    """The first dimensions of (n, d) vectors, of length 1; zeros stay zeros."""
-    from sklearn.preprocessing import normalize
-
-    if not 1 <= dimensions <= vectors.shape[1]:
-        raise InputError(f"vectors cut to {dimensions} dimensions; expected 1 to the model's {vectors.shape[1]}")
-    return np.asarray(normalize(vectors[:, :dimensions].astype(np.float32)))
 
 
 def first_documents(run: Run, collection: Collection, depth: int, *, split: str | None = None) -> Run:

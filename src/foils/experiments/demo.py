@@ -12,7 +12,6 @@ from foils.deciding.doors import Scored, score
 from foils.deciding.mine import mine
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.doors import PAGE, tune
-from foils.experiments.tune import NONE
 from foils.experiments.tuned import Tuned
 from foils.runtime.doors import door
 from foils.runtime.files import write_json
@@ -75,5 +74,5 @@ def demo(
     write_json(folder / "scores.json", scores.to_json())
     scores.report(folder / PAGE)
     log.info("report: %s", folder / PAGE)
-    tuned = tune(read, model=model, output=folder / "tuned", minutes=MINUTES, keep=NONE, seed=seed)
+    tuned = tune(read, model=model, output=folder / "tuned", minutes=MINUTES, seed=seed)
     return Demo(scores, cast("Tuned", tuned))

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +25,7 @@ from foils.experiments.tuned import Merged, Tuned
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.files import fill_folder, write_json, write_sealed
-from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
+from foils.runtime.options import Option, Settings, refuse, spelled
 
 if TYPE_CHECKING:
     StudiesLike = str | Path | StudyAnalysis | Sequence[str | Path | StudyAnalysis]
@@ -36,10 +35,6 @@ else:
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
-DIMENSIONS = Option(
-    parse=partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128"),
-    metavar="DIMENSIONS", least=1, needs={"reranker": False, "why": "which has no vectors"},
-)  # fmt: skip
 OF_DATA = ("split_shares", "digest", *SPLITS)  # what of a tuning is given by its data
 
 log = logging.getLogger(__name__)
@@ -53,11 +48,6 @@ class TuneSettings(Settings):
         minutes: Time that the tuning may take, about; trainings follow the clock. Default: as long as longer training
             is better on dev.
         max_length: Tokens after which a text is cut, in training and in all measures, of the model as it is too.
-        keep: Another collection, which must not be forgotten: a part of it is measured before and after, and merges
-            with the base's weights are tried, which are taken where they are at least as good on dev and keep more.
-            none leaves this out.
-        matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: trained for, and measured before and
-            after. In Python a tuple.
         lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights, then merged
             into them, with activations computed again: less memory for large models. Needs the extra lora.
         trust_remote_code: Run code that comes with the models.
@@ -72,8 +62,6 @@ class TuneSettings(Settings):
 
     minutes: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
-    keep: Annotated[str, Option(metavar="COLLECTION")] = "pydocs"
-    matryoshka: Annotated[tuple[int, ...] | None, DIMENSIONS] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
     trust_remote_code: bool = False
     reranker: bool = False
@@ -183,7 +171,7 @@ def _given(
 ) -> dict[str, Any]:  # fmt: skip
     """Section [given]: what the tuning begins with, as JSON has it."""
     read = {name: each for name, each in reading.changed().items() if isinstance(each, (str, Path, Mapping, bool))}
-    always = {name: getattr(settings, name) for name in ("minutes", "max_length", "keep", "seed")}
+    always = {name: getattr(settings, name) for name in ("minutes", "max_length", "seed")}
     given = {
         "collection": str(collection) if isinstance(collection, (str, Path)) else whole.name,
         **{**read, "split_shares": shares, "digest": whole.digest, "model": model, **settings.changed(), **always},
@@ -227,7 +215,7 @@ def merge(
 ) -> Merged:
     """Merge a model with one that was trained from it: each weight lies between theirs.
 
-    A merge often keeps more of what the base knew, at little cost of what was learned. foils tune --keep tries several.
+    A merge often keeps more of what the base knew, at little cost of what was learned.
 
     Args:
         base: Model that was trained further: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME.

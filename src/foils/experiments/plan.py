@@ -36,7 +36,6 @@ SECTIONS: dict[str, dict[str, tuple[type, ...]]] = {
         "learning_rates": (list,), "epochs": (list,), "queries": (int,), "final_epochs": (int,), "dev_documents": (int,)
     },
     "training": {"learning_rate": NUMBER, "epochs": (int,)},
-    "keep": {"collection": (str,), "alpha": NUMBER},
     "retriever": {"weight": NUMBER, "normalisation": (str,)},
 }  # fmt: skip
 """Sections in their order, and what each holds at least."""
@@ -55,7 +54,6 @@ MULTIPLES = (1 / 3, 1.0, 3.0)
 """Learning rates that are tried, as multiples of the default of the model's kind."""
 SEVERAL = "the default learning rate of this kind of model, a third and three times of it"
 SAMPLE_TEXTS = 32
-KEPT_TEXTS = 4_500  # that are embedded, or pairs scored, so that another collection is not forgotten
 DEV_QUERIES = 500
 HARD = 10  # BM25's first documents of a query, on which it is measured
 LEAST = {"train": 20, "dev": 10, "test": 20}
@@ -178,7 +176,6 @@ def schedule(
     rates: tuple[float, float],
     seed: int,
     seconds: float | None = None,
-    keeps: bool = False,
     documents: Section | None = None,
 ) -> dict[str, Section]:
     """Decide how much is searched and tried: sections [documents] and [trials].
@@ -195,7 +192,6 @@ def schedule(
         rates: the default learning rate of the model, and that of a training of few steps.
         seed: of the texts that are timed.
         seconds: that are left; None: no limit.
-        keeps: whether another collection is measured, too: it is where that takes a tenth of the time at most.
         documents: section [documents], where the plan has it.
     """
     reranker, counts = isinstance(task, RerankerTask), collection.positives("train").counts
@@ -220,9 +216,7 @@ def schedule(
         documents = documents or _fitting(task, whole, sizes, may_fit, texts)
         dev = min(dev, max(LEAST_RERANKED * task.depth if reranker else 100, int(0.03 * seconds / text)))
         searched = 2 * int(documents["test_queries"]) * task.depth if reranker else 2 * int(documents["count"])
-        keeps = keeps and KEPT_TEXTS * text <= 0.1 * seconds
-        training = max(0.0, seconds - (searched + 3 * dev + KEPT_TEXTS * keeps) * text)
-        timed = {"keeps": keeps, "seconds": round(training, 1), "may_fit": may_fit}
+        timed = {"seconds": round(max(0.0, seconds - (searched + 3 * dev) * text), 1), "may_fit": may_fit}
         little = not reranker and fitting < min(ENOUGH_ROWS, 3 * rows)
         epochs, final = ([4], 0) if little else ([1, 2, 3], 3)
         reason = f"{SEVERAL}, an eighth of the time each, then a training in the time that is left"
@@ -257,7 +251,7 @@ def _fitting(task: Task, whole: dict[str, Any], sizes: Mapping[str, int], querie
     return {**fitting, "reason": "all of them; they fit into the time" if fitting == whole else reason}
 
 
-KEPT_INSIDE = {"per_query", "name", "seconds", "whole", "alpha"}  # of a trial: what JSON does not tell
+KEPT_INSIDE = {"per_query", "name", "seconds", "whole"}  # of a trial: what JSON does not tell
 
 
 @dataclass(frozen=True)
@@ -272,7 +266,7 @@ class Trial:
         source: of its negatives; empty: in-batch negatives alone.
         marks: steps made when each twentieth of its time was spent; none: it had no limit.
         whole: whether it had the time for all of its epochs.
-        name: of its folder. `alpha`: the share of its weights in a merge with the base.
+        name: of its folder.
     """
 
     learning_rate: float
@@ -289,17 +283,11 @@ class Trial:
     marks: tuple[int, ...] = ()
     whole: bool = True
     name: str = ""
-    alpha: float = 1.0
 
     @property
     def order(self) -> tuple[float, int, float]:
         """The better on dev is the larger; of equals the cheaper, then the one with the smaller learning rate."""
         return self.dev, -self.epochs, -self.learning_rate
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What tells its model from others."""
-        return {"trial": self.name, "alpha": self.alpha}
 
     def to_json(self) -> dict[str, Any]:
         """Return what it was, and what it had on dev."""
@@ -362,18 +350,6 @@ def weight_within_an_error(values: Mapping[float, npt.NDArray[np.float64]]) -> f
         return weight == best or float(lost.mean()) <= float(lost.std(ddof=1)) / len(lost) ** 0.5
 
     return min(filter(near, values), key=lambda each: (round(abs(each - 0.5), 9), -float(values[each].mean())))
-
-
-def best_merge(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the α to take: of merges as good on dev that keep more, the one with the largest sum of both; else 1.
-
-    Args:
-        rows: `alpha`, `dev`, `keep` of each, which one that is worse on dev may lack; the last is the tuned model,
-            α = 1.
-    """
-    tuned = rows[-1]
-    better = [each for each in rows[:-1] if each["dev"] >= tuned["dev"] and each["keep"] > tuned["keep"]]
-    return float(max(better, key=lambda each: each["dev"] + each["keep"])["alpha"]) if better else 1.0
 
 
 def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
@@ -467,28 +443,13 @@ def with_queries(collection: Collection, counts: Mapping[str, int], seed: int) -
     return replace(collection, qrels={**collection.qrels, **drawn}, digest=digest)
 
 
-def of_splits(collection: Collection, counts: Mapping[str, int], documents: int, seed: int) -> Collection:
-    """Return what models are measured on: some queries of some splits, and about so many documents.
-
-    The documents are the queries' positives, those that BM25 ranks first, and random ones: not those that the model
-    itself ranks first, on whose mistakes it would look worse than a model that is trained.
-
-    Args:
-        collection: with these splits.
-        counts: split → queries, drawn.
-        documents: how many.
-        seed: of the draws.
-    """
-    part = with_queries(replace(collection, qrels={name: collection.qrels[name] for name in counts}), counts, seed)
-    return with_hard_documents(part, tuple(counts), tuple(counts), documents, seed)
-
-
 def with_hard_documents(
     collection: Collection, kept: Sequence[str], ranked: Sequence[str], count: int, seed: int
 ) -> Collection:
     """Return the collection with the positives of some splits, BM25's first documents for some, and random ones.
 
-    BM25's take three quarters of what the positives leave, all first ranks before the second ones.
+    BM25's take three quarters of what the positives leave, all first ranks before the second ones. The documents that
+    the model itself ranks first are not taken: on its mistakes it would look worse than a model that is trained.
     """
     if count >= len(collection.documents):
         return collection

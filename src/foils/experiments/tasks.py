@@ -128,13 +128,10 @@ class EncoderTask(_Model):
 
         return train_model(self.load(), data, folder, settings=settings, batches=batches, resume=True, **more)
 
-    def ranked(
-        self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,
-        dimensions: int | None = None,
-    ) -> Run:  # fmt: skip
-        """Search all documents exactly by a loaded model, or the one before training; vectors may be cut."""
+    def ranked(self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None) -> Run:
+        """Search all documents exactly by a loaded model, or the one before training."""
         given, kept = (self.encoder, self.store) if model is None else (model, store)
-        return dense_run(given, collection, split, depth=self.depth, store=kept, dimensions=dimensions)
+        return dense_run(given, collection, split, depth=self.depth, store=kept)
 
 
 @dataclass(frozen=True)
@@ -197,10 +194,7 @@ class RerankerTask(_Model):
         settings = replace(settings, max_length=int(model.max_seq_length or self.max_length or 512))
         return train_model(model, data, folder, settings=settings, resume=True, **more)
 
-    def ranked(
-        self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,
-        dimensions: int | None = None,
-    ) -> Run:  # fmt: skip
+    def ranked(self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None) -> Run:
         """Return the first documents of each query, as the first stage or a loaded model orders them."""
         key = (collection.measured_digest, split)
         if key not in self._first_stages:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.data import Collection, Negatives, Run, load_collection
+from foils.data import Collection, Negatives, Run
 from foils.data.fusion import Fusion, fuse_runs
-from foils.data.splitting import SHARES, SPLITS, drawn_judgements, with_three_splits
+from foils.data.splitting import SPLITS, drawn_judgements
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
@@ -31,10 +31,8 @@ from foils.experiments.plan import (
     Plan,
     Section,
     Trial,
-    best_merge,
     clock,
     halving,
-    of_splits,
     schedule,
     weight_within_an_error,
     with_hard_documents,
@@ -55,7 +53,7 @@ from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder
 from foils.statistics import bootstrap_interval, paired_test
 
 MEASURE = "nDCG@10"
-BASE, TUNED, BOTH, NONE = "base", "tuned", "bm25 + tuned", "none"
+BASE, TUNED, BOTH = "base", "tuned", "bm25 + tuned"
 LEVEL = 0.05
 """p below which a difference counts."""
 PLAN = "plan.toml"
@@ -67,7 +65,6 @@ SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60
 RERANKER_SOURCES = (
     "random", "bm25", "bm25 10-14", "bm25 20-24", "bm25 50-54", "bm25 100-104", "dense", "dense 20-24", "dense 100-104",
 )  # fmt: skip
-KEEP_DOCUMENTS, ALPHAS = 1_000, (0.25, 0.5, 0.75)  # of the collection to keep; shares of the tuned weights in merges
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the tuned model beside BM25
 
 log = logging.getLogger(__name__)
@@ -98,17 +95,15 @@ class Tuning:
     def __post_init__(self) -> None:
         self.given, self.seed = self.plan["given"], int(self.plan["given"]["seed"])
         self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_folder() / "vectors")
-        self.task = self._task(first_stage_of(self.given))
+        length, trusted = self.given.get("max_length"), bool(self.given.get("trust_remote_code"))
+        how = (str(self.given["model"]), self.device, length, trusted, self.store)
+        reranks = self.given.get("reranker")
+        self.task: Task = RerankerTask(*how, first_stage_of(self.given)) if reranks else EncoderTask(*how)
         self.static = self.task.kind == "static embedding"
         self.per_query = 10 if self.static else 1 if self.task.in_batch else 4
         # A reranker whose head nobody trained has to beat the first stage's own order.
         self.fresh = not self.task.in_batch and self.task.init == "nothing"
         self.label = FIRST_STAGE if self.fresh else BASE
-
-    def _task(self, first_stage: str) -> Task:
-        length, trusted = self.given.get("max_length"), bool(self.given.get("trust_remote_code"))
-        how = (str(self.given["model"]), self.device, length, trusted, self.store)
-        return RerankerTask(*how, first_stage) if self.given.get("reranker") else EncoderTask(*how)
 
     @cached_property
     def of(self) -> dict[str, str]:
@@ -119,13 +114,13 @@ class Tuning:
     # How much is done.
 
     def schedule(self) -> None:
-        """Decide how much is done: sections [documents], [trials] and [batches], and [keep] where nothing is kept."""
+        """Decide how much is done: sections [documents], [trials] and [batches]."""
         known: dict[str, Any] = {
             name: self.plan[name] for name in ("documents", "trials") if name in self.plan.sections
         }
 
         def scheduled() -> dict[str, Any]:
-            how: dict[str, Any] = {"seed": self.seed, "keeps": self.given.get("keep", NONE) != NONE}
+            how: dict[str, Any] = {"seed": self.seed}
             if (minutes := self.given.get("minutes")) is not None:
                 how["seconds"] = max(0.0, 60 * float(minutes) - (time.monotonic() - self.begun))
             with progress.quiet():
@@ -136,8 +131,6 @@ class Tuning:
             key = {"collection": self.whole.digest, **self.given, **known}
             made = self.cache.facts("schedule", key, scheduled) if self.keeps else scheduled()
             self.plan.sections |= {**made, **known}
-        if reason := self._keeps_nothing():
-            self.plan.decide("keep", lambda: {"collection": NONE, "alpha": 1.0, "reason": reason})
         self.plan.decide("batches", self._batches)
 
     def _rates(self) -> tuple[float, float]:
@@ -149,17 +142,6 @@ class Tuning:
             transformer_of(model, "lora")
         rate = learning_rate_of(model, lora=lora)
         return rate, 3 * rate if self.task.kind == "encoder" and not lora else rate
-
-    def _keeps_nothing(self) -> str:
-        """Why no other collection is measured; empty where one is."""
-        keep = str(self.given.get("keep", NONE))
-        reasons = {
-            "none is asked for": keep == NONE,
-            "it would be the one that is tuned on": keep == self.given["collection"],
-            "a head that nobody trained has nothing to forget": self.fresh,
-            f"there is too little time to measure {keep} before and after": not self.plan["trials"].get("keeps", True),
-        }
-        return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _batches(self) -> Section:
         if not self.task.in_batch:
@@ -184,26 +166,13 @@ class Tuning:
 
     @cached_property
     def dev(self) -> Collection:
-        """What trainings are measured on."""
-        return self._part(self.collection, {"dev": int(self.plan["trials"]["dev_documents"])})
-
-    @cached_property
-    def kept(self) -> tuple[Task, Collection] | None:
-        """The task of the collection that must not be forgotten, and a part of it; None where nothing is kept."""
-        if self.plan.sections.get("keep", {}).get("collection") == NONE:
-            return None
-        whole = with_three_splits(load_collection(str(self.given["keep"])), SHARES)
-        part = self._part(whole, {"dev": KEEP_DOCUMENTS // 2, "test": KEEP_DOCUMENTS})
-        return self._task(BM25), part  # a run is of one collection
-
-    def _part(self, collection: Collection, documents: Mapping[str, int]) -> Collection:
-        """Queries of some splits, with so many documents or, of rerankers, so many pairs to score in each."""
+        """What trainings are measured on: queries of dev with so many documents or, of rerankers, pairs to score."""
+        count = int(self.plan["trials"]["dev_documents"])
+        part = replace(self.collection, qrels={"dev": self.collection.qrels["dev"]})
         if not self.task.in_batch:
-            counts = {name: max(1, count // self.task.depth) for name, count in documents.items()}
-            qrels = {name: collection.qrels[name] for name in counts}
-            return with_queries(replace(collection, qrels=qrels), counts, self.seed)
-        counts = {name: DEV_QUERIES if len(documents) == 1 else count // 2 for name, count in documents.items()}
-        return of_splits(collection, counts, max(documents.values()), self.seed)
+            return with_queries(part, {"dev": max(1, count // self.task.depth)}, self.seed)
+        part = with_queries(part, {"dev": DEV_QUERIES}, self.seed)
+        return with_hard_documents(part, ("dev",), ("dev",), count, self.seed)
 
     # What is trained on.
 
@@ -279,7 +248,7 @@ class Tuning:
             marks: steps of a training that had a limit, to make again.
         """
         how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries}
-        own = {name: self.given.get(name) for name in ("max_length", "matryoshka", "lora", "seed")}
+        own = {name: self.given.get(name) for name in ("max_length", "lora", "seed")}
         source = {name: rows.get(name) for name in ("source", "per_query", "max_positives", "passes")}
         batches = {name: self.plan["batches"][name] for name in ("method", "size")}
         key = {**self.of, **source, **batches, **how, **own, "seconds": seconds, "marks": list(marks)}
@@ -319,7 +288,6 @@ class Tuning:
             epochs=int(how["epochs"]) * int(rows.get("passes", 1)),
             batch_size=int(batches["size"]),
             max_length=self.given.get("max_length"),
-            matryoshka=self.cuts or None,
             lora=lora,
             trainer={"save_steps": CHECKPOINT_STEPS, **({} if lora is None else {"gradient_checkpointing": True})},
             seed=self.seed,
@@ -433,78 +401,25 @@ class Tuning:
         self.keep_models(best)
         return best
 
-    # Merges with the base's weights.
-
-    def _merge(self, trial: Trial) -> float:
-        """Decide on the share of tuned weights: a merge no worse on dev that keeps more of the other collection."""
-        if self.kept is None:
-            return 1.0
-        task, part = self.kept
-
-        def tried(alpha: float) -> dict[str, float]:
-            model = self._merged(trial, alpha)
-            dev = trial.dev if alpha == 1 else float(np.mean(self.on_dev(model)))
-            if dev < trial.dev:
-                return {"alpha": alpha, "dev": dev}
-            run = task.ranked(part, "dev", model)
-            return {"alpha": alpha, "dev": dev, "keep": measure_run(run, part, "dev", (MEASURE,)).means[MEASURE]}
-
-        def decided() -> Section:
-            key = {**self.of, "trial": trial.name, "part": part.digest}
-            rows = [self.cache.facts("merge", {**key, "alpha": each}, partial(tried, each)) for each in (*ALPHAS, 1.0)]
-            alpha = best_merge(rows)
-            shown = ", ".join(
-                f"{each['alpha']:g}: {each['dev']:.4f}" + (f" and {each['keep']:.4f}" if "keep" in each else "")
-                for each in rows
-            )
-            what = "no merge with the base is at least as good on dev and keeps more"
-            if alpha < 1:
-                what = "this merge with the base is at least as good on dev, and keeps more"
-            reason = f"{what}; shares of tuned weights with {MEASURE} on dev and on dev of {part.name}: {shown}"
-            return {"collection": part.name, "alpha": alpha, "reason": reason}
-
-        alpha = float(self.plan.decide("keep", decided)["alpha"])
-        self.say(f"merge: {self.plan['keep'].get('reason', 'as the plan says')}")
-        return alpha
-
-    def _merged(self, trial: Trial, alpha: float) -> Any:
-        from foils.training.models import merged
-
-        tuned = self.task.load(self.folder(replace(trial, alpha=1.0)))
-        return tuned if alpha == 1 else merged(self.task.load(), tuned, alpha)
-
     def folder(self, trial: Trial) -> Path:
-        """Return the folder of a trial's model, or of its merge with the base; what is gone is made again."""
+        """Return the folder of a trial's model; what is gone is made again."""
         place = self.cache.folder / TEMPORARY / trial.name
         if not place.is_dir():
             self._again[trial.name]()
-        if trial.alpha == 1:
-            return place
-        merge = self.cache.temporary("merged", trial.key)
-        with fill_folder(merge) as aside:
-            shutil.copytree(place, aside, dirs_exist_ok=True)
-            card = (aside / "README.md").read_bytes()
-            self._merged(trial, trial.alpha).save_pretrained(str(aside))
-            (aside / "README.md").write_bytes(card)
-        return merge
+        return place
 
     # The proof.
 
-    def _ranked(
-        self, final: Trial | None, collection: Collection, split: str = "test", *, task: Task | None = None,
-        dimensions: int | None = None,
-    ) -> Run:  # fmt: skip
+    def _ranked(self, final: Trial | None, collection: Collection, split: str = "test") -> Run:
         """The ranking of a split by the final model; None: by the base."""
-        task = task or self.task
-        key = {**self.of, "part": collection.measured_digest, "split": split, "dimensions": dimensions,
-               "depth": task.depth, **(final.key if final else {})}  # fmt: skip
+        task, key = self.task, {**self.of, "part": collection.measured_digest, "split": split, "depth": self.task.depth}
+        key["trial"] = final.name if final else None
 
         def make() -> Run:
             if final is None and (task.in_batch or self.fresh):
-                return task.ranked(collection, split, dimensions=dimensions)
+                return task.ranked(collection, split)
             store = VectorStore(self.cache.folder / TEMPORARY / "vectors") if final else None
-            model = task.load(self.folder(final) if final else None)
-            return task.ranked(collection, split, model, store=store, dimensions=dimensions)
+            return task.ranked(collection, split, task.load(self.folder(final) if final else None), store=store)
 
         name = TUNED if final else self.label
         return replace(self.cache.run(name.replace(" ", "-"), key, make), name=name)
@@ -544,26 +459,17 @@ class Tuning:
         decided, collection = self.decide(), self.collection
         self.say(f"negatives: {self.plan['negatives'].get('reason', 'as the plan says')}")
         trial = self.train(decided)
-        final, keep, cuts = None, None, {}
         runs = [self._ranked(None, collection)]
         lexical = bm25_run(collection, "test", depth=self.task.depth)
         if len(lexical.table) and not (self.fresh and first_stage_of(self.given) == BM25):
             runs.append(lexical)
         if trial is not None:
-            final = replace(trial, alpha=self._merge(trial))
-            tuned = self._ranked(final, collection)
+            tuned = self._ranked(trial, collection)
             runs.insert(1, tuned)
-            fusion = self.plan.decide("retriever", partial(self._fusion, final))
+            fusion = self.plan.decide("retriever", partial(self._fusion, trial))
             if len(lexical.table):
                 how = Fusion(str(fusion["normalisation"]), float(fusion["weight"])).how
                 runs.append(fuse_runs([lexical, tuned], name=BOTH, **how))
-            both = (None, final)
-            for each in self.cuts:
-                pair = [self._ranked(one, collection, dimensions=each) for one in both]
-                cuts[each] = self._evaluated(collection, pair)
-            if self.kept is not None:
-                task, part = self.kept
-                keep = self._evaluated(part, [self._ranked(one, part, task=task) for one in both])
             losses = {"loss_first": trial.loss_first, "loss_last": trial.loss_last}
             self.warnings += filter(None, [learned_nothing(self.task, losses, self.per_query)])
         self.say("measured on test")
@@ -572,10 +478,11 @@ class Tuning:
             self.mined(source).write(self.output / "negatives.parquet")
         made = Tuned(
             self.output, collection, self.plan, self._evaluated(collection, runs), trial, self.base_dev,
-            tuple(self.trials), decided, tuple(self.warnings), keep, cuts,
+            tuple(self.trials), decided, tuple(self.warnings),
         )  # fmt: skip
-        if final is not None and made.better:
-            self.cache.facts("written", {**final.key, "sentence": made.sentence}, partial(self._write, final, made))
+        if trial is not None and made.better:
+            key = {"trial": trial.name, "sentence": made.sentence}
+            self.cache.facts("written", key, partial(self._write, trial, made))
         return made
 
     def _write(self, final: Trial, tuned: Any) -> dict[str, Any]:
@@ -594,11 +501,6 @@ class Tuning:
     def before(self) -> str:
         """What the tuned model is measured against, in words that do not name the model."""
         return f"the order of {first_stage_of(self.given)}" if self.fresh else "the model as it is"
-
-    @property
-    def cuts(self) -> tuple[int, ...]:
-        """Dimensions at which vectors may be cut."""
-        return tuple(int(each) for each in self.given.get("matryoshka") or ())
 
     def tidy(self) -> None:
         """Remove what is big and no longer needed: models, checkpoints and vectors of the short runs."""

@@ -75,8 +75,6 @@ class Tuned(Result):
         trials: all trainings, in their order.
         decision: what the decision says of the candidates; empty: the plan said what to train on.
         warnings: about the data and the training.
-        keep: the base and the tuned model on the collection that must not be forgotten; None: there is none.
-        cuts: dimensions → both models on test with vectors cut to these.
     """
 
     path: Path
@@ -88,8 +86,6 @@ class Tuned(Result):
     trials: tuple[Trial, ...] = field(repr=False)
     decision: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...]
-    keep: Evaluation | None = field(repr=False)
-    cuts: Mapping[int, Evaluation] = field(repr=False)
 
     @property
     def brief(self) -> str:
@@ -180,8 +176,7 @@ class Tuned(Result):
         first = self.evaluation.tables()[0]
         notes = [first.caption, self.sentence, *(f"Warning: {each}" for each in self.warnings), f"Next: {self.next}"]
         proof = replace(first, caption="\n".join(filter(None, notes)))
-        further = [self.further_table()] if self.cuts or self.keep else []
-        return [proof, self.pairs_table(), *further, *self.plan.tables(), self.trials_table()]
+        return [proof, self.pairs_table(), *self.plan.tables(), self.trials_table()]
 
     def pairs_table(self) -> Table:
         """Return the paired differences of the systems on test."""
@@ -190,20 +185,6 @@ class Tuned(Result):
             for each in _of_measure(self.evaluation)
         ]
         return Table("Differences on test", ["systems", MEASURE, "test", "p"], rows)
-
-    def further_table(self) -> Table:
-        """Return what both models have with vectors that are cut, and on the collection that must not be forgotten."""
-        evaluations = {f"vectors cut to {each}": made for each, made in self.cuts.items()}
-        if self.keep is not None:
-            evaluations[f"not trained on: {self.keep.collection}"] = self.keep
-        rows, caption = [], ""
-        for name, made in evaluations.items():
-            (found,) = _of_measure(made)
-            means = [number(system.means[MEASURE], 4) for system in made.systems]
-            rows.append((name, *means, _difference(found), p_value(found.p)))
-            if made is self.keep and found.difference < 0 and found.p < LEVEL:
-                caption = "The model forgot some of what it knew."
-        return Table(f"Further {MEASURE} on test", ["", "before", "after", "difference", "p"], rows, caption)
 
     def trials_table(self) -> Table:
         """Return the trainings, and what each had on dev."""
@@ -254,8 +235,6 @@ class Tuned(Result):
             "trials": [each.to_json() for each in self.trials],
             "decision": self.decision.get("table"),
             "evaluation": self.evaluation.to_json(),
-            "cuts": {str(dimensions): each.to_json() for dimensions, each in self.cuts.items()},
-            "keep": self.keep.to_json() if self.keep is not None else None,
         }
         return dict(without_nan(value))
 
