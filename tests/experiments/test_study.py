@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from foils.data import Run
+from foils.data.fusion import fuse_runs
 from foils.deciding import BeliefSettings, decide
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder, logits
@@ -120,6 +121,19 @@ def test_a_later_call_adds_seeds_and_sources_as_if_all_had_come_together(study):
     for path in study.folder.glob("cells/*/sources/*"):
         path.unlink()
     assert study("made").predictors["bm25"] == cell.predictors["bm25"], "rows are gone, their predictors stay"
+
+
+def test_encoders_are_measured_together_with_bm25(study, place):
+    alone, both = (study(settings=replace(SETTINGS, fused_with=each), folder=str(each)) for each in (None, "bm25"))
+    assert (alone.training.get("fused_with"), both.training["fused_with"]) == (None, "bm25")
+    dense = EncoderTask(str(place / "static")).ranked(COLLECTION, "test")
+    lexical = bm25_run(COLLECTION, "test", depth=1_000)
+    run = fuse_runs([lexical, dense], method="weighted", weights=(0.5, 0.5), normalisation="z")
+    assert (
+        measure_run(run, COLLECTION, "test", ("nDCG@10",)).per_query["nDCG@10"]
+        == both.outcomes[UNTRAINED]["nDCG@10"][0]
+    ).all()
+    assert (both.outcomes["made"]["nDCG@10"] != alone.outcomes["made"]["nDCG@10"]).any()
 
 
 def test_one_more_source_is_enough_and_no_name_takes_the_place_of_other_rows(study, sources):

@@ -33,8 +33,8 @@ from foils.runtime.files import write_sealed
 AND = " & "  # between the names of a hybrid's parts
 SCORES_FILE = "scores.json"
 TRAINING_FACTS = (
-    "test_on", "reranker", "first_stage", "queries", "per_query", "temperature", "batches", "epochs", "batch_size",
-    "learning_rate", "loss",
+    "test_on", "reranker", "first_stage", "fused_with", "queries", "per_query", "temperature", "batches", "epochs",
+    "batch_size", "learning_rate", "loss",
 )  # fmt: skip
 
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 import numpy as np
 
-from foils.data import Collection, Negatives
+from foils.data import Collection, Negatives, Run
+from foils.data.fusion import Fusion, fuse_runs
 from foils.data.recapture import Recapture
 from foils.deciding import BeliefSettings, Candidate, decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.evaluation import measure_run
+from foils.evaluation import bm25_run, measure_run
 from foils.experiments.analysis import reliability_of
 from foils.experiments.cache import read_sealed
 from foils.experiments.cells import (
@@ -77,6 +78,8 @@ class StudySettings(Settings):
         reranker: Train cross-encoders, on lists, instead of encoders.
         first_stage: What rerankers rerank on the test split, the first 50 documents of each query: bm25, an encoder, or
             a TREC run. Default: bm25.
+        fused_with: What encoders are measured together with, as they will be deployed: bm25; its scores and theirs are
+            brought to z and weighed alike. Default: each model is measured alone.
         score_with: Encoder that scores the sources. Default: the model itself, before training; of rerankers
             all-MiniLM-L6-v2.
         measures: Measures, by ir_measures' names, separated by commas; predictors are compared with the first.
@@ -98,6 +101,7 @@ class StudySettings(Settings):
     per_query: Annotated[int | None, Option(least=1)] = 10
     reranker: bool = False
     first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN", needs={"reranker": True})] = None
+    fused_with: Annotated[str | None, Option(names=(BM25,), needs={"reranker": False})] = None
     score_with: Annotated[str | None, Option(metavar="ENCODER")] = None
     measures: Annotated[tuple[str, ...] | None, Option(parse=parsed_names, metavar="MEASURES")] = None
     split: str = "train"
@@ -157,6 +161,8 @@ class StudySettings(Settings):
         own: dict[str, Any] = {"batches": self.batches}
         if isinstance(task, RerankerTask):
             own = {"reranker": True, "first_stage": task.ranked_by}
+        elif self.fused_with:
+            own["fused_with"] = self.fused_with
         given = {name: value for name, value in self.training.items() if name not in self.own}
         chosen = {"measures": list(self.measured), "training": {**given, "learning_rate": training.learning_rate}}
         return {**{name: getattr(self, name) for name in names}, **own, **chosen}
@@ -323,7 +329,7 @@ class OpenCell:
         """Train and measure once; the checkpoints are gone afterwards."""
         start, settings, task, facts = time.perf_counter(), self.settings, self.task, dict[str, Any]()
         if name in (UNTRAINED, FIRST_STAGE):
-            runs = [task.ranked(each, settings.test_split) for each in self.tests]
+            model = None
         else:
             training, data = settings.train_settings(seed), self.rows(name, seed)
             training = replace(training, trainer={"save_steps": CHECKPOINT_STEPS, **training.trainer})
@@ -333,7 +339,8 @@ class OpenCell:
             facts = {"rows": len(data), "steps": trained.steps, **losses_of(trained)}
             if warning := learned_nothing(task, facts, data.rows.shape[1] - 2):
                 log.warning("%s: %s", name, warning)
-            runs = [task.ranked(each, settings.test_split, trained.model) for each in self.tests]
+            model = trained.model
+        runs = [self._ranked(each, model) for each in self.tests]
         shutil.rmtree(checkpoints, ignore_errors=True)
         values = [
             measure_run(run, each, settings.test_split, settings.measured)
@@ -342,6 +349,14 @@ class OpenCell:
         joined = {name: [v for each in values for v in each.per_query[name].tolist()] for name in values[0].means}
         seconds = round(time.perf_counter() - start, 1)
         return {"source": name, "seed": seed, **facts, "seconds": seconds, "per_query": joined}
+
+    def _ranked(self, tested: Collection, model: Any) -> Run:
+        """The ranking of the test split by a model, by None the untrained one; with BM25 where both are measured."""
+        split = self.settings.test_split
+        run = self.task.ranked(tested, split, model)
+        if not self.settings.fused_with:
+            return run
+        return fuse_runs([bm25_run(tested, split, depth=self.task.depth), run], **Fusion("z", 0.5).how)
 
 
 def open_study(
