@@ -69,7 +69,7 @@ def test_from_flagembedding(place, capsys):
     for words in commands("docs/from-flagembedding.md"):
         assert run(words) == 0, capsys.readouterr().err
     mined = read(place / "toy_finetune_data_minedHN.jsonl")
-    assert [each["query"] for each in mined] == [each["query"] for each in records]
+    assert {each["query"] for each in mined} == {each["query"] for each in records}
     assert {len(each["neg"]) for each in mined} == {15}
     assert all(not {*each["pos"]} & {*each["neg"]} for each in mined)
     taught = read(place / "train.jsonl")

@@ -192,7 +192,7 @@ def test_sources_made_elsewhere(arguments, tmp_path):
                 assert keep != own
 
 
-def test_the_verbs_say_it_and_one_switch_turns_it_off(arguments, beir_folder, tmp_path, capsys):
+def test_the_verbs_say_it(arguments, beir_folder, tmp_path, capsys):
     folder = own_folder(beir_folder)
     Run.from_dict(RUN).write(tmp_path / "run.trec")
     result = tmp_path / "result.json"
@@ -205,12 +205,7 @@ def test_the_verbs_say_it_and_one_switch_turns_it_off(arguments, beir_folder, tm
     shown, facts = called(*mining)
     assert facts["rejected"] == {IDENTICAL: 2}
     assert f"rejected: {IDENTICAL}" in shown
-    keeping = ("--collection-args", "keep_identical_ids=true")
-    assert called(*mining, *keeping)[1]["rejected"] == {}
     evaluating = ("evaluate", folder, "--run", tmp_path / "run.trec", "--measures", "RR@10")
     shown, facts = called(*evaluating)
-    assert f"2 queries: the document with the query's own id is left out ({' '.join(keeping)})" in shown
+    assert "2 queries: the document with the query's own id is left out" in shown
     assert facts["identical_ids"] == 2
-    shown, facts = called(*evaluating, *keeping)
-    assert "keep_identical_ids" not in shown
-    assert facts["identical_ids"] == 0

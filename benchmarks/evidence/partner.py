@@ -25,7 +25,7 @@ import torch
 from common import load, save
 from foils.data import Collection, Run, load_collection
 from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
-from foils.data.splitting import SHARES, with_three_splits
+from foils.data.splitting import with_three_splits
 from foils.encode.models import load_model
 from foils.evaluation import bm25_run, dense_run, measure_run
 from foils.experiments.plan import with_queries
@@ -53,7 +53,7 @@ class World:
     """A collection with BM25 and its orders of documents for the training queries."""
 
     def __init__(self, given: str, model: str) -> None:
-        self.collection = with_queries(with_three_splits(load_collection(given), SHARES), QUERIES, 0)
+        self.collection = with_queries(with_three_splits(load_collection(given)), QUERIES, 0)
         self.positives, self.bm25 = self.collection.positives("train"), BM25Retriever(self.collection)
         self.model = model
         self.lexical = {split: bm25_run(self.collection, split, depth=1_000) for split in ("dev", "test")}

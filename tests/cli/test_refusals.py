@@ -159,7 +159,7 @@ def test_a_help_can_be_read(foils, monkeypatch):
 @pytest.mark.parametrize(("arguments", "place"), [
     ("mine x -o y --encode-batch 8", "--encode-batch is no option of this verb: give --encoder-args encode_batch=…"),
     ("mine x -o y --no-trust-remote-code", "give --encoder-args trust_remote_code=…"),
-    ("mine x -o y --split-shares=z", "give --collection-args split_shares=…"),
+    ("score x y --query-prompt=z", "give --encoder-args query_prompt=…"),
 ])  # fmt: skip
 def test_an_option_that_is_a_key_of_another_is_shown_its_place(foils, arguments, place):
     ended = foils(*arguments.split())

@@ -89,7 +89,7 @@ mine small {OUT} --export triplets=out.jsonl
 mine small --with random --seed 3 -o out.parquet
 mine small --top 2 --relative-margin 0.3 --max-score 3 -o out.parquet
 mine small --ranks 1-6 --draw simans:5,-1 -o out.parquet
-mine small --with dense --top 3 {V} --collection-args keep_identical_ids=true -o out.parquet
+mine small --with dense --top 3 {V} -o out.parquet
 generate small --base-url URL --llm-model m --top 3 --limit 2 --llm-args log=log,price=1000000,0 {OUT}
 fuse small {BOTH} --method rrf --rrf-k 9 {OUT}
 filter small bm25.parquet --max-score 1 {OUT}
@@ -161,9 +161,8 @@ def as_given(words: Sequence[str]) -> dict[str, Any]:
 
 def as_objects(verb: str, given: dict[str, Any]) -> dict[str, Any]:
     """The same with objects in the place of the names of files, models and servers."""
-    keep = {"keep_identical_ids": given.pop("keep_identical_ids")} if "keep_identical_ids" in given else {}
     made = {
-        "collection": lambda name: library.load(name, **keep),
+        "collection": library.load,
         "sources": lambda names: {name.removesuffix(".parquet"): Negatives.read(name) for name in names},
         "source": Negatives.read,
         "encoder": lambda _: HashingEncoder(),

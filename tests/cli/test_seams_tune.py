@@ -89,8 +89,8 @@ def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world):
     assert " Better: tuned over static +" in tuned.sentence
     assert tuned.comparison.difference == pytest.approx(tuned.means["tuned"] - tuned.means["base"])
     assert tuned.comparison.difference > 0.1
-    how = {"measures": ["nDCG@10"], "split_shares": tuned.plan["given"]["split_shares"]}
-    measured = library.evaluate("pairs.csv", {"a": "static", "b": tuned.model, "c": "bm25"}, **how)
+    models = {"a": "static", "b": tuned.model, "c": "bm25"}
+    measured = library.evaluate("pairs.csv", models, measures=["nDCG@10"])
     means = list(tuned.means.values())[:3]
     assert [each.means["nDCG@10"] for each in measured.systems] == pytest.approx(means, abs=1e-3)
     fusion, retriever = tuned.plan["retriever"], Fusion.of(FULL)

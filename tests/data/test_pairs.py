@@ -10,12 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import foils
-from foils.data import load_collection
 from foils.data.sources import as_source, as_sources
 from foils.runtime.errors import FormatError, InputError
 from pair_files import ROWS, TABLES, judged, pair_files, write_csv, write_jsonl
 
 GIVEN = {"columns": {"query": "question", "positive": "answer"}}
+
+
+def of_train(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "split": "train"} for row in rows]
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +33,7 @@ def test_every_file_is_the_same_collection(tmp_path: Path) -> None:
     assert {each.name for each in collections} == {"pairs"}
     pairs = [pair for split in judged(collections[0]).values() for pair in split]
     assert sorted(pairs) == sorted((row["question"], row["answer"], 1) for row in ROWS)
-    assert {split: len(table) for split, table in collections[0].qrels.items()} == {"train": 8, "dev": 1, "test": 1}
+    assert {split: len(table) for split, table in collections[0].qrels.items()} == {"train": 5, "dev": 2, "test": 3}
 
 
 @pytest.mark.parametrize("form", TABLES)
@@ -45,7 +48,7 @@ def test_the_splits_do_not_depend_on_the_order_of_the_rows() -> None:
 
 def test_equal_texts_are_one_document_and_a_query_may_have_several_positives() -> None:
     rows = [{"query": "a?", "positive": "x"}, {"query": "a?", "positive": "y"}, {"query": "b?", "positive": "x"}]
-    collection = foils.load(pa.Table.from_pylist([*rows, rows[0]]), split_shares=(1, 0, 0))
+    collection = foils.load(pa.Table.from_pylist(of_train([*rows, rows[0]])))
     assert collection.documents["text"].to_pylist() == ["x", "y"]
     assert judged(collection) == {"train": [("a?", "x", 1), ("a?", "y", 1), ("b?", "x", 1)]}
 
@@ -67,15 +70,14 @@ def test_splits_that_are_given() -> None:
 
 def test_a_document_judged_irrelevant_binds_no_queries_together() -> None:
     """Two queries alike are near-twins where they share a positive; a shared negative judgement is none."""
-    other = [{"query": f"number {i} of many things", "positive": f"d{i}", "score": 1} for i in range(8)]
+    other = [{"query": f"number {i} of many things", "positive": f"d{i}", "score": 1} for i in range(14)]
     alike = [{"query": f"where is the old red boat {end}", "positive": f"p{end}", "score": 1} for end in "xy"]
     shared = [{**row, "positive": "same"} for row in alike]
 
     def sides(grade: int) -> set[bool]:
-        """Whether both stay in one split, for several shares of test."""
-        judgements = [*other, *alike, *({**row, "score": grade} for row in shared)]
-        table = pa.Table.from_pylist(judgements)
-        collections = (foils.load(table, split_shares=(1 - test, 0, test)) for test in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7))
+        """Whether both stay in one split, beside several numbers of other queries."""
+        both = [*alike, *({**row, "score": grade} for row in shared)]
+        collections = (foils.load(pa.Table.from_pylist([*other[:count], *both])) for count in range(8, 15))
         places = [{q: s for s, pairs in judged(each).items() for q, _, _ in pairs} for each in collections]
         return {place[alike[0]["query"]] == place[alike[1]["query"]] for place in places}
 
@@ -95,12 +97,12 @@ def test_ids_titles_and_grades() -> None:
         {"query-id": 1, "query": "a?", "corpus-id": 7.0, "title": "T", "text": "x", "score": 2},
         {"query-id": 1, "query": "a?", "corpus-id": 8.0, "title": None, "text": "y", "score": 0},
     ]
-    collection = foils.load(pa.Table.from_pylist(rows), split_shares=(0, 0, 1))
+    collection = foils.load(pa.Table.from_pylist(of_train(rows)))
     assert collection.documents.to_pylist() == [
         {"doc_id": "7", "title": "T", "text": "x"}, {"doc_id": "8", "title": "", "text": "y"},
     ]  # fmt: skip
     judgements = [("1", "7", 2), ("1", "8", 0)]
-    assert [tuple(row.values()) for row in collection.qrels["test"].to_pylist()] == judgements
+    assert [tuple(row.values()) for row in collection.qrels["train"].to_pylist()] == judgements
 
 
 def test_a_corpus_adds_documents(tmp_path: Path) -> None:
@@ -118,7 +120,7 @@ def test_a_corpus_in_beirs_form_names_the_documents_of_the_pairs_too(tmp_path: P
     documents = [{key: 7, "title": "", "text": ROWS[0]["answer"]}, {key: "8", "title": "Rope", "text": "hemp"}]
     rows = [*ROWS, {"question": "of what?", "answer": "hemp"}]
     for corpus in (write_jsonl(tmp_path / "corpus.jsonl", documents), pa.Table.from_pylist(documents[1:])):
-        collection = foils.load(write_csv(tmp_path / "pairs.csv", rows), corpus=corpus, split_shares=(1, 0, 0))
+        collection = foils.load(write_csv(tmp_path / "pairs.csv", rows), corpus=corpus)
         assert len(collection.documents) == len(collection.documents["text"].unique()) == 11
         known = {row["doc_id"]: row["text"] for row in collection.documents.to_pylist()}
         assert known["8"] == "hemp"
@@ -212,8 +214,6 @@ def test_a_file_is_read_once_and_again_when_it_changes(tmp_path: Path, monkeypat
         assert foils.load(path).digest == first.digest
     write_csv(path, ROWS[:5])
     assert len(foils.load(path).queries) == 5
-    other = load_collection(path, columns=GIVEN["columns"], shares=(0.6, 0.2, 0.2))
-    assert [len(table) for table in other.qrels.values()] == [3, 1, 1]
 
 
 def test_hub_data_sets_of_two_columns(tmp_path: Path) -> None:
@@ -232,6 +232,6 @@ def test_hub_data_sets_of_two_columns(tmp_path: Path) -> None:
 def test_everything_of_a_row_of_a_labelled_list_is_read() -> None:
     """FlagEmbedding's form: lists of positives and of negatives."""
     rows = [{"query": "a?", "pos": ["x", "y"], "neg": ["z"]}]
-    collection = foils.load(pa.Table.from_pylist(rows), split_shares=(1, 0, 0))
+    collection = foils.load(pa.Table.from_pylist(of_train(rows)))
     assert judged(collection) == {"train": [("a?", "x", 1), ("a?", "y", 1)]}
     assert collection.documents["text"].to_pylist() == ["x", "y", "z"]

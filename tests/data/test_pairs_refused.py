@@ -162,6 +162,3 @@ def test_options_of_pairs(beir_folder: Callable[..., Path]) -> None:
         foils.load(beir_folder(), columns={"query": "a"})
     with pytest.raises(InputError, match="columns: positive is given twice; a column is one thing"):
         foils.load(pa.table(PAIRS), columns={"query": "positive", "positive": "positive"})
-    for shares in ((float("nan"), 0.5, 0.5), (0.5, 0.1, 0.1)):
-        with pytest.raises(InputError, match=r"splits .*; expected three shares that sum to 1"):
-            foils.load(pa.table(PAIRS), split_shares=shares)

@@ -17,10 +17,10 @@ import foils
 from foils.cli.app import run
 from foils.data.fusion import Fusion
 from foils.data.read import CollectionSettings
-from foils.data.splitting import with_three_splits
+from foils.data.splitting import split_sizes, with_three_splits
 from foils.encode.models import load_model
 from foils.experiments import plan as planning
-from foils.experiments.doors import TuneSettings, _given, _with_splits
+from foils.experiments.doors import TuneSettings, _given
 from foils.experiments.plan import (
     PARTS,
     Plan,
@@ -29,7 +29,6 @@ from foils.experiments.plan import (
     clock,
     halving,
     schedule,
-    split_sizes,
     weight_within_an_error,
     with_hard_documents,
     with_queries,
@@ -175,7 +174,7 @@ def test_shares_and_parts_keep_what_is_judged() -> None:
     assert split_sizes(200) == pytest.approx((0.5, 0.2, 0.3))
     assert split_sizes(50_000) == pytest.approx((0.8, 0.1, 0.1))
     whole = made_up(queries=100, documents=400)
-    assert with_three_splits(whole, (0.8, 0.1, 0.1)) is whole
+    assert with_three_splits(whole) is whole
     splits = ("train", "dev", "test")
     assert len(with_hard_documents(whole, splits, ("dev", "test"), 10, 0).documents) == 100  # the positives
     part = with_hard_documents(with_queries(whole, {"train": 30}, 0), splits, ("dev", "test"), 200, 0)
@@ -250,8 +249,8 @@ def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path: Path) -> N
     pairs.write_text("\n".join(["asked,said", *rows]), "utf-8")
     (tmp_path / "more.csv").write_text("text\nanother number\n", "utf-8")
     reading = CollectionSettings(columns={"query": "asked", "positive": "said"}, corpus=tmp_path / "more.csv")
-    whole, shares = _with_splits(pairs, reading)
-    given = _given(pairs, whole, "m", TuneSettings(), reading, shares)
+    whole = with_three_splits(reading.open(pairs))
+    given = _given(pairs, whole, "m", TuneSettings(), reading)
     assert (
         run(["evaluate", *shlex.split(read_again(given)), "--model", "bm25", "--json", str(tmp_path / "e.json")]) == 0
     )

@@ -265,7 +265,7 @@ DOORS: dict[str, Verb] = {
         "foils.selection.doors:select",
         "foils select rated.parquet --by mixture -o train.parquet",
         needs={
-            **dict.fromkeys(("collection", "split", "keep_identical_ids"), _OF_TEXTS),
+            **dict.fromkeys(("collection", "split"), _OF_TEXTS),
         },
         before=_check_texts,
         **NEGATIVES,

@@ -180,17 +180,19 @@ class Collection:
         return self.qrels[split]
 
     def positives(self, split: str) -> Positives:
-        """Return the relevant documents of a split's queries.
+        """Return the relevant documents of a split's queries; of `all`, those of every query.
 
         Raises:
             UnknownNameError: the collection has no such split.
-            InputError: the split has no relevant document at all.
+            InputError: the split has no relevant document at all, or some query has none in any split.
         """
         if self._is_all(split):
-            raise InputError(
-                f"{split!r} stands for queries with and without positives; this needs a labelled positive of each: "
-                f"name a split ({', '.join(self.splits) or 'the collection has no judgements'})"
-            )
+            if missing := len(self.queries) - len(self.known_positives):
+                raise InputError(
+                    f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive; this needs a labelled "
+                    f"positive of each: name a split ({', '.join(self.splits) or 'the collection has no judgements'})"
+                )
+            return self.known_positives
         found = _positives_of([self.judgements(split)], self)
         if not len(found):
             raise InputError(f"the split {split!r} of {self.name} judges no document relevant (score above 0)")

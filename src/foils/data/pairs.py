@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, Keep, Rows, Tables, build, cache_place
 from foils.data.pair_index import PairIndex
 from foils.data.records import Complaints, Records, parts_of, records_of, text_field
-from foils.data.splitting import SHARES, SPLITS, split_name, split_queries
+from foils.data.splitting import SPLITS, split_name, split_queries
 from foils.data.tables import BATCH, MOST, batches_of, take
 from foils.data.texts import ColumnTexts
 from foils.data.tokens import UNSEEN
@@ -283,7 +283,7 @@ def hash_of(text: str) -> int:
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
 
 
-READING = 5  # another number where the same files are read otherwise than before, for the cache
+READING = 6  # another number where the same files are read otherwise than before, for the cache
 
 
 def read_pairs(
@@ -291,7 +291,6 @@ def read_pairs(
     *,
     columns: Mapping[str, str] | None = None,
     corpus: Any = None,
-    shares: Sequence[float] = SHARES,
     name: str = "",
 ) -> Collection:
     """Make a collection of pairs. Equal texts are one document; ids that are not given are hashes of the texts.
@@ -305,7 +304,6 @@ def read_pairs(
         columns: what a column is -> its name (see `foils.data.pairs.ROLES`).
         corpus: more documents, which come before the pairs': a file or a table with a column of texts, and ids and
             titles where it has them. A document of the pairs without an id is the corpus's with the same text.
-        shares: of the queries in train, dev and test, where nothing says their splits.
         name: of the collection. Default: the file's.
 
     Raises:
@@ -313,11 +311,11 @@ def read_pairs(
         FormatError: what is wrong in it, by line; columns that are not known, or could be several things.
     """
     parts, more = parts_of(given), None if corpus is None else records_of(corpus)
-    reader = _PairReader(parts, more, columns or {}, tuple(shares))
+    reader = _PairReader(parts, more, columns or {})
     every = [*parts.values(), *([more] if more else [])]
     files = list(dict.fromkeys(file for each in every for file in each.files))
     stored = all(each.files for each in every)
-    facts = ("pairs", READING, *sorted((columns or {}).items()), tuple(shares), *parts, *files)
+    facts = ("pairs", READING, *sorted((columns or {}).items()), *parts, *files)
     made = build(
         name or (files[0].name.partition(".")[0] if stored else "pairs"),
         cache_place(*facts) if stored else None,
@@ -334,13 +332,10 @@ class _PairReader:
         parts: tables of the pairs, by split.
         corpus: more documents.
         chosen: what a column is -> its name.
-        shares: of the queries in train, dev and test, where nothing says their splits.
     """
 
-    def __init__(
-        self, parts: Mapping[str, Records], corpus: Records | None, chosen: Mapping[str, str], shares: tuple[float, ...]
-    ) -> None:
-        self.tables, self.corpus, self.shares = list(parts.values()), corpus, shares
+    def __init__(self, parts: Mapping[str, Records], corpus: Records | None, chosen: Mapping[str, str]) -> None:
+        self.tables, self.corpus = list(parts.values()), corpus
         self.columns = [PairColumns.of(each.columns, chosen, each.where) for each in self.tables]
         # a data set of one split says nothing about what to test on
         self._split_of_table = [split_name(split) for split in parts] if len(parts) > 1 else [""]
@@ -441,7 +436,7 @@ class _PairReader:
             if missing < len(queries):
                 raise FormatError(f"{missing} queries have no split, others have; give each one, or none", where)
             relevant, texts = grades > 0, ColumnTexts(queries["text"])
-            chosen = split_queries(texts, query_rows[relevant], doc_rows[relevant], self.shares)
+            chosen = split_queries(texts, query_rows[relevant], doc_rows[relevant])
             split_of, names = np.array([SPLITS.index(split) for split in chosen]), list(SPLITS)
         kept = np.flatnonzero(first == np.arange(len(first)))
         by_split = {name: kept[split_of[query_rows[kept]] == code] for code, name in enumerate(names)}

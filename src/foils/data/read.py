@@ -17,10 +17,10 @@ from foils.data.collection import CheckedRecords, Collection, Keep, Tables, buil
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
 from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines
-from foils.data.splitting import SHARES, SPLITS, USUAL, split_name
+from foils.data.splitting import SPLITS, USUAL, split_name
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import existing_file
-from foils.runtime.options import Option, Settings, numbers_of, refuse, several, spelled
+from foils.runtime.options import Option, Settings, refuse, several
 
 FILES = ("corpus.jsonl", "queries.jsonl")
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
@@ -383,7 +383,6 @@ def load_collection(
     keep_identical_ids: bool = False,
     columns: Mapping[str, str] | None = None,
     corpus: Any = None,
-    shares: Sequence[float] | None = None,
 ) -> Collection:
     """Open a collection.
 
@@ -397,7 +396,6 @@ def load_collection(
             (`Collection.identical`).
         columns: of pairs: what a column is -> its name, as {"query": "a", "positive": "b"}.
         corpus: of pairs: more documents, a file or a table.
-        shares: of pairs without splits: shares of the queries in train, dev and test. Default: 0.8, 0.1, 0.1.
 
     Raises:
         InputError: there is no such collection, it is not well-formed, or it is not made of pairs.
@@ -406,19 +404,11 @@ def load_collection(
     pairs = None if isinstance(given, Collection) else _pairs(given)
     if pairs is not None:
         name = str(given).removeprefix("hf:") if isinstance(given, str) and given.startswith("hf:") else ""
-        made = read_pairs(pairs, columns=columns, corpus=corpus, shares=shares or SHARES, name=name)
+        made = read_pairs(pairs, columns=columns, corpus=corpus, name=name)
         return replace(made, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
     collection = given if isinstance(given, Collection) else _named(str(given))
-    refuse(
-        {"columns": columns, "corpus": corpus, "split_shares": shares},
-        f"with {collection.name}, which is not made of pairs",
-    )
+    refuse({"columns": columns, "corpus": corpus}, f"with {collection.name}, which is not made of pairs")
     return replace(collection, keep_identical_ids=True) if keep_identical_ids else collection
-
-
-def is_pairs(given: Any) -> bool:
-    """Tell whether `load_collection` reads this as a table of pairs."""
-    return not isinstance(given, Collection) and _pairs(given) is not None
 
 
 def _is_table(name: str) -> bool:
@@ -471,9 +461,6 @@ A_COLLECTION = (
 )
 
 
-COLLECTION_ARGS = "collection_args"  # the program's option that takes rarely used settings as its keys
-
-
 if TYPE_CHECKING:
     TableLike = str | Path | Any  # Any: a DataFrame of pandas or polars, an Arrow table, a data set of `datasets`
     CollectionLike = str | Path | Collection | Any  # Any: a table of pairs, or a dictionary of splits
@@ -482,9 +469,6 @@ else:
     TableLike = str
     AddedLike = list[str]
     CollectionLike = Annotated[str, Option(metavar="COLLECTION", help=A_COLLECTION)]
-
-
-_parsed_shares = partial(numbers_of, float, "split_shares", "three numbers, as 0.8,0.1,0.1")
 
 
 @dataclass(frozen=True)
@@ -498,9 +482,6 @@ class CollectionSettings(Settings):
         corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
         add_judgements: File of labels whose relevant pairs become positives of train; may be given several times. In
             Python also labels or a DataFrame.
-        split_shares: For pairs without splits: shares of the queries in train, dev and test, 0.8,0.1,0.1 by default.
-        keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
-            negative of itself, or an answer to itself.
     """
 
     heading = "Collection"
@@ -508,26 +489,17 @@ class CollectionSettings(Settings):
     columns: Annotated[Mapping[str, str] | None, Option(parse=parsed_columns, metavar="ROLE=COLUMN,…")] = None
     corpus: Annotated[TableLike | None, Option(metavar="FILE")] = None
     add_judgements: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
-    split_shares: Annotated[Sequence[float] | None, Option(parse=_parsed_shares, within=COLLECTION_ARGS)] = None
-    keep_identical_ids: Annotated[bool, Option(within=COLLECTION_ARGS)] = False
 
     def open(self, given: CollectionLike) -> Collection:
         """Return a collection as it is, or the one of this name, path or table (see `load_collection`).
 
         Judgements that are given besides are added to it (see `with_judgements`).
         """
-        loaded = load_collection(
-            given,
-            keep_identical_ids=self.keep_identical_ids,
-            columns=self.columns,
-            corpus=self.corpus,
-            shares=self.split_shares,
-        )
+        loaded = load_collection(given, columns=self.columns, corpus=self.corpus)
         more = several(self.add_judgements)
         return with_judgements(loaded, more) if more else loaded
 
 
 def identical_ids_caption(queries: int) -> str:
     """Return the remark on this many queries whose own document is left out; empty where there are none."""
-    option = spelled("keep_identical_ids", "true")
-    return f"{queries:,} queries: the document with the query's own id is left out ({option})" if queries else ""
+    return f"{queries:,} queries: the document with the query's own id is left out" if queries else ""

@@ -30,9 +30,6 @@ USUAL = {
 """Names by which splits are known."""
 
 
-SHARES = (0.8, 0.1, 0.1)
-
-
 TWINS = 0.7
 """Jaccard similarity of the tokens of two queries of one document from which on they are near-twins."""
 
@@ -42,8 +39,20 @@ def split_name(name: str) -> str:
     return next((split for split, usual in USUAL.items() if name.lower() in usual), name)
 
 
+def split_sizes(queries: int) -> tuple[float, float, float]:
+    """Return the shares of queries in train, dev and test.
+
+    A tenth each of many; of few, about 60 to choose on and 100 to test on, but no more than a fifth and three tenths.
+
+    Args:
+        queries: that are divided.
+    """
+    dev, test = (min(most, max(0.1, wanted / max(1, queries))) for most, wanted in ((0.2, 60), (0.3, 100)))
+    return 1 - dev - test, dev, test
+
+
 def split_queries(
-    texts: Sequence[str], query_rows: Rows, doc_rows: Rows, shares: Sequence[float] = SHARES
+    texts: Sequence[str], query_rows: Rows, doc_rows: Rows, shares: Sequence[float] | None = None
 ) -> list[str]:
     """Return a split for each query.
 
@@ -56,13 +65,9 @@ def split_queries(
         texts: of the n queries.
         query_rows: (m,) the query of each positive pair.
         doc_rows: (m,) its document.
-        shares: of the queries in train, dev and test; they sum to 1.
-
-    Raises:
-        InputError: shares that do not sum to 1, or are not in [0, 1].
+        shares: of the queries in train, dev and test; they sum to 1. Default: `split_sizes`.
     """
-    if len(shares) != len(SPLITS) or not min(shares) >= 0 or not abs(sum(shares) - 1) <= 1e-6:
-        raise InputError(f"splits {', '.join(f'{each:g}' for each in shares)}; expected three shares that sum to 1")
+    shares = shares or split_sizes(len(texts))
     of_words, of_text = np.empty(len(texts), np.int64), bytearray()
     for start in range(0, len(texts), MOST):
         for row, text in enumerate(texts[start : start + MOST], start):
@@ -147,14 +152,13 @@ def with_documents(collection: Collection, rows: Rows) -> Collection:
     return replace(collection, documents=documents, qrels=qrels, digest=digest, folder=None)
 
 
-def with_three_splits(collection: Collection, shares: Sequence[float]) -> Collection:
+def with_three_splits(collection: Collection) -> Collection:
     """Return the collection with judgements to train, dev and test; what it lacks is split off from train.
 
     A collection with one split alone, whatever its name, is split as pairs without splits are (`split_queries`).
 
     Args:
         collection: with one split at least.
-        shares: of all queries in train, dev and test.
 
     Raises:
         InputError: no judgement at all, or splits of which none is called train.
@@ -169,6 +173,7 @@ def with_three_splits(collection: Collection, shares: Sequence[float]) -> Collec
         raise InputError(f"{collection.name} has the splits {found}; expected a split 'train', or one split alone")
     if whole != "train":
         missing = list(SPLITS)
+    shares = split_sizes(len(collection.known_positives))
     kept = [share if name in missing or name == "train" else 0.0 for name, share in zip(SPLITS, shares, strict=True)]
     kept[0] = 1 - kept[1] - kept[2]
     positives, table = collection.positives(whole), collection.qrels[whole]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data import Collection
 from foils.data.description import describe_collection
-from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption, is_pairs
+from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.splitting import SPLITS, with_three_splits
 from foils.encode.models import DEFAULT_MODEL
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cache import read_sealed
 from foils.experiments.cells import Cell, read_cells
-from foils.experiments.plan import Plan, check_sizes, split_sizes
+from foils.experiments.plan import Plan, check_sizes
 from foils.experiments.study import StudySettings, open_study, run_cells
 from foils.experiments.tune import Tuning
 from foils.experiments.tuned import Merged, Tuned
@@ -35,7 +35,7 @@ else:
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
-OF_DATA = ("split_shares", "digest", *SPLITS)  # what of a tuning is given by its data
+OF_DATA = ("digest", *SPLITS)  # what of a tuning is given by its data
 
 log = logging.getLogger(__name__)
 
@@ -126,12 +126,15 @@ def tune(
     if settings.lora is not None or given.get("lora"):
         require("peft", "lora")
     if plan is not None:
-        read = {name: given.get(name) for name in ("columns", "corpus", "split_shares")}
-        reading = replace(reading, **read, keep_identical_ids=bool(given.get("keep_identical_ids", False)))
+        read = {name: given.get(name) for name in ("columns", "corpus")}
+        reading = replace(reading, **read)
         collection = given["collection"] if collection is None else collection
-    whole, shares = _with_splits(collection, reading)
+    loaded = reading.open(collection)
+    check_sizes(loaded, splits=())
+    whole = with_three_splits(loaded)
+    check_sizes(whole)
     if plan is None:
-        decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, reading, shares)
+        decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, reading)
     elif given.get("digest") not in (None, whole.digest):
         raise InputError(
             f"{whole.name} holds other data than when {plan} was made; take the digest out of it to run it all the same"
@@ -153,28 +156,15 @@ def tune(
     return tuned
 
 
-def _with_splits(given: Any, reading: CollectionSettings) -> tuple[Collection, tuple[float, ...]]:
-    """Return the collection with three splits, and the shares by which those that it lacks are split off."""
-    loaded = replace(reading, split_shares=None).open(given)
-    shares = tuple(reading.split_shares or split_sizes(len(loaded.known_positives)))
-    check_sizes(loaded, splits=())
-    if is_pairs(given):
-        loaded = replace(reading, split_shares=shares).open(given)
-    whole = with_three_splits(loaded, shares)
-    check_sizes(whole)
-    return whole, shares
-
-
 def _given(
-    collection: Any, whole: Collection, model: str, settings: TuneSettings, reading: CollectionSettings,
-    shares: tuple[float, ...],
-) -> dict[str, Any]:  # fmt: skip
+    collection: Any, whole: Collection, model: str, settings: TuneSettings, reading: CollectionSettings
+) -> dict[str, Any]:
     """Section [given]: what the tuning begins with, as JSON has it."""
     read = {name: each for name, each in reading.changed().items() if isinstance(each, (str, Path, Mapping, bool))}
     always = {name: getattr(settings, name) for name in ("minutes", "max_length", "seed")}
     given = {
         "collection": str(collection) if isinstance(collection, (str, Path)) else whole.name,
-        **{**read, "split_shares": shares, "digest": whole.digest, "model": model, **settings.changed(), **always},
+        **{**read, "digest": whole.digest, "model": model, **settings.changed(), **always},
         **{name: len(whole.positives(name)) for name in SPLITS},
         "reason": "train is trained on, dev chooses, test is looked at once, at the end",
     }

@@ -404,18 +404,6 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
     return Clock()
 
 
-def split_sizes(queries: int) -> tuple[float, float, float]:
-    """Return the shares of queries in train, dev and test.
-
-    A tenth each of many; of few, about 60 to choose on and 100 to test on, but no more than a fifth and three tenths.
-
-    Args:
-        queries: that have a positive.
-    """
-    dev, test = (min(most, max(0.1, wanted / max(1, queries))) for most, wanted in ((0.2, 60), (0.3, 100)))
-    return 1 - dev - test, dev, test
-
-
 def check_sizes(collection: Collection, splits: Sequence[str] = SPLITS) -> None:
     """Refuse a collection that is too small, as a whole or in some splits.
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from foils.data import Collection
-from foils.data.read import kind_of
-from foils.data.splitting import SHARES
 from foils.evaluation.systems import Evaluation
 from foils.experiments.plan import Plan, Trial
 from foils.experiments.tasks import BM25
@@ -26,14 +24,11 @@ def read_again(given: Mapping[str, Any]) -> str:
     Args:
         given: section [given] of a plan.
     """
-    collection = str(given["collection"])
-    words = [collection]
+    words = [str(given["collection"])]
     if columns := given.get("columns"):
         words += ["--columns", ",".join(f"{role}={name}" for role, name in columns.items())]
     if corpus := given.get("corpus"):
         words += ["--corpus", str(corpus)]
-    if kind_of(collection) == "file" and tuple(shares := given["split_shares"]) != SHARES:
-        words += ["--collection-args", "split_shares=" + ",".join(f"{share:.7g}" for share in shares)]
     return shlex.join(words)
 
 
