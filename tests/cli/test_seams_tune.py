@@ -155,6 +155,12 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(foils, world
     assert "full holds another tuning, of another plan" in edited.err
     tuned = library.tune(plan=f"{FULL}/plan.toml", output="edited")
     assert (tuned.trial.learning_rate, tuned.better) == (1e-6, False)
+    assert tuned.deploys == "both", tuned.means
+    assert tuned.sentence.startswith("Deploy BM25 and static together (--model edited)")
+    assert Fusion.of("edited").base == str(Path("static").resolve())
+    (system,) = library.evaluate("pairs.csv", "edited", measures=["nDCG@10"]).systems
+    assert system.means["nDCG@10"] == pytest.approx(tuned.means["bm25 + base"], abs=1e-3)
+    assert len(library.mine("pairs.csv", "dense", encoder="edited", top=3).negatives) > 0
 
 
 def test_little_time_and_a_folder_where_nothing_was_finished(foils, world):

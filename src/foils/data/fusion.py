@@ -204,11 +204,13 @@ class Fusion:
         normalisation: of the scores, as `weighted_sum` takes it; rrf: by reciprocal ranks.
         weight: of the model's, in [0, 1]; BM25's is 1 less it.
         deploys: what was best: both, the model alone, or bm25 alone.
+        base: the model, where no tuned one was better: a name, or a folder; empty: it lies in the folder `model`.
     """
 
     normalisation: str
     weight: float
     deploys: str = "both"
+    base: str = ""
 
     @property
     def how(self) -> dict[str, Any]:
@@ -258,7 +260,9 @@ class Fusion:
             return None
         try:
             read = whole_json(path)
-            made = cls(str(read["normalisation"]), float(read["weight"]), str(read["deploys"]))
+            made = cls(
+                str(read["normalisation"]), float(read["weight"]), str(read["deploys"]), str(read.get("base", ""))
+            )
             known = made.normalisation in (*NORMALISATIONS, RANKS) and made.deploys in DEPLOYED
             if known and 0 <= made.weight <= 1:
                 return made

