@@ -19,11 +19,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import foils
 from common import save
-from foils.experiments.cells import AND
+from foils.statistics.agreement import kendall_tau, rank_stability
 
-TOP, FAR, LENGTH = 10, 50, 128
+TOP, FAR, LENGTH, AND = 10, 50, 128, " & "
 SHOWN = ("benefit", "eci_sem", "eci", "mnrl_proxy", "gradient_energy", "rho")
 
 
@@ -45,7 +47,6 @@ def sources_of(collection: Any, encoder: str) -> dict[str, Any]:
 def rows_of(study: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what each predictor says of each source beside what training on it gave, and the agreement below."""
     (cell,) = study["cells"]
-    known = {each["predictor"]: each for each in study["leaderboard"]}
     rows = [
         {
             "trained on": each["source"], "mean nDCG@10": each["mean"], **each["tests"],
@@ -53,8 +54,14 @@ def rows_of(study: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for each in cell["outcomes"]
     ]  # fmt: skip
-    rows.append({"trained on": "τ within settings", **{name: known[name]["within"] for name in SHOWN}})
-    return [*rows, {"trained on": "share of pairs in order", **{name: known[name]["stability"] for name in SHOWN}}]
+    sources = [each for each in cell["outcomes"] if each["source"] in cell["predictors"]]
+    settings = np.array([AND in each["source"] for each in sources])
+    reached, within, in_order = np.array([each["mean"] for each in sources]), {}, {}
+    for name in SHOWN:
+        predicted = np.array([cell["predictors"][each["source"]][name] for each in sources])
+        within[name] = np.mean([kendall_tau(predicted[of], reached[of]) for of in (settings, ~settings)])
+        in_order[name] = rank_stability(predicted, reached, settings=settings.tolist())
+    return [*rows, {"trained on": "τ within settings", **within}, {"trained on": "share of pairs in order", **in_order}]
 
 
 def main() -> None:

@@ -35,11 +35,10 @@ from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number, signed
-from foils.statistics.agreement import kendall_tau, rank_stability, resampled_taus
+from foils.statistics.agreement import kendall_tau, resampled_taus
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1_000
-NEGLIGIBLE = 0.1
 RELIABLE = 0.8
 MOST_SEEDS = 64
 LEAST_SEEDS = 4  # before a cell is reliable or flat
@@ -77,15 +76,6 @@ class Outcome:
     gain_low: float
     gain_high: float
     tests: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def moved(self) -> bool:
-        """Whether training moved the measure.
-
-        It did where the gain's interval does not hold zero, and the gain is at least a tenth of half the width of the
-        mean's own interval: a step too small to change more than a few ranks can be sure and still be nothing.
-        """
-        return not self.gain_low <= 0 <= self.gain_high and not abs(self.gain) < NEGLIGIBLE * (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -251,27 +241,21 @@ def _half(results: Floats) -> float:
 
 @dataclass(frozen=True)
 class Standing:
-    """A predictor over all cells that have it.
+    """A predictor over all cells.
 
     Attributes:
         predictor: its name.
         cells: cell → Kendall's τ.
-        within: cell → mean τ over its settings, which are single sources, hybrids of two, and so on.
-        stability: cell → share of the pairs of sources of one setting that are in the measured order.
         kendall: mean τ over the cells, with the interval `low`, `high` of a bootstrap over sources and seeds.
         regret: mean over cells of what is lost by training on the source it puts first: best less chosen mean measure.
-        missing: cells that lack it for some source.
     """
 
     predictor: str
     cells: dict[str, float]
-    within: dict[str, float]
-    stability: dict[str, float]
     kendall: float
     low: float
     high: float
     regret: float
-    missing: int
 
     @property
     def title(self) -> str:
@@ -292,8 +276,8 @@ class StudyAnalysis(Result):
         measure: that predictors are compared with.
         cells: in order, those with two sources or more. `outcomes`: cell → results, best first, baselines among them.
         leads: cell → by how much its best source is ahead of the next.
-        leaderboard: predictors, those that hold in every cell first, by mean τ over the cells of three sources or more
-            that count; empty where there is none.
+        leaderboard: predictors that every source has, by mean τ over the cells of three sources or more that count;
+            empty where no cell does.
         reliability: cell of three sources or more → how far the order of its sources repeats from seeds to seeds.
         chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
     """
@@ -320,22 +304,22 @@ class StudyAnalysis(Result):
     def headline(self) -> str:
         """What the study says in a few sentences, or that nothing can be told, and why."""
         left_out = ", ".join(f"{name}, flat" for name in self.left_out)
-        if not self.leaderboard and left_out:
-            return f"{NOTHING} no cell counts ({left_out})."
+        if not self.leaderboard and self.reliability:
+            why = f"no cell counts ({left_out})" if left_out else "no predictor is there for every source"
+            return f"{NOTHING} {why}."
         if not self.leaderboard:
             leads = " ".join(f"{cell.name}, two sources: {self.lead_sentence(cell.name)}" for cell in self.cells)
             return f"{leads} Of two sources no τ is made: their order is foreseen by chance in half of the cases."
         aside = f" Left out: {left_out}." if left_out else ""
-        if why := self.doubts():
-            return f"{NOTHING} {'; '.join(why)}; more sources, seeds or test queries would tell more.{aside}"
-        whole = [each for each in self.leaderboard if not each.missing]
-        best = whole[0]
+        if doubts := self.doubts():
+            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more.{aside}"
+        best = self.leaderboard[0]
         text = (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is best "
             f"foreseen by {best.predictor} ({best.title}): mean τ {best.kendall:+.2f} [{best.low:+.2f}, "
             f"{best.high:+.2f}], {best.worst:+.2f} in its worst cell."
         )
-        if (published := next((each for each in whole if each.predictor == "eci_sem"), None)) is not None:
+        if (published := next((each for each in self.leaderboard if each.predictor == "eci_sem"), None)) is not None:
             text += f" ECI_sem: {published.kendall:+.2f} [{published.low:+.2f}, {published.high:+.2f}]."
         return text + aside
 
@@ -346,10 +330,7 @@ class StudyAnalysis(Result):
         leading predictor's interval lies above zero, and its mean τ is higher than the highest of all predictors in
         95 % of the random orders of the sources.
         """
-        whole = [each for each in self.leaderboard if not each.missing]
-        if not whole:
-            return ["no predictor is there for every source of every cell"]
-        best, reasons = whole[0], []
+        best, reasons = self.leaderboard[0], []
         if math.isnan(self.ceiling):
             reasons.append("with one seed, or equal results, nobody knows how far the order would repeat")
         elif self.ceiling < LEAST_CEILING:
@@ -362,32 +343,15 @@ class StudyAnalysis(Result):
             )
         if not self.chance <= MOST_CHANCE:
             reasons.append(
-                f"one of {len(whole)} predictors does as well in {100 * self.chance:.0f} % of random orders of the "
-                "sources"
+                f"one of {len(self.leaderboard)} predictors does as well in {100 * self.chance:.0f} % of random orders "
+                "of the sources"
             )
         return reasons
 
     @property
     def warnings(self) -> list[str]:
-        """Cells where sources were not trained alike, or training moved the measure by less than its interval."""
-        return [each for cell in self.cells for each in (_unlike(cell), self._still(cell)) if each]
-
-    def _still(self, cell: Cell) -> str:
-        """Say which trainings did not move the measure, where the untrained model was measured.
-
-        A reranker is not asked: one that reaches its first stage has moved far.
-        """
-        sources = [each for each in self.outcomes[cell.name] if each.source not in BASELINES]
-        still = [each for each in sources if not each.moved]
-        if not still or UNTRAINED not in cell.outcomes:
-            return ""
-        shown = ", ".join(f"{each.source} {_with_ends(each.gain, each.gain_low, each.gain_high)}" for each in still[:3])
-        used = cell.training.get("learning_rate")
-        rate = f", now {used:g}" if isinstance(used, float) else ""
-        return (
-            f"{cell.name}: training on {len(still)} of {len(sources)} sources moved {self.measure} by less than its "
-            f"interval ({shown}{', …' if len(still) > 3 else ''}); try another learning rate{rate}, or more epochs"
-        )
+        """Cells where sources were not trained alike."""
+        return [each for each in map(_unlike, self.cells) if each]
 
     def lead_sentence(self, name: str) -> str:
         """Return by how much the best source of a cell is ahead of the next, or that this cannot be told."""
@@ -443,23 +407,18 @@ class StudyAnalysis(Result):
     def predictor_table(self, *, by_cell: bool = False) -> Table:
         """Return the predictors, best first; if wanted, with their τ in each cell."""
         names = [*self.reliability] if by_cell else []
-        settings = ("within", "stability") if any(len(set(cell.parts)) > 1 for cell in self.cells) else ()
         rows = [
             (
                 each.predictor,
                 _tau(each.kendall),
                 "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}",
                 _tau(each.worst),
-                *(_tau(_mean(getattr(each, name).values())) for name in settings),
                 number(each.regret, 4),
-                f"{each.missing or ''}",
                 *(_tau(each.cells.get(name, math.nan)) for name in names),
             )
             for each in self.leaderboard
         ]
-        own = ["within settings", "pairs in order"] if settings else []
-        names = [*own, "regret", "cells without it", *names]
-        columns = ["predictor", "mean τ", "95 % interval", "worst cell", *names]
+        columns = ["predictor", "mean τ", "95 % interval", "worst cell", "regret", *names]
         title = f"Which predictor orders the sources as {self.measure} does"
         marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
         return Table(title, columns, rows, "", marked)
@@ -484,12 +443,7 @@ class StudyAnalysis(Result):
                     **{name: each for name, each in vars(standing).items() if name != "cells"},
                     "title": standing.title,
                     "worst": standing.worst,
-                    "within": _mean(standing.within.values()),
-                    "stability": _mean(standing.stability.values()),
-                    "cells": {
-                        name: {"kendall": tau, "within": standing.within[name], "stability": standing.stability[name]}
-                        for name, tau in standing.cells.items()
-                    },
+                    "cells": {name: {"kendall": tau} for name, tau in standing.cells.items()},
                 }
                 for standing in self.leaderboard
             ],
@@ -538,19 +492,19 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     leads = {cell.name: lead_of(cell, outcomes[cell.name], measure, rng) for cell in usable}
     several = [cell for cell in usable if len(cell.sources) > 2]
     reliability = {cell.name: reliability_of(cell.results(cell.sources, measure)) for cell in several}
-    counted = [cell for cell in several if not reliability[cell.name].flat]
-    every = [_standing(name, counted, measure, rng) for name in PREDICTORS]
-    standings = sorted((each for each in every if each is not None), key=lambda each: (each.missing > 0, -each.kendall))
-    whole, chance = [each for each in standings if not each.missing], math.nan
-    if whole:
+    counted, chance = [cell for cell in several if not reliability[cell.name].flat], math.nan
+    having = [cell.predictors[source] for cell in counted for source in cell.sources]
+    names = [name for name in PREDICTORS if having and all(name in each for each in having)]
+    standings = sorted((_standing(name, counted, measure, rng) for name in names), key=lambda each: -each.kendall)
+    if standings:
         pairs = [
             (
-                np.array([[cell.predictors[source][each.predictor] for source in cell.sources] for each in whole]),
+                np.array([[cell.predictors[source][each.predictor] for source in cell.sources] for each in standings]),
                 cell.results(cell.sources, measure).mean(axis=1),
             )
             for cell in counted
         ]
-        chance = chance_of_best(pairs, whole[0].kendall, rng)
+        chance = chance_of_best(pairs, standings[0].kendall, rng)
     return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance)
 
 
@@ -566,26 +520,19 @@ def _unlike(cell: Cell) -> str:
     )
 
 
-def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> Standing | None:
-    known = [cell for cell in cells if all(name in cell.predictors[source] for source in cell.sources)]
-    if not known:
-        return None
-    pairs, regrets = list[tuple[Floats, Floats]](), []
-    taus, within, stability = dict[str, float](), dict[str, float](), dict[str, float]()
-    for cell in known:
+def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> Standing:
+    pairs, regrets, taus = list[tuple[Floats, Floats]](), [], dict[str, float]()
+    for cell in cells:
         predicted = np.array([cell.predictors[source][name] for source in cell.sources])
         results = cell.results(cell.sources, measure)
         pairs.append((predicted, results))
-        reached, parts = results.mean(axis=1), np.array(cell.parts)
+        reached = results.mean(axis=1)
         taus[cell.name] = kendall_tau(predicted, reached)
-        own = [parts == each for each in dict.fromkeys(cell.parts)]
-        within[cell.name] = _mean([kendall_tau(predicted[of], reached[of]) for of in own if of.sum() > 1])
-        stability[cell.name] = rank_stability(predicted, reached, settings=cell.parts)
         regrets.append(float(reached.max() - reached[predicted == predicted.max()].mean()))
     means = resampled_means(pairs, rng)
     low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
-    mean, regret = float(np.nan_to_num([*taus.values()]).mean()), float(np.mean(regrets))
-    return Standing(name, taus, within, stability, mean, float(low), float(high), regret, len(cells) - len(known))
+    mean = float(np.nan_to_num([*taus.values()]).mean())
+    return Standing(name, taus, mean, float(low), float(high), float(np.mean(regrets)))
 
 
 def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Generator) -> Floats:

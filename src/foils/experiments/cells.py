@@ -30,7 +30,6 @@ from foils.experiments.tasks import BASELINES
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import write_sealed
 
-AND = " & "  # between the names of a hybrid's parts
 SCORES_FILE = "scores.json"
 TRAINING_FACTS = (
     "test_on", "reranker", "first_stage", "fused_with", "queries", "per_query", "temperature", "batches", "epochs",
@@ -68,12 +67,6 @@ class Cell:
     def sources(self) -> list[str]:
         """Sources with both predictors and outcomes, in the order they were given."""
         return [name for name in self.facts["sources"] if name in self.predictors and name in self.outcomes]
-
-    @property
-    def parts(self) -> list[int]:
-        """Of how many other sources each of `sources` is made: 1, or more for a hybrid."""
-        names = set(self.facts["sources"])
-        return [len(each) if set(each) <= names else 1 for each in (name.split(AND) for name in self.sources)]
 
     @property
     def training(self) -> dict[str, Any]:

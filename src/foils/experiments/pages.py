@@ -72,8 +72,7 @@ def study_page(analysis: StudyAnalysis) -> str:
     seeds, cells = [cell.results(cell.sources, analysis.measure).shape[1] for cell in analysis.cells], analysis.cells
     sections = [Section("Warnings", (), analysis.warnings)] if analysis.warnings else []
     if analysis.leaderboard:
-        ranked = [each for each in analysis.leaderboard if not each.missing][::-1]
-        points = {each.predictor: (each.kendall, each.low, each.high) for each in ranked}
+        points = {each.predictor: (each.kendall, each.low, each.high) for each in analysis.leaderboard[::-1]}
         axis = "mean Kendall's τ with the measured result"
         figure = intervals_figure({axis: points}, axis, "Mean over the cells, with its interval.", range=[-1.05, 1.05])
         caption = "Higher predictor is taken to mean better; ECI_sem is marked."
