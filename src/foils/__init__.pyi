@@ -110,11 +110,11 @@ def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: flo
 def report(studies: typing.Any, *, measure: typing.Any = ...,
     seed: int = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def study(collection: typing.Any, sources: typing.Any, *, models: typing.Any, output: typing.Any,
-    test_on: typing.Any = ..., seeds: int = ..., until_reliable: bool = ..., minutes: float | None = ...,
-    queries: int | None = ..., per_query: int | None = ..., reranker: bool = ..., first_stage: typing.Any = ...,
-    fused_with: typing.Any = ..., score_with: typing.Any = ..., measures: typing.Any = ..., split: typing.Any = ...,
-    test_split: typing.Any = ..., training: typing.Any = ..., device: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ...) -> foils.experiments.analysis.StudyAnalysis: ...
+    test_on: typing.Any = ..., seeds: int = ..., queries: int | None = ..., per_query: int | None = ...,
+    reranker: bool = ..., first_stage: typing.Any = ..., fused_with: typing.Any = ..., score_with: typing.Any = ...,
+    measures: typing.Any = ..., split: typing.Any = ..., test_split: typing.Any = ..., training: typing.Any = ...,
+    device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any = ..., plan: typing.Any = ...,
     explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., lora: int | None = ...,
     trust_remote_code: bool = ..., reranker: bool = ..., first_stage: typing.Any = ..., seed: int = ...,

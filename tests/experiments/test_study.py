@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from foils.data import Run
 from foils.data.fusion import fuse_runs
 from foils.deciding import BeliefSettings, decide
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.evaluation import bm25_run, measure_encoder, measure_run, rerank_run
-from foils.experiments import PREDICTORS, Cell, StudySettings, analyse, open_study, read_cells, run_cells
-from foils.experiments import study as studying
-from foils.experiments.analysis import LEAST_SEEDS, mean_and_interval
-from foils.experiments.cells import trained_file, weights_of, write_cell
+from foils.experiments import PREDICTORS, StudySettings, analyse, open_study, read_cells, run_cells
+from foils.experiments.analysis import mean_and_interval
 from foils.experiments.pages import study_page
-from foils.experiments.study import first_negatives, table_digest
+from foils.experiments.study import first_negatives, table_digest, trained_file, weights_of, write_cell
 from foils.experiments.tasks import FIRST_STAGE, IN_BATCH, UNTRAINED, EncoderTask, RerankerTask
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import FoilsError, FormatError, InputError
@@ -118,9 +113,6 @@ def test_a_later_call_adds_seeds_and_sources_as_if_all_had_come_together(study):
         assert values == pytest.approx(whole.predictors[name], rel=1e-6, abs=1e-9)
     study(settings=StudySettings(training={**QUICK, "epochs": 2}, seeds=1))
     assert len(read_cells(study.folder)) == 2
-    for path in study.folder.glob("cells/*/sources/*"):
-        path.unlink()
-    assert study("made").predictors["bm25"] == cell.predictors["bm25"], "rows are gone, their predictors stay"
 
 
 def test_encoders_are_measured_together_with_bm25(study, place):
@@ -163,17 +155,6 @@ def test_predictors_are_those_of_the_scores_and_the_decision(study, sources):
             assert (cell.predictors[name]["benefit"] == pytest.approx(worths[name].benefit)) == same, name
 
 
-def test_one_query_has_no_benefit(sources, study):
-    first = sources["bm25"].table["query_id"][0].as_py()
-    alone = {
-        name: sources[name].reject(np.array(sources[name].table["query_id"]) != first, "no")
-        for name in ("random", "bm25")
-    }
-    values = study(tables=alone).predictors["bm25"]
-    assert "eci_sem" in values
-    assert "benefit" not in values
-
-
 def test_sources_that_were_not_trained_alike_are_told_in_the_table_and_warned_of(study, sources):
     half = sources["bm25"].reject(np.arange(len(sources["bm25"])) % 2 == 0, "no")
     found = analyse([study(tables={"half": half, "random": sources["random"]}, settings=replace(SETTINGS, seeds=2))])
@@ -204,17 +185,12 @@ BAD = [
     ({"measures": ("nDCG@10", "Nonsense@3")}, "Nonsense"),
     ({"measures": ("nDCG@2000",)}, r"nDCG@2000.*1,?000"),
     ({"training": {**QUICK, "batches": "nonsense"}}, "nonsense"),
-    ({"training": {**QUICK, "loss": "hybrid"}}, "ratings"),
     ({"training": {**QUICK, "epochs": "two"}}, "epochs"),
     ({"training": {**QUICK, "patience": 3}}, "patience"),
     ({"training": {"epoch": 2}}, r"Did you mean 'epochs'"),
-    ({"score_with": "/nowhere/at/all"}, "/nowhere/at/all"),
     ({"test_split": "train"}, "train"),
-    ({"until_reliable": True}, "until_reliable: 2 sources have no order"),
     ({"reranker": True, "measures": ("nDCG@60",)}, "nDCG@60.*first 50"),
     ({"reranker": True, "training": {"batches": "hobit"}}, "batches: no effect with rerankers"),
-    ({"reranker": True, "training": {"loss": "mnrl"}}, "mnrl"),
-    ({"reranker": True, "first_stage": "/nowhere/at/all.trec"}, "/nowhere/at/all"),
 ]
 
 
@@ -227,25 +203,13 @@ def test_what_cannot_be_done_is_refused_before_anything_is_trained(study, change
 
 
 def test_sources_and_models_are_looked_at_before_the_first_training(study, sources, place):
-    made = sources["made"]
-    few = made.reject(np.asarray(made.table["query_id"].to_pylist()) != "q0", "not this one")
-    with pytest.raises(FoilsError, match="negative"):
-        study(tables={"few": few, "bm25": made}, settings=replace(SETTINGS, queries=2))
-    with pytest.raises(InputError, match="baseline"):
-        study(tables={"untrained": made, "x": sources["bm25"]})
     two = {name: sources[name] for name in ("random", "bm25")}
-    weighted = {name: each.with_columns({"weight": np.full(len(each), 0.5)}) for name, each in two.items()}
-    lambdas = StudySettings(seeds=1, reranker=True, training={"loss": "st:LambdaLoss"})
-    with pytest.raises(InputError, match="weight other than 1"):
-        study(tables=weighted, model="body", settings=lambdas)
+    with pytest.raises(InputError, match="baseline"):
+        study(tables={"untrained": sources["made"], "x": sources["bm25"]})
     with pytest.raises(FoilsError, match="/nowhere/at/all"):
         open_study(study.folder, COLLECTION, two, [str(place / "static"), "/nowhere/at/all"], SETTINGS)
     with pytest.raises(InputError, match="two collections to test on are called larger"):
         study(tests=[OTHERS[0], OTHERS[0]])
-    run = study.folder.parent / "run.trec"
-    Run.from_dict({"q59": {"d1": 1.0}}).write(run)
-    with pytest.raises(InputError, match="a run is of one collection, and there are 2"):
-        study(model="body", tests=OTHERS, settings=StudySettings(reranker=True, first_stage=str(run)))
     assert not study.folder.exists()
 
 
@@ -328,32 +292,6 @@ def test_every_seed_draws_a_head_and_a_trained_one_is_measured_as_evaluate_does(
     whole = measure_run(reranked, COLLECTION, "test", ["nDCG@10"])
     run = task.ranked(COLLECTION, "test", model)
     assert measure_run(run, COLLECTION, "test", ["nDCG@10"]).means["nDCG@10"] == whole.means["nDCG@10"]
-
-
-@pytest.mark.slow
-def test_seeds_are_added_until_the_order_repeats(study, monkeypatch):
-    steady = np.arange(3.0)[:, None] + np.random.default_rng(0).normal(0, 0.01, (3, 70))
-    settings = StudySettings(seeds=1, queries=10, training=QUICK, measures=("nDCG@10",), until_reliable=True)
-    monkeypatch.setattr(Cell, "results", lambda cell, names, measure: steady[:, : len(cell.means(measure)["bm25"])])
-    cell = study(settings=settings)
-    trained = list(study.folder.glob("cells/*/trained/*.json"))
-    assert len(trained) == 4 * LEAST_SEEDS + 1  # in-batch negatives and three sources; the untrained model once
-    assert cell.outcomes["bm25"]["nDCG@10"].shape[0] == LEAST_SEEDS
-    at = times(study.folder)
-    study(settings=settings)
-    assert times(study.folder) == at
-
-
-@pytest.mark.slow
-def test_no_training_begins_when_the_minutes_are_spent(study, monkeypatch):
-    monkeypatch.setattr(Cell, "results", lambda cell, names, measure: np.zeros((3, 1)))
-    start, clock = time.monotonic(), iter(range(10**6))
-    looked = SimpleNamespace(monotonic=lambda: start + 60 * next(clock), perf_counter=time.perf_counter)
-    monkeypatch.setattr(studying, "time", looked)  # every look at the clock costs a minute
-    settings = StudySettings(seeds=1, queries=10, training=QUICK, until_reliable=True, minutes=8.5)
-    study(settings=settings)
-    trained = study.folder.glob("cells/*/trained/*.json")
-    assert len(list(trained)) == 5 + 3  # the first seed takes five minutes, and three are left
 
 
 # What lies on disk.

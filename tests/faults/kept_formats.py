@@ -11,7 +11,7 @@ import numpy as np
 from fuzz_formats import BrokenPromiseError, Format
 
 from foils.experiments import Cell, read_cells
-from foils.experiments.cells import trained_file
+from foils.experiments.study import trained_file
 from foils.experiments.tasks import IN_BATCH
 from foils.runtime.files import sealed
 

@@ -1,8 +1,7 @@
 """Experiments: tune a model and prove it, and study whether a score predicts the training."""
 
 from foils.experiments.analysis import StudyAnalysis, analyse
-from foils.experiments.cells import Cell, read_cells
 from foils.experiments.predictors import PREDICTORS
-from foils.experiments.study import StudySettings, open_study, run_cells
+from foils.experiments.study import Cell, StudySettings, open_study, read_cells, run_cells
 
 __all__ = ["PREDICTORS", "Cell", "StudyAnalysis", "StudySettings", "analyse", "open_study", "read_cells", "run_cells"]

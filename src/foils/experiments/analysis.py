@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.experiments.cells import Cell, weights_of, with_own_names
 from foils.experiments.predictors import PREDICTORS
+from foils.experiments.study import Cell, weights_of, with_own_names
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
 from foils.runtime import memory
 from foils.runtime.errors import InputError
@@ -174,11 +174,6 @@ class Reliability:
     def flat(self) -> bool:
         """Whether four seeds or more show that above 64 would be needed, with 95 % confidence."""
         return self.seeds >= LEAST_SEEDS and not self.reliable and self.at_best > MOST_SEEDS
-
-    @property
-    def settled(self) -> bool:
-        """Whether further seeds are of no use: reliable or flat, or 64 of them."""
-        return self.reliable or self.flat or self.seeds >= MOST_SEEDS
 
     @property
     def verdict(self) -> str:

@@ -17,9 +17,8 @@ from foils.data.splitting import SPLITS, with_three_splits
 from foils.encode.models import DEFAULT_MODEL
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cache import read_sealed
-from foils.experiments.cells import Cell, read_cells
 from foils.experiments.plan import Plan, check_sizes
-from foils.experiments.study import StudySettings, open_study, run_cells
+from foils.experiments.study import Cell, StudySettings, open_study, read_cells, run_cells
 from foils.experiments.tune import Tuning
 from foils.experiments.tuned import Merged, Tuned
 from foils.runtime.doors import door

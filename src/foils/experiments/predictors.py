@@ -53,7 +53,7 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
 
     Args:
         scores: of the sources by the frozen encoder that training starts from, hybrids as sources of their own.
-        worths: source → what the decision says of it (`foils.deciding.decide`); none: nothing was decided.
+        worths: source → what the decision says of it (`foils.deciding.decide`).
     """
     measured, tau = scores.measured, scores.settings.temperature
     records = measured.records
@@ -78,7 +78,6 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
         values["eci_arithmetic"] = old.value
         values["gradient_norm"] = gradient_norm(old.signal, old.negatives, tau)
         values["variance"] = score_variance(highest, old.signal)
-        if (worth := worths.get(score.name)) is not None:
-            values["benefit"] = worth.benefit
+        values["benefit"] = worths[score.name].benefit
         by_source[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
     return by_source

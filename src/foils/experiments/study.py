@@ -1,36 +1,40 @@
-"""A study: score sources, train on each with several seeds, measure. Killed, it goes on where it was."""
+"""A study on disk: score sources, train on each with several seeds, measure. Killed, it goes on where it was.
+
+::
+
+    study/cells/COLLECTION--MODEL--DIGEST/
+        cell.json                          a collection, a model, and how it is trained
+        sources/SOURCE--DIGEST.parquet     the rows of each source
+        scores.json                        predictors of each source
+        trained/SOURCE--DIGEST--N.json     what training N on a source gave
+
+Every file appears whole, and JSON with a checksum of what it says. A training that is there is not repeated; one that
+was killed goes on from its checkpoint.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import math
+import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 import numpy as np
+import numpy.typing as npt
 
 from foils.data import Collection, Negatives, Run
 from foils.data.fusion import Fusion, fuse_runs
 from foils.data.recapture import Recapture
-from foils.deciding import BeliefSettings, Candidate, decide
+from foils.deciding import BeliefSettings, decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_run
-from foils.experiments.analysis import reliability_of
-from foils.experiments.cache import read_sealed
-from foils.experiments.cells import (
-    SCORES_FILE,
-    cell_folder,
-    known_sources,
-    read_cell,
-    source_file,
-    trained_file,
-    write_cell,
-)
+from foils.experiments.cache import digest_of, read_sealed
 from foils.experiments.plan import with_queries
 from foils.experiments.predictors import predict
 from foils.experiments.tasks import (
@@ -45,7 +49,7 @@ from foils.experiments.tasks import (
     losses_of,
 )
 from foils.runtime import progress
-from foils.runtime.errors import InputError, check_names
+from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import cache_folder, write_sealed
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, Settings, settings_of, spelled
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
     from foils.training.data import TrainingSet
     from foils.training.settings import TrainSettings
 
+Floats = npt.NDArray[np.float64]
+SCORES_FILE = "scores.json"
 CHECKPOINT_STEPS = 500  # a training that is shorter is cheap enough to do again after a kill
 OF_STUDY = {"seed", "loss_settings", "patience", "matryoshka", "trainer"}
 """Settings of a training that a study sets itself, or has no use for."""
@@ -69,9 +75,6 @@ class StudySettings(Settings):
 
     Attributes:
         seeds: Trainings of each source; a seed draws the queries, the order and the dropout.
-        until_reliable: Add seeds until half of them orders the sources as the other half does (τ at least 0.8, made
-            that of all seeds), or the sources are shown to differ too little, or 64 seeds are there.
-        minutes: Minutes after which no further training begins; the first seeds are trained anyway. Default: no limit.
         queries: Training queries drawn by each seed, the same for all sources. Default: all.
         per_query: Negatives of a query, the first by rank, so that sources do not differ in size. In Python None takes
             all of them.
@@ -95,8 +98,6 @@ class StudySettings(Settings):
     heading = "Study"
 
     seeds: Annotated[int, Option(least=1)] = 3
-    until_reliable: bool = False
-    minutes: Annotated[float | None, Option(above=0, needs={"until_reliable": True})] = None
     queries: Annotated[int | None, Option(least=1)] = None
     per_query: Annotated[int | None, Option(least=1)] = 10
     reranker: bool = False
@@ -175,6 +176,166 @@ def _fits(value: Any, kinds: tuple[Any, ...]) -> bool:
     return isinstance(value, (int, float) if float in kinds else known)
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One collection and one model of a study, as they lie on disk.
+
+    Attributes:
+        folder: of the cell.
+        facts: collection, model, settings, and what was asked for, as in cell.json.
+        predictors: source → predictor → value; a predictor that could not be had is missing.
+        outcomes: source (or baseline) → measure → (seeds, queries) values.
+        sizes_of: source (or baseline) → mean rows and steps of a training; of what was not trained there is nothing.
+        apart: what tells it from other cells of the same collection and model, as "learning_rate 0.01"; "" alone.
+    """
+
+    folder: Path
+    facts: Mapping[str, Any]
+    predictors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    outcomes: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
+    sizes_of: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    apart: str = ""
+
+    @property
+    def name(self) -> str:
+        """Collection and model, and what tells it apart."""
+        name = f"{self.facts['collection']['name']} · {self.facts['model']['name']}"
+        return f"{name} · {self.apart}" if self.apart else name
+
+    @property
+    def sources(self) -> list[str]:
+        """Sources with both predictors and outcomes, in the order they were given."""
+        return [name for name in self.facts["sources"] if name in self.predictors and name in self.outcomes]
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Settings of the trainings, as cell.json has them."""
+        settings = {**self.facts["settings"], **self.facts["settings"].get("training", {})}
+        apart = ("training", "measures", "split", "test_split")
+        return {name: value for name, value in settings.items() if name not in apart and value is not None}
+
+    @property
+    def tests(self) -> dict[str, int]:
+        """Queries of each collection that is tested on; of one alone, nothing."""
+        named = {each["name"]: int(each["queries"]) for each in self.facts.get("tests", [])}
+        return named if len(named) > 1 else {}
+
+    def means(self, measure: str) -> dict[str, Floats]:
+        """Return source or baseline → (seeds,) means over queries; of several collections, the mean of their means."""
+        known = {name: values[measure] for name, values in self.outcomes.items() if measure in values}
+        return {name: values @ weights_of(values, [*self.tests.values()]) for name, values in known.items()}
+
+    def results(self, names: Sequence[str], measure: str) -> Floats:
+        """Return (sources, seeds) means over queries, of the seeds that all of the named sources have."""
+        means = self.means(measure)
+        common = min(len(means[name]) for name in names)
+        return np.stack([means[name][:common] for name in names])
+
+
+def weights_of(values: Floats, sizes: Sequence[int]) -> Floats:
+    """Return (queries,) weights whose sum with (…, queries) values is their mean: of collections, that of their means.
+
+    Args:
+        values: per query, collection by collection.
+        sizes: queries of each collection; none: they are all of one.
+    """
+    counts = np.array(sizes or [values.shape[-1]])
+    return np.asarray(np.repeat(1 / (len(counts) * counts), counts))
+
+
+def cell_folder(study: Path, facts: Mapping[str, Any]) -> Path:
+    """Return where a cell lies; the same collection, weights and settings always lie in the same place."""
+    collection, model = facts["collection"], facts["model"]
+    digest = digest_of([collection["digest"], model["fingerprint"], facts["settings"]], 5)
+    return study / "cells" / f"{slug(collection['name'])}--{slug(model['name'])}--{digest}"
+
+
+def trained_file(folder: Path, source: str, digest: str, seed: int) -> Path:
+    """Return where the result of a training lies."""
+    return folder / "trained" / f"{slug(source)}--{digest}--{seed}.json"
+
+
+def source_file(folder: Path, source: str, digest: str) -> Path:
+    """Return where the rows of a source lie, so that a later call scores it beside other sources."""
+    return folder / "sources" / f"{slug(source)}--{digest}.parquet"
+
+
+def known_sources(folder: Path) -> dict[str, str]:
+    """Return source → digest of a cell's sources, those of every earlier call; none where there is no cell yet."""
+    path = folder / "cell.json"
+    return dict(read_sealed(path)["sources"]) if path.is_file() else {}
+
+
+def write_cell(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write cell.json; sources that were there already stay."""
+    path = folder / "cell.json"
+    merged = {**facts, "sources": {**known_sources(folder), **facts["sources"]}}
+    if not path.is_file() or merged != read_sealed(path):
+        write_sealed(path, merged)
+
+
+def read_cells(study: Path) -> list[Cell]:
+    """Read every cell of a study, in the order of their names.
+
+    Raises:
+        InputError: there is no study.
+        FormatError: a file of it is damaged.
+    """
+    folders = sorted(path.parent for path in study.glob("cells/*/cell.json"))
+    if not folders:
+        raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
+    return [_read_cell(folder) for folder in folders]
+
+
+def _read_cell(folder: Path) -> Cell:
+    facts, scores = read_sealed(folder / "cell.json"), folder / SCORES_FILE
+    predictors = read_sealed(scores)["sources"] if scores.is_file() else {}
+    outcomes: dict[str, dict[str, Floats]] = {}
+    sizes: dict[str, tuple[float, float]] = {}
+    for name, digest in {**facts["sources"], **dict.fromkeys(BASELINES, "")}.items():
+        if results := _results(folder, name, digest):
+            outcomes[name] = {
+                measure: np.array([result["per_query"][measure] for result in results], np.float64)
+                for measure in results[0]["per_query"]
+            }
+            if "rows" in results[0]:
+                rows, steps = ([float(result[key]) for result in results] for key in ("rows", "steps"))
+                sizes[name] = (float(np.mean(rows)), float(np.mean(steps)))
+    return Cell(folder, facts, predictors, outcomes, sizes)
+
+
+def _results(folder: Path, source: str, digest: str) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+    while (path := trained_file(folder, source, digest, len(results))).is_file():
+        results.append(read_sealed(path))
+        sizes = [{name: len(values) for name, values in each["per_query"].items()} for each in results]
+        if sizes[-1] != sizes[0]:
+            raise FormatError("other measures or queries than with seed 0; remove it, and it will be made again", path)
+    return results
+
+
+def with_own_names(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells with names of their own: those of one collection and model say which settings differ.
+
+    Cells whose settings do not differ (of two studies) are numbered.
+    """
+    cells, named, numbers = [replace(cell, apart="") for cell in cells], list[Cell](), Counter[str]()
+    for cell in cells:
+        alike = [each.training for each in cells if each.name == cell.name]
+        differ = {key: own for key, own in cell.training.items() if any(each.get(key) != own for each in alike)}
+        apart = ", ".join(f"{key} {own}" for key, own in differ.items())
+        numbers[name := replace(cell, apart=apart).name] += 1
+        number = f"({numbers[name]})" if numbers[name] > 1 else ""
+        named.append(replace(cell, apart=f"{apart} {number}".strip()))
+    return named
+
+
+def slug(text: str) -> str:
+    """Return text as a part of a file's name: letters, digits, dot, dash; what is lost is made up for by a digest."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:60] or "x"
+    return plain if plain == text else f"{plain}-{hashlib.blake2b(text.encode(), digest_size=3).hexdigest()}"
+
+
 def first_negatives(negatives: Negatives, per_query: int | None) -> Negatives:
     """Return a table as it is scored and trained on: of each query the first `per_query` kept rows, by rank.
 
@@ -206,7 +367,7 @@ def table_digest(negatives: Negatives) -> str:
 
 @dataclass
 class OpenCell:
-    """One collection and one model, at work. When it is made the model is loaded once, and every loss made.
+    """One collection and one model, at work; when it is made the model is loaded once.
 
     Attributes:
         study: folder of the study. `folder`: of the cell. `facts`: what its cell.json will say.
@@ -224,19 +385,14 @@ class OpenCell:
     task: Task
 
     def __post_init__(self) -> None:
-        from foils.training.loss_registry import make_loss
         from foils.training.models import with_defaults
-        from foils.training.reranker import reranker_set
-        from foils.training.reranker_losses import reranker_loss
 
         task, settings, tests = self.task, self.settings, self.tests
-        model = task.load()
-        training = with_defaults(settings.train_settings(0), model)
         sizes = [len(each.judgements(settings.test_split)["query_id"].unique()) for each in tests]
         self.facts: dict[str, Any] = {
             "collection": {"name": self.collection.name, "digest": self.collection.measured_digest},
             "model": {"name": task.model, "fingerprint": task.fingerprint},
-            "settings": settings.facts(training, task),
+            "settings": settings.facts(with_defaults(settings.train_settings(0), task.load()), task),
             "tests": [{"name": each.name, "queries": size} for each, size in zip(tests, sizes, strict=True)],
             "sources": {source: table_digest(negatives) for source, negatives in self.sources.items()},
         }
@@ -251,41 +407,32 @@ class OpenCell:
             )
         if len({**known, **given}) < 2:
             raise InputError(f"{len(given)} source; a study compares two at least")
-        for source in given:  # a loss, or a reranker's data set, refuses what it cannot learn from
-            rows = self.rows(source, 0)
-            if task.in_batch:
-                make_loss(str(training.loss), model, rows, settings=training.loss_settings)
-            else:
-                reranker_set(rows, reranker_loss(str(training.loss), training.loss_settings, training.target))
 
     def score(self, store: VectorStore) -> None:
         """Write the predictors of every source of the cell, all of them scored together, unless they are there."""
-        path = self.folder / SCORES_FILE
-        known = read_sealed(path) if path.is_file() else {"of": {}, "sources": {}}
-        named = self.settings.score_with or known["of"].get("score_with")  # an earlier call's holds for later ones
-        files = {name: source_file(self.folder, name, digest) for name, digest in known_sources(self.folder).items()}
-        there = {name: path.stem.rpartition("--")[2] for name, path in files.items() if path.is_file()}
-        belief = self.belief
-        basis = {"sources": there, "score_with": named, "starts": belief.starts, "in_batch": belief.in_batch}
-        if known["of"] == basis:
+        path, settings, belief = self.folder / SCORES_FILE, self.settings, self.belief
+        how: dict[str, Any] = {"split": settings.split, "temperature": settings.temperature}
+        basis: dict[str, Any] = {
+            "score_with": settings.score_with,
+            "starts": belief.starts,
+            "in_batch": belief.in_batch,
+        }
+        basis["sources"] = digests = known_sources(self.folder)
+        if path.is_file() and read_sealed(path)["of"] == basis:
             return
-        sources = {name: self.sources.get(name) or Negatives.read(files[name]) for name in there}
-        encoder = self.scorer(named)
-        split, temperature = self.settings.split, self.settings.temperature
-        how, worths = ScoreSettings(split=split, hybrids=1, temperature=temperature), dict[str, Candidate]()
-        scores = score_sources(self.collection, sources, encoder, store, how, replicates=0)
-        if len(scores.measured.records) > 1:  # a single query decides nothing
-            decided = decide(self.collection, sources, encoder, store, belief, split=split, temperature=temperature)
-            worths = decided.worths
-        write_sealed(path, {"of": basis, "sources": {**known["sources"], **predict(scores, worths)}})
+        files = {name: source_file(self.folder, name, digest) for name, digest in digests.items()}
+        sources = {name: self.sources.get(name) or Negatives.read(file) for name, file in files.items()}
+        encoder = self.scorer(settings.score_with)
+        scores = score_sources(self.collection, sources, encoder, store, ScoreSettings(hybrids=1, **how), replicates=0)
+        worths = decide(self.collection, sources, encoder, store, belief, **how).worths
+        write_sealed(path, {"of": basis, "sources": predict(scores, worths)})
 
     def scorer(self, named: str | None) -> SentenceEncoder:
         """Return the encoder that scores: the named one, the model before training or, of rerankers, the default."""
         if named is None and isinstance(self.task, EncoderTask):
             return self.task.encoder
-        return load_encoder(
-            named or DEFAULT_MODEL, EncoderSettings(max_length=self.task.max_length, device=self.task.device)
-        )
+        how = EncoderSettings(max_length=self.task.max_length, device=self.task.device)
+        return load_encoder(named or DEFAULT_MODEL, how)
 
     @property
     def belief(self) -> BeliefSettings:
@@ -293,31 +440,21 @@ class OpenCell:
         in_batch = self.settings.train_settings(0).batch_size - 1 if self.task.in_batch else 0
         return BeliefSettings(in_batch=in_batch, starts=self.task.init)
 
-    def train(self, seeds: Sequence[int], *, until: float = math.inf) -> bool:
-        """Train on every source with these seeds, seed by seed, and measure; skip what is there.
+    def train(self) -> None:
+        """Train on every source with every seed, seed by seed, and measure; skip what is there.
 
         What needs no training is measured with the first seed alone.
-
-        Args:
-            seeds: of the trainings.
-            until: a time of the monotonic clock after which no training begins.
-
-        Returns:
-            Whether all of it is there.
         """
-        names = [*self.task.baselines, *self.sources]
-        once = (UNTRAINED, FIRST_STAGE)
+        names, once = [*self.task.baselines, *self.sources], (UNTRAINED, FIRST_STAGE)
+        seeds = range(self.settings.seeds)
         jobs = [(name, seed) for seed in seeds for name in names if name not in once or not seed]
         with progress.task(f"trainings of {self.task.model}", total=len(jobs), unit="trainings") as advance:
             for name, seed in jobs:
                 path = trained_file(self.folder, name, self.facts["sources"].get(name, ""), seed)
                 if not path.is_file():
-                    if time.monotonic() > until:
-                        return False
                     with progress.quiet():
                         write_sealed(path, self._trained(name, seed, path.with_suffix("")))
                 advance(1)
-        return True
 
     def rows(self, name: str, seed: int) -> TrainingSet:
         """Return what a seed trains on, of a source or of pairs alone."""
@@ -371,8 +508,8 @@ def open_study(
 ) -> list[OpenCell]:
     """Return the cells of a study that a collection's sources are added to, with each model.
 
-    Everything is checked, and nothing is written. Sources of earlier calls stay: all that a cell has are scored
-    together, so that what depends on the others (the belief about unlabelled answers) is the same for all.
+    Nothing is written. Sources of earlier calls stay: all that a cell has are scored together, so that what depends on
+    the others (the belief about unlabelled answers) is the same for all.
 
     Args:
         study: the folder of the study, made where it is not.
@@ -380,82 +517,46 @@ def open_study(
         sources: name → negatives, two at least where the study has none of this collection and model.
         models: what to train: names that `foils.training.models.load_trainable` knows; of rerankers, folders or hub
             names.
-        settings: see `StudySettings`; a `score_with` of None is that of the call before.
+        settings: see `StudySettings`.
         tests: collections to test on, whose means are averaged; none: the one that is trained on.
         device: to train on, as torch names it.
 
     Raises:
-        InputError: fewer than two sources, a name that is a baseline's or has other rows in the study, a source that
-            cannot be trained on, a model that cannot be loaded, settings out of range.
-        UnknownNameError: an unknown split, loss or way of batching.
+        InputError: fewer than two sources, a name that is a baseline's or has other rows in the study, a model that
+            cannot be loaded, settings out of range.
+        UnknownNameError: an unknown split or way of batching.
     """
     tested, settings = tests or [collection], settings or StudySettings()
     collection.judgements(settings.split)
     names = [each.name for each in tested if each.judgements(settings.test_split, "test_split") is not None]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"two collections to test on are called {', '.join(twice)}; rename one")
-    prepared = {name: first_negatives(each, settings.per_query) for name, each in sources.items()}
-    if settings.until_reliable and len(sources) < 3:
-        raise InputError(
-            f"{spelled('until_reliable')}: {len(sources)} sources have no order that could repeat; give three or more"
-        )
     if taken := sorted(set(sources) & set(BASELINES)):
         raise InputError(f"the name {taken[0]!r} is a baseline's; give the source another")
-    if settings.score_with is not None:
-        load_encoder(settings.score_with, EncoderSettings(device=device))
-    training = settings.train_settings(0)
-    task = _task(settings, tested, training.max_length, device)
+    prepared = {name: first_negatives(each, settings.per_query) for name, each in sources.items()}
+    how = ("", device, settings.train_settings(0).max_length)
+    first = settings.first_stage or BM25
+    task: Any = RerankerTask(*how, first_stage=first) if settings.reranker else EncoderTask(*how)
     parsed = parse_measures(settings.measured)
     if deep := [str(each) for each in parsed if each.params.get("cutoff", 0) > task.depth]:
         looks = "a study searches" if task.in_batch else "a reranker orders"
         raise InputError(f"{', '.join(deep)}: {looks} the first {task.depth} documents; take measures of these")
     settings = replace(settings, measures=tuple(map(str, parsed)))
-    for each in tested if isinstance(task, RerankerTask) else ():
-        task.ranked(each, settings.test_split)
     tasks = [replace(task, model=name) for name in dict.fromkeys(models)]
     return [OpenCell(study, collection, tested, prepared, settings, each) for each in tasks]
 
 
-def _task(settings: StudySettings, tests: Sequence[Collection], length: int | None, device: str | None) -> Any:
-    """The task of a study, its model left open."""
-    if not settings.reranker:
-        return EncoderTask("", device, length)
-    first = settings.first_stage or BM25
-    if len(tests) > 1 and Path(first).is_file():
-        raise InputError(
-            f"{spelled('first_stage')}: a run is of one collection, and there are {len(tests)} to test on; leave it "
-            "out, and BM25 searches each"
-        )
-    return RerankerTask("", device, length, first_stage=first)
-
-
 def run_cells(cells: Sequence[OpenCell], store: VectorStore | None = None) -> None:
-    """Score and train every cell, with more seeds until it is reliable where the settings want that.
-
-    The cells get one more seed each in turn, until `Reliability.settled`, or until the minutes, counted from here, are
-    spent; a training that began is finished.
+    """Score and train every cell.
 
     Args:
         cells: of `open_study`.
         store: of vectors, for the scores; None: that of the cache.
     """
-    settings, started = cells[0].settings, time.monotonic()
     for cell in cells:
         write_cell(cell.folder, cell.facts)
         for name, digest in cell.facts["sources"].items():
             if not (path := source_file(cell.folder, name, digest)).is_file():
                 cell.sources[name].write(path)
         cell.score(store or VectorStore(cache_folder() / "vectors"))
-        cell.train(range(settings.seeds))
-    until = started + 60 * settings.minutes if settings.minutes is not None else math.inf
-    waiting = list(cells) if settings.until_reliable else []
-    while waiting:
-        for cell in list(waiting):
-            results = read_cell(cell.folder).results(list(cell.sources), settings.measured[0])
-            reliability = reliability_of(results)
-            if reliability.settled:
-                log.info("%s: %s with %d seeds", cell.task.model, reliability.verdict, reliability.seeds)
-                waiting.remove(cell)
-            elif not cell.train([reliability.seeds], until=until):
-                log.info("%s minutes are spent; another call with more of them goes on", settings.minutes)
-                return
+        cell.train()
