@@ -160,5 +160,3 @@ def test_tables_that_are_read() -> None:
 def test_options_of_pairs(beir_folder: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r"columns .*: no effect with .*, which is not made of pairs"):
         foils.load(beir_folder(), columns={"query": "a"})
-    with pytest.raises(InputError, match="columns: positive is given twice; a column is one thing"):
-        foils.load(pa.table(PAIRS), columns={"query": "positive", "positive": "positive"})

@@ -316,7 +316,7 @@ FORMATS: dict[str, Format] = {
         Format("beir-qrels", lambda: packed(_QRELS), _beir("qrels"), _judged, True, "beir/qrels/test.tsv"),
         Format("tevatron", lambda: packed(_TEVATRON), _counted, _passages, True, "tevatron.jsonl"),
         Format("tuples", lambda: packed(_TUPLES), _counted, _negative_texts, True, "tuples.jsonl"),
-        Format("trec-source", lambda: packed(TREC.encode()), _counted, lambda data: len(records(data)), True, "a.trec"),
+        Format("trec-source", lambda: packed(TREC.encode()), _counted, lambda data: len(records(data)), file="a.trec"),
         Format("labels-tsv", lambda: packed(LABELS_TSV), _labels, lines=True, file="l.tsv"),
         Format("labels-csv", lambda: packed(LABELS_CSV), _labels, file="l.csv"),
         Format("trec-run", lambda: packed(TREC.encode()), _run, lambda data: len(records(data)), True, "b.trec"),

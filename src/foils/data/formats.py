@@ -1,12 +1,12 @@
-"""Tables of negatives in the forms that training tools read: one record, what reads it, and what writes it."""
+"""Exports: tables of negatives in the forms that training tools read."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import islice
+from functools import cached_property
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
+from foils.data.examples import Example, Passage
 from foils.data.negatives import Negatives
-from foils.data.pairs import NEGATIVE, OF_SOURCE, ROLES, SOURCE_NAMES, blank, plain
-from foils.data.records import text_field
 from foils.data.run import Run
 from foils.data.tables import take
 from foils.data.texts import DocumentTexts, texts_of
@@ -27,145 +26,6 @@ from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-
-class Passage(NamedTuple):
-    """A document of an example.
-
-    Attributes:
-        text: with its title before it; empty: it has none. In place of the text the number by which `TextTransform`
-            knows it.
-        doc_id: its id in the table or in the collection; None: not known.
-        score: None where there is none.
-        title: that its text begins with, as the collection has it.
-    """
-
-    text: Any
-    doc_id: str | None = None
-    score: float | None = None
-    title: str = ""
-
-
-class Example(NamedTuple):
-    """A query with documents, as every form of training data has it.
-
-    Attributes:
-        query: its text, or its row in the collection. None: it is known by its id.
-        positives, negatives: documents, by rank.
-        unlabelled: documents of which there are scores, and not which they are; the collection knows the positives.
-        query_id: None: not known.
-    """
-
-    query: Any
-    positives: Sequence[Passage] = ()
-    negatives: Sequence[Passage] = ()
-    unlabelled: Sequence[Passage] = ()
-    query_id: str | None = None
-
-    @property
-    def documents(self) -> tuple[Passage, ...]:
-        """The positives, then the negatives."""
-        return (*self.positives, *self.negatives)
-
-
-Chosen = tuple[tuple[str, str], ...]  # what a field is, and its name
-FIELDS = {
-    **SOURCE_NAMES,
-    "positive": ("positive", "positives", "pos", "pos_doc", "positive_passages"),
-    "negative": (*ROLES["negative"], "neg_doc"),
-    "document": ("document", "documents"),
-    "label": ("label", "labels"),
-    "score": ("score", "scores"),
-}
-"""What a field of a record is, and the names by which it is known: the forms differ by little else."""
-EXPECTED = (
-    "expected query (or anchor, question) or query_id, and negative or negative_1, negative_2, …; or query, documents, "
-    f"and as many labels (0: a negative) or scores. Say other names of columns: {OF_SOURCE}"
-)
-
-
-@lru_cache(maxsize=64)
-def fields_of(names: tuple[str, ...], chosen: Chosen = ()) -> dict[str, list[str]]:
-    """Return what the fields of a record are: by role, their names, `negative_2` before `negative_10`.
-
-    Args:
-        names: of the fields.
-        chosen: (role, name) of fields, which go before what their names say.
-    """
-    given = dict(chosen)
-    free = sorted({*names} - {*given.values()}, key=lambda name: (len(name), name))
-    fields = {role: [name for name in free if plain(name) in known] for role, known in FIELDS.items()}
-    fields["negative"] += [name for name in free if NEGATIVE.fullmatch(plain(name))]
-    return {**fields, **{role: [name] for role, name in chosen}}
-
-
-def read_example(record: Mapping[str, Any], chosen: Chosen = ()) -> Example:
-    """Return what a record of any form says.
-
-    Args:
-        record: triplets, n-tuples, labelled pairs and lists, FlagEmbedding's, Tevatron's or NeMo AutoModel's.
-        chosen: (role, name) of fields with names of their own.
-
-    Raises:
-        InputError: what is wrong with it.
-    """
-    fields = fields_of(tuple(record), chosen)
-    of = {role: [each for name in names for each in _listed(record.get(name))] for role, names in fields.items()}
-    query, query_id = (text_field(next(iter(of[role]), None)) or None for role in ("query", "query_id"))
-    if not (query or query_id) or not (fields["negative"] or fields["document"]):
-        raise InputError(EXPECTED)
-    positives, negatives, documents = (list(map(_passage, of[role])) for role in ("positive", "negative", "document"))
-    if not fields["negative"]:
-        scored = _scored(documents, of["label"] or of["score"])
-        if not of["label"]:
-            return Example(query, unlabelled=scored, query_id=query_id)
-        labelled = zip(documents, scored, strict=True)
-        return Example(query, negatives=[each for each, label in labelled if label.score == 0], query_id=query_id)
-    sides = record.get("pos_scores"), record.get("neg_scores")
-    if isinstance(scores := record.get("scores"), list):
-        sides = scores[: len(positives)], scores[len(positives) :]
-    return Example(query, _scored(positives, sides[0]), _scored(negatives, sides[1]), query_id=query_id)
-
-
-def _listed(value: Any) -> list[Any]:
-    """What a field holds; nothing where it is missing, for which pandas has NaN."""
-    if value is None or value == "" or value != value:
-        return []
-    return value if isinstance(value, list) else [value]
-
-
-def _passage(value: Any) -> Passage:
-    """A text, or a dictionary with an id, a title, a text and perhaps a score."""
-    given = value if isinstance(value, dict) else {"text": value}
-    doc_id = next(filter(None, (text_field(given.get(key)) for key in ("docid", "doc_id", "_id", "id"))), None)
-    title, text = (text_field("" if given.get(key) is None else given[key]) for key in ("title", "text"))
-    if title is None or text is None or not (doc_id or not blank(title + text)):
-        raise InputError(f"the document {str(value)[:60]!r} is empty or no text in valid Unicode")
-    score = number(given.get("score"))
-    if score is None and given.get("score") is not None:
-        raise InputError(f"the score {given['score']!r:.40} of {doc_id!r} is not a finite number")
-    return Passage(f"{title} {text}".strip(), doc_id, score)
-
-
-def _scored(passages: list[Passage], scores: Any) -> list[Passage]:
-    """Passages with scores, or labels, of which there is one each; as they are where there are none."""
-    if scores is None:
-        return passages
-    numbers = [number(score) for score in scores] if isinstance(scores, list) else []
-    if len(numbers) != len(passages) or not np.isfinite(np.array(numbers, np.float64)).all():
-        raise InputError("expected as many scores, or labels, finite numbers, as documents, the positive's first")
-    return [passage._replace(score=score) for passage, score in zip(passages, numbers, strict=True)]
-
-
-def number(value: object) -> float | None:
-    """Return a JSON number, NaN included, as a float, or None for infinities and what is no number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        known = float(value)
-    except OverflowError:
-        return None
-    return None if np.isinf(known) else known
 
 
 AT_ONCE = 512  # queries whose texts are read together
@@ -395,13 +255,13 @@ class Exported(Result):
         references, table = np.asarray(self._known[1].rows)[order].tolist(), self._kept.table.take(pa.array(order))
         column = self.scores or ("score" if FORMS[self.form].ranked else "")
         scores = table[column].to_pylist() if column else [None] * len(table)
-        negatives = map(Passage, references, table["doc_id"].to_pylist(), scores)
+        negatives = map(Passage, references, table["doc_id"].to_pylist(), repeat(""), scores)
         missing = float("nan") if self.scores else None
         for place, count in zip(*np.unique(places, return_counts=True), strict=True):
             row, documents = int(positives.query_rows[place]), positives.of(place)
             ids = self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist()
             answers = [
-                Passage(at, key, self._of_positives.get((row, at), missing))
+                Passage(at, key, "", self._of_positives.get((row, at), missing))
                 for at, key in zip(documents.tolist(), ids, strict=True)
             ]
             query_id = self.collection.queries["query_id"][row].as_py()

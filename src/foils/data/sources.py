@@ -16,9 +16,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, Rows
-from foils.data.formats import EXPECTED, Chosen, Example, Passage, fields_of, read_example
+from foils.data.examples import (
+    EXPECTED,
+    OF_SOURCE,
+    ROLES,
+    Columns,
+    Example,
+    Passage,
+    hash_of,
+    parsed_columns,
+    plain,
+    text_id,
+)
 from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
-from foils.data.pairs import SOURCE_NAMES, check_chosen, hash_of, parsed_columns, text_id
 from foils.data.read import fetched_source, fetched_table
 from foils.data.records import (
     DELIMITERS,
@@ -90,82 +100,68 @@ class SourceRows:
         ids = self.collection.queries["query_id"].take(pa.array(queries)).to_pylist()
         return set(zip(ids, self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist(), strict=True))
 
-    def read(self, records: Records, chosen: Chosen) -> None:
+    def read(self, records: Records, chosen: Mapping[str, str]) -> None:
         """Add what the records of a file or a table say.
 
         Raises:
             FormatError: what is wrong with them, by line.
         """
-        fields, complaints = fields_of(records.columns, chosen), Complaints(records.where)
-        if not (fields["query"] or fields["query_id"]) or not (fields["negative"] or fields["document"]):
-            said = f"the columns are {', '.join(map(repr, records.columns)):.150}; {EXPECTED}"
-            raise FormatError(said, records.where, 1 if records.files else None)
-        for line, record in records.read(complaints):
+        columns, complaints = Columns.of(records, chosen, OF_SOURCE), Complaints(records.where)
+        for line, fields in records.read(complaints):
             try:
-                for complaint in self._add(read_example(record, chosen), records.where, line):
-                    complaints.add(complaint, line)
+                self._add(columns.example(fields), records.where, line)
             except InputError as error:
                 complaints.add(str(error), line)
         complaints.settle()
 
-    def _add(self, example: Example, where: str, line: int) -> Iterator[str]:
-        """Add an example, and yield what is wrong with it.
-
-        Of unlabelled documents those that are no labelled positives are negatives.
-        """
+    def _add(self, example: Example, where: str, line: int) -> None:
+        """Add an example; of unlabelled documents those that are no labelled positives are negatives."""
         query_id = self._query_id(example)
         for each in example.positives:
             if each.score is not None and (pair := (query_id, self._document_id(each))) in self._known:
                 self._positives.setdefault(pair, each.score)
         for each in (*example.negatives, *example.unlabelled):
-            if wrong := self._wrong(each):
-                yield wrong
-                continue
+            self._check(each)
             pair, score = (query_id, self._document_id(each)), np.nan if each.score is None else each.score
             if example.unlabelled and pair in self._known:
                 self._positives.setdefault(pair, score)
             elif pair in self._rows:
                 self._repeated += 1
             else:
-                own = None if pair[1] in self._doc_rows else each.text or self._own[pair[1]]
+                own = None if pair[1] in self._doc_rows else each.whole or self._own[pair[1]]
                 self._rows[pair] = own, score, where, line
 
     def _query_id(self, example: Example) -> str:
         """The query's id where the collection has it, or that of the same text."""
-        text = example.query
         if example.query_id in self._query_ids:
             return str(example.query_id)
+        text, name = example.query, self.collection.name
         if text is None:
-            raise InputError(
-                f"unknown query_id {example.query_id!r}: the collection {self.collection.name} has no such query"
-            )
-        known = own if (own := text_id(text.strip())) in self._query_ids else self._queries.get(squeezed(text))
+            raise InputError(f"unknown query_id {example.query_id!r}: the collection {name} has no such query")
+        known = own if (own := text_id(text)) in self._query_ids else self._queries.get(squeezed(text))
         if known is None:
-            raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {self.collection.name}")
+            raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {name}")
         return known
 
     def _document_id(self, passage: Passage) -> str:
         """The document's id, or that of the same text, or one of its own."""
-        own = passage.doc_id or text_id(passage.text)
-        return own if passage.doc_id or own in self._doc_rows else self._documents.get(squeezed(passage.text), own)
+        own = passage.doc_id or text_id(passage.whole)
+        return own if passage.doc_id or own in self._doc_rows else self._documents.get(squeezed(passage.whole), own)
 
-    def _wrong(self, passage: Passage) -> str:
-        """Say what is wrong with a passage that is given by its id: an id has one text."""
-        if passage.doc_id is None:
-            return ""
-        row, text = self._doc_rows.get(passage.doc_id, -1), passage.text
-        known = [self._own[passage.doc_id]] if passage.doc_id in self._own else []
-        if row >= 0 and text:
-            title, stored = (self.collection.documents[name][row].as_py() for name in ("title", "text"))
-            known = [f"{title} {stored}", stored]
-        if row < 0 and not (known or text):
-            return f"the document {passage.doc_id!r} is neither in the collection nor given with a text"
-        if known and text and squeezed(text) not in map(squeezed, known):
-            where = "in the collection" if row >= 0 else "on an earlier line"
-            return f"the document {passage.doc_id!r} has another text {where}; give it an id of its own"
+    def _check(self, passage: Passage) -> None:
+        """Refuse another text, or none, of a document that is given by its id: an id has one text."""
+        if (doc_id := passage.doc_id) is None:
+            return
+        text, row = passage.whole, self._doc_rows.get(doc_id, -1)
+        if row < 0 and not (text or doc_id in self._own):
+            raise InputError(f"the document {doc_id!r} is neither in the collection nor given with a text")
         if row < 0:
-            self._own.setdefault(passage.doc_id, text)
-        return ""
+            known, where = [self._own.setdefault(doc_id, text)], "on an earlier line"
+        else:
+            title, stored = (self.collection.documents[name][row].as_py() for name in ("title", "text"))
+            known, where = [f"{title} {stored}", stored], "in the collection"
+        if text and squeezed(text) not in map(squeezed, known):
+            raise InputError(f"the document {doc_id!r} has another text {where}; give it an id of its own")
 
     def negatives(self, file: str) -> Negatives:
         """Return the table: rejected what is no negative; a labelled positive whose score is known has a row.
@@ -251,22 +247,11 @@ def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
     """Read a TREC run: what is labelled relevant is left out, the rest is ranked anew."""
     table = Run.read(path).table
     every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
-    try:
-        queries, documents = every.rows_in(collection)
-    except InputError as error:
-        line = next((at for at, text in numbered_lines(path, Complaints(path)) if _unknown(text, collection)), None)
-        raise FormatError(str(error), path, line) from error
+    queries, documents = every.rows_in(collection)
     positive = collection.known_positives.contain(queries, documents)
-    table = table.filter(pa.array(~positive))
+    kept, ranks = every.table.filter(pa.array(~positive)), ranks_within(queries[~positive])
     made = _imported(str(path), collection, positives=int(positive.sum()))
-    ranks = ranks_within(queries[~positive])
-    return Negatives(negatives_table(table["query_id"], table["doc_id"], name, ranks, table["score"]), made)
-
-
-def _unknown(line: str, collection: Collection) -> bool:
-    """Tell whether a line of a TREC run has an id that the collection does not know."""
-    query, _, document, *_ = line.split()
-    return bool(min(*collection.query_rows([query]), *collection.document_rows([document])) < 0)
+    return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), made)
 
 
 COLUMNS = re.compile(
@@ -298,11 +283,9 @@ def split_name(spec: str) -> tuple[str, Path]:
 
 
 def _read_source(spec: str, collection: Collection) -> NamedSource:
-    """Read `[NAME=]PATH`, or `[NAME=]PATH:query=COLUMN,negative=COLUMN` (see `foils.data.formats.FIELDS`)."""
+    """Read `[NAME=]PATH`, or `[NAME=]PATH:query=COLUMN,negative=COLUMN` (see `foils.data.examples.OF_SOURCE`)."""
     match = COLUMNS.fullmatch(spec)
     spec, columns = (match[1], parsed_columns(match[2])) if match else (spec, {})
-    if unknown := [role for role in columns if role not in SOURCE_NAMES]:
-        raise InputError(f"{spec}: {', '.join(unknown)}: a source's column is one of {', '.join(SOURCE_NAMES)}")
     name, path = split_name(spec)
     fetched = fetched_source(path)
     try:
@@ -350,17 +333,16 @@ def _of_records(given: Any, name: str, collection: Collection, columns: Mapping[
     first = next(iter(parts.values()))
     own = {role: column for role, column in collection.columns.items() if column}
     if not columns and {*own.values()} <= {*first.columns}:
-        columns = {role: column for role, column in own.items() if role in SOURCE_NAMES}
-    fields = fields_of(first.columns, chosen := tuple(columns.items()))
-    if not (fields["query"] or fields["negative"] or isinstance(given, Mapping)):
+        columns = {role: column for role, column in own.items() if role in OF_SOURCE}
+    of_pairs = any(name in ROLES["query"] or name.startswith("neg") for name in map(plain, first.columns))
+    if not (columns or of_pairs or isinstance(given, Mapping)):
         if not isinstance(given, Path):
             return Negatives(arrow_table(given))
         if magic(given, 4) == b"PAR1":
             return Negatives.read(given)
     rows = SourceRows(name, collection)
     for records in parts.values():
-        check_chosen(columns, records.columns, records.where)
-        rows.read(records, chosen)
+        rows.read(records, columns)
     return rows.negatives(str(first.files[0]) if first.files else "table")
 
 
