@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from foils.experiments.cells import read_cell
 from grid import RESULTS, cells, loaded, settings_of, sources_of
 from scipy.stats import kendalltau
 
 from common import narrowed, save
 from foils.encode import VectorStore
-from foils.experiments.study import open_study, run_cells
+from foils.experiments.study import open_study, read_cell, run_cells
 from foils.runtime.files import cache_folder
 
 

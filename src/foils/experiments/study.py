@@ -284,10 +284,11 @@ def read_cells(study: Path) -> list[Cell]:
     folders = sorted(path.parent for path in study.glob("cells/*/cell.json"))
     if not folders:
         raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
-    return [_read_cell(folder) for folder in folders]
+    return [read_cell(folder) for folder in folders]
 
 
-def _read_cell(folder: Path) -> Cell:
+def read_cell(folder: Path) -> Cell:
+    """Read the cell of a folder."""
     facts, scores = read_sealed(folder / "cell.json"), folder / SCORES_FILE
     predictors = read_sealed(scores)["sources"] if scores.is_file() else {}
     outcomes: dict[str, dict[str, Floats]] = {}
