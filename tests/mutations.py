@@ -42,7 +42,6 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("training/masks.py", "(own + margin)[:, None]", "(own - margin)[:, None]", "training"),
     ("searching/dimensions.py", "np.floor(share * dimension + 0.5)", "np.floor(share * dimension)", "searching"),
     ("statistics/significance.py", "np.maximum.accumulate(stepped)", "stepped", "statistics"),
-    ("cli/verbs.py", "        result.export(path, form=form)", "        pass", "cli"),
 ]  # fmt: skip
 
 

@@ -42,7 +42,6 @@ def test_mining_for_all_queries_leaves_out_the_positives_of_every_split(foils, b
 @pytest.mark.parametrize(("options", "said"), [
     (["--with", "trisampler"], "TriSampler needs queries with a positive"),
     (["--scorer", "encoder", "--margin", 0.1], "a margin needs one"),
-    (["--export", "triplets=t.jsonl"], "this needs a labelled positive of each: name a split (train)"),
 ])  # fmt: skip
 def test_what_needs_a_positive_says_so(foils, beir_folder, tmp_path, options, said):
     folder = beir_folder("half", qrels={"train": {"q1": {"d1": 1}}})

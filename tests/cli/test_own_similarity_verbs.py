@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 import pytest
 
-from foils.data import Run, load_collection
+from foils.data import Negatives, Run, load_collection
 from foils.encode.own_similarity import open_own
 from sparse_models import tiny_sparse_and_multi_vector
 
@@ -62,10 +62,10 @@ def test_search_evaluate_mine_and_rerank_agree_with_pairs_scored_one_by_one(foil
 
     pool = ["--cross-encoder", models[kind], "--pool", "random", "--pool-depth", "30"]
     for way in ([kind, "--encoder", models[kind]], ["cross-encoder", *pool]):
-        written = ["-o", tmp_path / "m.parquet", "--export", f"trec={tmp_path / 'm.trec'}", "--max-length", 64]
+        written = ["-o", tmp_path / "m.parquet", "--max-length", 64]
         said = foils("mine", folder, "--with", *way, "--top", 4, *written)
         assert said.status == 0, said.err
-        mined = Run.read(tmp_path / "m.trec").table.to_pylist()
+        mined = Negatives.read(tmp_path / "m.parquet").kept().to_pylist()
         for query, documents in best.items():
             others = [document for document in documents if document != f"d{query[1:]}"]
             assert [row["doc_id"] for row in mined if row["query_id"] == query] == others[:4], way

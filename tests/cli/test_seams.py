@@ -85,12 +85,12 @@ BOTH, V = "random.parquet bm25.parquet", "--encoder m --encoder-args vectors=v"
 OUT, SEARCH = "-o out.parquet --json out.json", "search small --model m --encoder-args vectors=v"
 SEAMS = f"""
 describe small --json out.json
-mine small {OUT} --export triplets=out.jsonl
+mine small {OUT}
 mine small --with random --seed 3 -o out.parquet
 mine small --top 2 --relative-margin 0.3 --max-score 3 -o out.parquet
 mine small --ranks 1-6 --draw simans:5,-1 -o out.parquet
 mine small --with dense --top 3 {V} -o out.parquet
-generate small --base-url URL --llm-model m --top 3 --limit 2 --llm-args log=log,price=1000000,0 {OUT}
+generate small --base-url URL --llm-model m --top 3 --limit 2 --llm-args price=1000000,0 {OUT}
 fuse small {BOTH} --method rrf --rrf-k 9 {OUT}
 filter small bm25.parquet --max-score 1 {OUT}
 score-pairs learnable learnable.parquet --teacher bi-encoder:static --teacher bi-encoder:other \
@@ -99,8 +99,7 @@ score small {BOTH} {V} --json out.json --report out.html
 score small {BOTH} {V} --labels labels.csv --json out.json
 rate small random.parquet {V} --judgements kept --degree 2 {OUT}
 label small {BOTH} --with bi-encoder --draw uncertain -n 5 --checks 3 {V} -o out.tsv --json out.json
-select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 --collection small {OUT} \
-    --export triplets=out.jsonl
+select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 {OUT}
 select {BOTH} --by benefit --set top=2 --collection small --seed 3 {V} -o out.parquet
 compose small {BOTH} --top 2 --lambda 0.5 {V} {OUT}
 export small scored.parquet --form tuples --scores teacher -o out --json out.json
@@ -209,9 +208,6 @@ def write(result: Result, typed: list[str]) -> None:
         write_json(given["--json"], result.to_json())
     if "--report" in given:
         result.report(given["--report"])  # type: ignore[attr-defined]
-    if "--export" in given:
-        form, _, path = given["--export"].partition("=")
-        result.export(path, form=form)  # type: ignore[attr-defined]
     if "--write-runs" in given:
         result.write_runs(given["--write-runs"])  # type: ignore[attr-defined]
 

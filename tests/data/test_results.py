@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from foils.data import Collection, Negatives
-from foils.data.formats import parsed_exports
 from foils.data.negatives import negatives_table
 from foils.data.sources import as_source
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 
 
 @pytest.fixture
@@ -72,13 +71,3 @@ def test_a_name_that_promises_another_form_is_refused(negatives: Negatives, tmp_
 def test_attributes_that_a_result_does_not_have_are_refused(negatives: Negatives) -> None:
     with pytest.raises(TypeError, match="has no titel"):
         Negatives.of(negatives, titel="x")
-
-
-def test_exports_are_read() -> None:
-    assert parsed_exports(["triplets=a=b.jsonl", "trec=r"]) == {"triplets": Path("a=b.jsonl"), "trec": Path("r")}
-    with pytest.raises(InputError, match="FORM=FILE"):
-        parsed_exports(["triplets"])
-    with pytest.raises(InputError, match="already"):
-        parsed_exports(["trec=a", "trec=b"])
-    with pytest.raises(UnknownNameError, match="tevatron"):
-        parsed_exports(["tevatro=x"])

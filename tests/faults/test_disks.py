@@ -25,7 +25,7 @@ OUTPUTS = {
     "mine": "mine made --with bm25 -o OUT",
     "mine json": "mine made --with random -o /dev/null --json OUT",
     "mine dense": "mine made --with dense -o OUT",
-    "mine export": "mine made -o /dev/null --export triplets=OUT",
+    "export": "export made bm25.parquet -o OUT",
     "fuse": "fuse made bm25.parquet dense.parquet -o OUT",
     "score json": "score made bm25.parquet --json OUT",
     "score report": "score made bm25.parquet --report OUT",

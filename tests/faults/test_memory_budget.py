@@ -21,7 +21,6 @@ from foils.mining.rules import TriSampler
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import map_blocks
-from foils.runtime.surroundings import MemorySettings
 from foils.searching import ExactIndex
 
 SMALL = 2**20
@@ -103,14 +102,14 @@ def test_a_smaller_budget_takes_less_and_gives_the_same(name):
 
 
 def test_the_budget_holds_inside_its_context_alone():
-    assert memory.budget() == memory.DEFAULT
+    assert memory.budget() == 2**30
     with memory.limited(2**21):
         assert memory.budget() == 2**21
         assert memory.rows_at_once(2**20, most=100) == 2
         assert memory.rows_at_once(2**30, most=100) == 1
         assert memory.rows_at_once(1, most=100) == 100
         assert memory.rows_at_once(0, most=100) == 100
-    assert memory.budget() == memory.DEFAULT
+    assert memory.budget() == 2**30
     with pytest.raises(InputError, match="at least 1 MiB"), memory.limited(1000):
         pass
 
@@ -123,14 +122,15 @@ def test_sizes():
             memory.parsed_size(text)
 
 
-def test_verbs_with_blocks_set_the_budget():
-    with MemorySettings(memory="2MiB").applied():
-        assert memory.budget() == 2**21
-    with MemorySettings().applied():
-        assert memory.budget() == memory.DEFAULT
+def test_the_environment_sets_the_budget(monkeypatch):
+    monkeypatch.setenv("FOILS_MEMORY", "2MiB")
+    assert memory.budget() == 2**21
+    monkeypatch.setenv("FOILS_MEMORY", "2KiB")
+    with pytest.raises(InputError, match="at least 1 MiB"):
+        memory.budget()
 
 
 def test_threads_have_the_budget_of_their_caller():
     with memory.limited(3 * SMALL):
         assert set(map_blocks(lambda _: memory.budget(), range(9))) == {3 * SMALL}
-    assert set(map_blocks(lambda _: memory.budget(), range(9))) == {memory.DEFAULT}
+    assert set(map_blocks(lambda _: memory.budget(), range(9))) == {2**30}

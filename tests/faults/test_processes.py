@@ -19,7 +19,7 @@ from foils.cli.app import run
 """
 LINES = (
     "mine {folder} --with random --top 3 -o random.parquet --json random.json",
-    "mine {folder} --with bm25 --top 3 -o bm25.parquet --export triplets=triplets.jsonl",
+    "mine {folder} --with bm25 --top 3 -o bm25.parquet",
     "mine {folder} --with dense --top 3 -o dense.parquet",
     "score {folder} random.parquet bm25.parquet dense.parquet --json scores.json --report scores.html",
     "rate {folder} dense.parquet -o rated.parquet",

@@ -143,11 +143,10 @@ def test_the_question_is_ones_own_and_several_models_are_an_ensemble(folder, tmp
     (tmp_path / "own.txt").write_text("Passage A:\n{first}\n\nPassage B:\n{second}\n\n{query} {domain} {answer}")
     with serving(by_number) as server:
         options = ["--judge", "llm:one", "--judge", "llm:two", "--base-url", server.url, "--degree", "2"]
-        more = ["--llm-args", f"question={tmp_path / 'own.txt'},domain=law,log={tmp_path / 'log'}"]
+        more = ["--llm-args", f"question={tmp_path / 'own.txt'},domain=law"]
         assert rate(folder, *options, *more) == 0
         assert {asked["model"] for asked in server.seen} == {"one", "two"}
         assert " law Answer in JSON" in server.seen[0]["messages"][0]["content"]
-        assert (tmp_path / "log" / "answers.sqlite").is_file()
 
 
 def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_path):
@@ -160,13 +159,13 @@ def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_
 
     kept = tmp_path / "kept"
     with serving(answer) as server:
-        options = ["--base-url", server.url, "--llm-args", f"log={tmp_path / 'log'}", "--judgements", str(kept)]
+        options = ["--base-url", server.url, "--judgements", str(kept)]
         assert rate(folder, "--judge", "llm:one", "--judge", "llm:two", *options) == 0
         rows = sorted(sum(pq.read_metadata(part).num_rows for part in each.iterdir() if part.suffix == ".parquet")
                       for each in kept.iterdir())  # fmt: skip
         assert rows == [6 * (24 - 6), 6 * 24], "six pairs of w6 in each query lack an order of the second model"
     together = gaps(folder)
-    assert rate(folder, "--judge", f"recorded:{kept}", "--memory", "1MiB") == 0
+    assert rate(folder, "--judge", f"recorded:{kept}") == 0
     np.testing.assert_allclose(gaps(folder), together, atol=1e-6)
 
 

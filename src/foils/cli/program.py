@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter
 from foils.cli.show import say
 from foils.cli.verbs import DOORS, Door, UsageError, Verb
 from foils.runtime.keyed import KeyedSetting, options_of
-from foils.runtime.options import Setting, dashed, refuse_idle, several, spelling
+from foils.runtime.options import Setting, dashed, several, spelling
 
 _ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d+")
 _OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")  # sentences that the program's help leaves out
@@ -49,8 +49,6 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
                 if each.name in given:
                     value = _parsed(each, given[each.name])
                     values |= value if isinstance(each, KeyedSetting) else {each.name: value}
-            of_verb = [replace(each, needs=(verb.needs.get(each.name, ()),)) for each in every]
-            refuse_idle(of_verb, {each.name: values.get(each.name, each.default) for each in every})
             if verb.before:
                 verb.before(values)
             if verb.writes in ("table of negatives", "plan"):

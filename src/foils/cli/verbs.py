@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.options import Needs, Option, Setting
+from foils.runtime.options import Option, Setting
 
 Door = Callable[..., Any]
 Values = Mapping[str, Any]
@@ -44,30 +44,9 @@ def _write_json(result: Any, path: Path) -> None:
     write_json(path, result.to_json())
 
 
-def _parsed_forms(texts: Sequence[str]) -> dict[str, Path]:
-    from foils.data.formats import parsed_exports
-
-    return parsed_exports(texts)
-
-
-def _export(result: Any, forms: Mapping[str, Path]) -> None:
-    for form, path in forms.items():
-        result.export(path, form=form)
-
-
 JSON = _output("json", Path, "Write the result as JSON to this file.", _write_json, metavar="FILE")
 REPORT = _output(
     "report", Path, "Write an HTML page to this file.", lambda result, path: result.report(path), metavar="FILE"
-)
-EXPORT = _output(
-    "export",
-    dict,
-    "Write the kept rows for training, too: triplets, tuples, labelled-pairs, labelled-lists, flagembedding, tevatron, "
-    "nemo or trec; may be given several times. With scores: foils export.",
-    _export,
-    metavar="FORM=FILE",
-    parse=_parsed_forms,
-    repeated=True,
 )
 PROMOTED = _output(
     "promoted",
@@ -106,7 +85,6 @@ class Verb:
         writes: what `-o` is the name of, as "table of negatives"; empty: the result is not written.
         reports: whether the result has a page.
         more: options of the program alone.
-        needs: what options need of others, some of the program alone, to have an effect (see `options.Needs`).
         before: raises an InputError for options that do not go together, some of the program alone; it is given what
             the door will be given, and the program's own options.
         after: does what the program alone does with the result, once it is written and shown; it is given the result
@@ -121,7 +99,6 @@ class Verb:
     writes: str = ""
     reports: bool = False
     more: tuple[Output, ...] = ()
-    needs: Mapping[str, Needs] = field(default_factory=dict)
     before: Callable[[Values], None] | None = None
     after: Callable[[Any, Values], None] | None = None
     moved: Mapping[str, str] = field(default_factory=dict)
@@ -167,19 +144,12 @@ def _open_report(_: Any, given: Values) -> None:
         webbrowser.open((given.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
 
 
-def _check_texts(given: Values) -> None:
-    """Refuse, of `foils select`, exports without texts."""
-    if given.get("export") and given.get("collection") is None:
-        raise InputError("--export needs the texts: give the --collection that was rated")
-
-
 def _check_run(given: Values) -> None:
     if given.get("run") is None:
         raise InputError("nothing to write; give --run FILE")
 
 
-_OF_TEXTS: Needs = [{"export": True}, {"by": "benefit"}]
-NEGATIVES: dict[str, Any] = {"writes": "table of negatives", "more": (EXPORT,)}
+NEGATIVES = "table of negatives"
 DOORS: dict[str, Verb] = {
     "describe": Verb(
         "foils.data.doors:describe",
@@ -201,30 +171,29 @@ DOORS: dict[str, Verb] = {
         "foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet",
         after=_fail_where_empty,
         next="foils score {collection} {output}",
-        **NEGATIVES,
+        writes=NEGATIVES,
     ),
     "generate": Verb(
         "foils.mining.doors:generate",
         "foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 -o llm.parquet",
-        **NEGATIVES,
+        writes=NEGATIVES,
     ),
     "fuse": Verb(
         "foils.mining.doors:fuse",
         "foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet",
-        needs={"split": {"export": True, "why": "which takes the positives of the split"}},
         next="foils score {collection} {sources} {output}",
-        **NEGATIVES,
+        writes=NEGATIVES,
     ),
     "filter": Verb(
         "foils.mining.doors:filter",
         "foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet",
         next="foils score {collection} {output}",
-        **NEGATIVES,
+        writes=NEGATIVES,
     ),
     "score-pairs": Verb(
         "foils.mining.doors:score_pairs",
         "foils score-pairs scifact/ bm25.parquet --teacher bi-encoder:all-MiniLM-L6-v2 -o taught.parquet",
-        writes="table of negatives",
+        writes=NEGATIVES,
         next="foils train {collection} {output} --loss margin-mse -o model/",
     ),
     "study": Verb(
@@ -245,7 +214,7 @@ DOORS: dict[str, Verb] = {
     "rate": Verb(
         "foils.rating.doors:rate",
         "foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet",
-        writes="table of negatives",
+        writes=NEGATIVES,
         next="foils select {output} -o train.parquet",
     ),
     "label": Verb(
@@ -257,24 +226,20 @@ DOORS: dict[str, Verb] = {
         "foils.labelling.doors:relabel",
         "foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 "
         "--promoted found.tsv -o relabelled.parquet",
-        writes="table of negatives",
-        more=(PROMOTED, EXPORT),
+        writes=NEGATIVES,
+        more=(PROMOTED,),
         next="foils train {collection} {output} -o model/",
     ),
     "select": Verb(
         "foils.selection.doors:select",
         "foils select rated.parquet --by mixture -o train.parquet",
-        needs={
-            **dict.fromkeys(("collection", "split"), _OF_TEXTS),
-        },
-        before=_check_texts,
-        **NEGATIVES,
+        writes=NEGATIVES,
     ),
     "compose": Verb(
         "foils.selection.doors:compose",
         "foils compose scifact/ bm25.parquet dense.parquet --top 10 -o composed.parquet",
         next="foils train {collection} {output} -o model/",
-        **NEGATIVES,
+        writes=NEGATIVES,
     ),
     "evaluate": Verb(
         "foils.evaluation.doors:evaluate",

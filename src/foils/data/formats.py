@@ -21,7 +21,6 @@ from foils.data.tables import take
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import write_whole
-from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
@@ -343,23 +342,3 @@ class Exported(Result):
             "records": sum(1 for _ in self._records(iter(examples))),
             "rows_of_other_queries": len(self._kept) - len(self._order[0]),
         }
-
-
-def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
-    """Read `FORM=FILE` of each text; return form -> file.
-
-    Raises:
-        InputError: a text that is not of this form, or a form twice.
-        UnknownNameError: no such form.
-    """
-    files: dict[str, Path] = {}
-    for text in texts:
-        form, _, path = text.partition("=")
-        if not path:
-            raise InputError(f"{spelled('export')} {text}: expected FORM=FILE, as in triplets=train.jsonl")
-        if form not in FORMS:
-            raise UnknownNameError("form", form, FORMS)
-        if form in files:
-            raise InputError(f"{spelled('export')} {text}: {form} is written to {files[form]} already")
-        files[form] = Path(path)
-    return files

@@ -82,7 +82,10 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         if not isinstance(given, (str, Path)) or self.precision != "auto":
             return as_encoder(given, settings)
         load = partial(load_encoder, given, settings)
-        return fastest(load(), load, collection, self.open_store())
+        encoder: Encoder = load()
+        if isinstance(encoder, SentenceEncoder):
+            return fastest(encoder, load, collection, self.open_store())
+        return encoder
 
     def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
         """Return what scores pairs: a model as it is, or that of a name, to which length and device apply too."""

@@ -207,7 +207,6 @@ class LLMSettings(Settings):
             Default, where none is shown: the server's.
         concurrency: Number of requests at once.
         price: Prices per million prompt tokens and completion tokens, as 0.15,0.60. The result then shows the cost.
-        log: Folder where answers are kept, so that none is paid for twice. Default: the cache.
     """
 
     heading = "Language model"
@@ -218,7 +217,6 @@ class LLMSettings(Settings):
     max_tokens: Annotated[int | None, Option(least=1, within=LLM_ARGS, aliases=("most_tokens",))] = None
     concurrency: Annotated[int, Option(least=1, within=LLM_ARGS)] = 8
     price: Annotated[Price | None, Option(parse=parsed_price, least=0, within=LLM_ARGS)] = None
-    log: Annotated[str | Path | None, Option(within=LLM_ARGS)] = None
 
     def client(self) -> Client:
         """Return how the model is reached.
@@ -232,7 +230,7 @@ class LLMSettings(Settings):
 
     def folder(self, collection: Collection) -> Path:
         """Return where answers about a collection are kept."""
-        return Path(self.log) if self.log else cache_folder() / "llm" / collection.digest[:16]
+        return cache_folder() / "llm" / collection.digest[:16]
 
     def sampling(self) -> Sampling:
         """Return how answers are drawn."""

@@ -25,7 +25,7 @@ from foils.mining.teachers import TEACHER, TaughtPairs, TeachersLike, check_teac
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
-from foils.runtime.surroundings import MemorySettings, ScaleSettings
+from foils.runtime.surroundings import ScaleSettings
 
 WRITER = LLMSettings(llm_temperature=SAMPLING.temperature)
 
@@ -126,16 +126,11 @@ def fuse(
     sources: SourcesLike,
     *,
     fusion: FusionSettings,
-    split: str = "train",
     reading: CollectionSettings,
-    machine: MemorySettings,
 ) -> Fused:
     """Fuse several sources of negatives into one, each document of a query once.
 
     The table shows each source's rank and score. A row that any source rejected is rejected.
-
-    Args:
-        split: Split of the judgements whose positives exports take.
 
     Raises:
         InputError: fewer than two sources, one that cannot be read, or sources that cannot be fused in this way.
@@ -159,7 +154,6 @@ def fuse(
         negatives.with_provenance(planted_again(tables, negatives, loaded, lambda lists, _: fused_by(lists))),
         title=f"{fusion.method} of {len(named)} sources",
         collection=loaded,
-        split=split,
         sources={each.name: len(each.negatives) for each in named},
     )
 
@@ -180,7 +174,7 @@ def filter(
     A row that was rejected before keeps its reason; of several rules the first that holds gives the reason.
 
     Args:
-        split: Split of the judgements whose positives margins are held against, and exports take.
+        split: Split of the judgements whose positives margins are held against.
 
     Raises:
         InputError: no rule, a source that cannot be read, or options that have no effect.

@@ -1,11 +1,12 @@
 """How much memory blocks of work may take: one budget, which whatever chooses the size of a block obeys.
 
 It is for what blocks hold beside the data: products, candidates, copies of vectors. Library code says
-`memory.rows_at_once(bytes_of_a_row, most=4096)`. The command line sets the budget for the time of a command.
+`memory.rows_at_once(bytes_of_a_row, most=4096)`. The environment variable FOILS_MEMORY sets it, as 500MB or 4GiB.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,16 +14,21 @@ from contextvars import ContextVar
 
 from foils.runtime.errors import InputError
 
-DEFAULT = 2**30  # bytes
 LEAST = 2**20
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
-_budget: ContextVar[int] = ContextVar("foils_memory", default=DEFAULT)
+_budget: ContextVar[int | None] = ContextVar("foils_memory", default=None)
 
 
 def budget() -> int:
-    """Return how many bytes a block may take."""
-    return _budget.get()
+    """Return how many bytes a block may take: by the present context, FOILS_MEMORY, or else 1 GiB.
+
+    Raises:
+        InputError: FOILS_MEMORY is no size, or less than 1 MiB.
+    """
+    if (size := _budget.get()) is None:
+        size = _checked(parsed_size(os.environ.get("FOILS_MEMORY") or "1GiB"))
+    return size
 
 
 @contextmanager
@@ -32,13 +38,17 @@ def limited(size: int) -> Iterator[None]:
     Raises:
         InputError: less than 1 MiB.
     """
-    if size < LEAST:
-        raise InputError(f"a memory budget of {size} bytes; expected at least 1 MiB")
-    token = _budget.set(size)
+    token = _budget.set(_checked(size))
     try:
         yield
     finally:
         _budget.reset(token)
+
+
+def _checked(size: int) -> int:
+    if size < LEAST:
+        raise InputError(f"a memory budget of {size} bytes; expected at least 1 MiB")
+    return size
 
 
 def rows_at_once(row: float, *, most: int) -> int:

@@ -151,7 +151,7 @@ def _check_selecting(by: str, collection: CollectionLike | None, seed: int) -> N
 
 
 _BY_BENEFIT: Needs = {"by": BENEFIT, "why": "a rule goes by ratings"}
-_OF_TEXTS: Needs = {"collection": True, "why": "of whose texts exports are made"}
+_OF_TEXTS: Needs = {"collection": True, "why": "which has it"}
 
 
 @door(
@@ -186,8 +186,8 @@ def select(
         by: Rule on ratings that selects; or benefit.
         settings: A setting of the rule, as margin=0.1 (of the benefit: top=10, weigh=false); may be given several
             times. In Python a dictionary.
-        collection: Collection of the negatives; the benefit and exports need its texts.
-        split: Split of the judgements whose positives the benefit and exports take.
+        collection: Collection of the negatives, of whose texts the benefit is made. In Python also for `export`.
+        split: Split of the judgements whose positives the benefit takes.
         seed: Seed of rules that draw, and of the benefit; the same seed gives the same bytes.
         temperature: Temperature τ of the training, for the benefit.
 

@@ -21,7 +21,6 @@ from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.options import Option, Settings, refuse, spelled
-from foils.runtime.surroundings import MemorySettings
 from foils.training.multi_dataset import DataSets, MixtureSettings, read_data_sets
 from foils.training.results import Trained
 from foils.training.settings import (
@@ -138,7 +137,6 @@ def train(
     resume: bool = False,
     device: str | None = None,
     reading: CollectionSettings,
-    machine: MemorySettings,
 ) -> Trained:
     """Train a model on a source of negatives, and write it with a card that says how.
 
