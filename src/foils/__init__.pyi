@@ -18,7 +18,7 @@ import foils.experiments.tuned
 import foils.labelling.doors
 import foils.labelling.relabelling
 import foils.mining.results
-import foils.rating.stage
+import foils.rating.doors
 import foils.searching.runs
 import foils.selection.benefit
 import foils.selection.doors
@@ -170,7 +170,7 @@ def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ...,
     encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.rating.stage.Rated: ...
+    vectors: typing.Any = ...) -> foils.rating.doors.Rated: ...
 def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typing.Any = ..., run: typing.Any = ...,
     split: typing.Any = ..., top: int = ..., feedback_depth: int = ..., second_pass: typing.Any = ...,
     index: typing.Any = ..., tune: typing.Any = ..., measure: typing.Any = ..., feedback: typing.Any = ...,

@@ -16,7 +16,6 @@ from foils.data import Collection, Negatives
 from foils.encode import VectorStore
 from foils.labelling import PairPool, pairs_of
 from foils.labelling.evidence import prior_before_labels
-from foils.runtime.errors import InputError
 from foils.statistics import importance
 
 SOURCES = {"a": source("a", 1), "b": source("b", 2)}
@@ -92,12 +91,3 @@ def test_the_draw_prefers_uncertain_pairs_and_stays_while_they_are_judged(tmp_pa
     for share in more.shares:
         rows = more.universe.members[share.source]
         assert share.share.low <= truly(more.universe)[rows].mean() <= share.share.high
-
-
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [({"encoder": "x"}, "leave it out, or give draw uncertain"), ({"split": "dev"}, "without .*give it")],
-)
-def test_settings_of_the_belief_are_refused_without_it(tmp_path: Path, given: dict[str, Any], why: str) -> None:
-    with pytest.raises(InputError, match=f"no effect .*{why}"):
-        label(world(), SOURCES, output=tmp_path / "l.tsv", ask=oracle, **given)

@@ -357,8 +357,8 @@ def test_scores_of_the_table_are_evidence_beside_those_of_the_positives(tmp_path
         ({"judge": "wise:m"}, "wise:m: nobody is called that; expected one of bi-encoder"),
         ({"judge": oracle, "budget": [0.1, 0.1]}, "2 values of .*budget.* for 1 judges"),
         ({"judge": oracle, "budget": 1.5}, "whole numbers"),
-        ({"budget": 0.5}, "without a .*judge"),
-        ({"judge": oracle, "llm_model": "m"}, "llm:MODEL"),
+        ({"budget": 0.5}, "budget 0.5: no effect without judge"),
+        ({"judge": oracle, "llm_model": "m"}, "it goes with judge llm"),
         ({"judge": lambda *texts: "yes"}, "answered 'yes'"),
     ],
 )

@@ -16,16 +16,16 @@ import pytest
 from foils.llm import (
     AnswerStore,
     Client,
+    Form,
     NoAnswerError,
+    Questions,
     Request,
     Sampling,
     Template,
     ask_missing,
-    ask_questions,
     digest,
     fenced,
 )  # fmt: skip
-from foils.llm import Question as LLMQuestion
 from foils.llm.answers import NAME, STARTS, json_values, without_thoughts
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
@@ -218,12 +218,13 @@ def test_costs_are_said_before_the_first_request_and_a_person_is_asked(tmp_path,
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr("foils.llm.asking.in_program", lambda: True)
     caplog.set_level("INFO")
-    questions = [LLMQuestion(name, "0123 4567 89ab cdef " * 100) for name in "abca"]
-    with serving(lambda number, _: Reply("yes")) as server:
+    prompts = [name + "123 4567 89ab cdef " * 100 for name in "abca"]
+    form = Form("word", "Answer in JSON.", str, {"type": "string"})
+    with serving(lambda number, _: Reply('{"word": "yes"}')) as server:
         client = Client("m", server.url, price=(1000.0, 2000.0))
-        how = {"name": "word", "unreadable": "none", "sampling": Sampling(max_tokens=50), "task": "asking"}
+        questions = Questions(client, tmp_path, form, Sampling(), kind="words", described={})
         with pytest.raises(InputError, match="nothing was asked") if said == "\n" else nullcontext():
-            ask_questions(client, tmp_path, questions, str, **how)
+            assert questions.ask(prompts) == ["yes"] * 4
     assert len(server.seen) == (3 if said == "y\n" else 0)
-    assert "3 questions, about 1,500 prompt tokens and 150 completion tokens; cost: 1.80" in caplog.text
+    assert "3 questions, about 1,425 prompt tokens and 36 completion tokens; cost: 1.50" in caplog.text
     assert shown.getvalue() == "Ask them? [y/N] "

@@ -227,7 +227,7 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
         asked.update(more)
         return load(name, **more)
 
-    monkeypatch.setattr("foils.rating.judges.load_cross_encoder", loading)
+    monkeypatch.setattr("foils.rating.opening.load_cross_encoder", loading)
     options = ["--device", "cpu", "--max-length", "32", "--encoder-args", "trust_remote_code=true"]
     assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
     assert asked == {"device": "cpu", "max_length": 32, "trust_remote_code": True}

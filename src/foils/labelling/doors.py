@@ -22,8 +22,8 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.dialogue import label_page, on_terminal
 from foils.labelling.evidence import evidence_of, prior_before_labels
 from foils.labelling.judging import (
-    BY_PEOPLE,
     PAGE,
+    SCORING,
     TERMINAL,
     UNCERTAIN,
     Answer,
@@ -36,7 +36,6 @@ from foils.labelling.judging import (
     errors_by_people,
     errors_on_known,
     is_judge,
-    kind_of,
     open_judge,
 )
 from foils.labelling.relabelling import (
@@ -49,11 +48,10 @@ from foils.labelling.relabelling import (
 )
 from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
 from foils.llm import LLMSettings, ModelUse
-from foils.rating.opening import JUDGES
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.options import refuse, spelled
+from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, number
 from foils.statistics.survey import Floats, Rows, Share, estimate_share
 
@@ -147,7 +145,7 @@ class Labelled(Result):
         """Return the settings, each source's counts and shares, and the errors of programs."""
         errors = {name: each.to_json() for name, each in self.errors.items()}
         sources = [each.to_json() for each in self.shares]
-        more = {name: use.usage.to_json(use.price) for name, use in self.models.items()}
+        more = {name: use.to_json() for name, use in self.models.items()}
         facts = {**self.facts, "pairs": len(self.drawn), "sources": sources, "judges": errors}
         return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
 
@@ -258,33 +256,20 @@ def errors_of(
 RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "unsure", "split")
 
 
-def _check_labelling(labelling: LabelSettings, llm: LLMSettings, encoding: EncodingSettings) -> None:
-    """Refuse a judge that there is not, options that nobody heeds, and a question without anybody who answers it."""
-    who = labelling.ask
-    if who is None and not labelling.files and not sys.stdin.isatty():
+def _check_labelling(labelling: LabelSettings) -> None:
+    """Refuse a question without anybody who answers it."""
+    if labelling.ask is None and not labelling.files and not sys.stdin.isatty():
         ways = ", ".join(spelled("ask", way) for way in (PAGE, "llm:MODEL"))
         raise InputError(f"nobody is there to judge: there is no terminal; give one of {ways}")
-    kind = kind_of(who)[0] if isinstance(who, str) and who not in BY_PEOPLE else None
-    program, flag = kind is not None or is_judge(who), spelled("ask")
-    shown = f"with {flag} {kind or ('a judge' if program else 'a person')}"
-    if program:
-        refuse(labelling.changed("labeller"), f"{shown}, which has a name of its own; leave it out")
-    else:
-        refuse(labelling.changed("checks"), f"{shown}, who is taken to be right; leave it out")
-    if kind != "llm":
-        refuse({**labelling.changed("question"), **llm.changed()}, f"without {flag} llm; give it")
-    if labelling.draw == UNCERTAIN:  # the draw heeds all of the encoder's settings
-        return
-    refuse(labelling.changed("split"), f"without {spelled('draw', UNCERTAIN)}; give it")
-    heeded = JUDGES[kind].heeds if kind in JUDGES else frozenset()
-    if who != "bi-encoder":  # the model of bi-encoder:MODEL stands there
-        heeded -= {"encoder"}
-    idle = {name: value for name, value in encoding.changed(base=AT_128).items() if name not in heeded}
-    uncertain = f"{spelled('draw', UNCERTAIN)}, which asks first about the pairs that an encoder cannot tell"
-    refuse(idle, f"{shown}, where nothing is embedded by it; leave it out, or give {uncertain}")
 
 
-@door(check=_check_labelling)
+@door(
+    check=_check_labelling,
+    needs={
+        "llm": {"ask": "llm"},
+        "encoding": [{"draw": UNCERTAIN}, {"ask": SCORING}],
+    },
+)
 def label(
     collection: CollectionLike,
     sources: SourcesLike,
@@ -326,9 +311,7 @@ def label(
     opened = partial(open_judge, collection=loaded, encoding=encoding, llm=llm)
     program, notes = ask_open(labelling, sheet, universe, opened)
     errors = errors_of(labelling, sheet, loaded, universe, program)
-    models = {}
-    if isinstance(program, RelevanceJudge):
-        models[program.name] = program.asked.use(llm.price)
+    models = {program.name: program.questions.asked} if isinstance(program, RelevanceJudge) else {}
     return Labelled(sheet.labels(), universe, drawn.rows, errors, models, facts, sheet.path, belief, notes)
 
 
@@ -337,17 +320,7 @@ def _name(who: Any) -> str | None:
     return who if who is None or isinstance(who, str) else getattr(who, "name", type(who).__name__)
 
 
-def _check_relabelling(relabelling: RelabelSettings, llm: LLMSettings) -> None:
-    """Refuse judges that there are not, and options that nobody heeds."""
-    kinds = [kind_of(each, "judge")[0] for each in relabelling.judges if isinstance(each, str)]
-    if "llm" not in kinds:
-        why = f"without {spelled('judge', 'llm:MODEL')}; give it"
-        refuse({**relabelling.changed("question"), **llm.changed()}, why)
-    if not relabelling.judges:
-        refuse(relabelling.changed("budget", "checks"), f"without a {spelled('judge')}, which it is for; leave it out")
-
-
-@door(check=_check_relabelling)
+@door(needs={"llm": {"judge": "llm"}})
 def relabel(
     collection: CollectionLike,
     source: SourceLike,
@@ -403,5 +376,5 @@ def relabel(
         high=high,
         low=low,
         answers=cascade.labels(),
-        models={judge.name: judge.asked.use(llm.price) for judge in judges if isinstance(judge, RelevanceJudge)},
+        models={judge.name: judge.questions.asked for judge in judges if isinstance(judge, RelevanceJudge)},
     )

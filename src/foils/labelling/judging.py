@@ -14,22 +14,12 @@ from foils.data.collection import Collection
 from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending, pair_keys
 from foils.encode.opening import EncodingSettings
 from foils.labelling.sheet import Pair, PairPool
-from foils.llm import (
-    AnswerStore,
-    Client,
-    LLMSettings,
-    ModelUse,
-    Question,
-    Sampling,
-    Template,
-    ask_questions,
-    digest,
-    fenced,
-)
-from foils.llm.answers import json_values, without_thoughts
+from foils.llm import Client, Form, LLMSettings, Questions, Sampling, Template
 from foils.llm.prompts import TemplateLike
-from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
-from foils.rating.opening import JUDGES, Opening
+from foils.llm.questions import ATTEMPTS, LONGEST
+from foils.rating import Candidates, Judge, JudgeSettings, LLMJudge, Pairs, QuestionSettings, ask
+from foils.rating.opening import Opening
+from foils.rating.opening import open_judge as open_compared
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, several, spelled
 from foils.statistics.survey import Share, corrected_share
@@ -46,6 +36,21 @@ if TYPE_CHECKING:
 else:
     AskLike = str
     AnswersLike = list[str]
+
+
+def is_judge(who: Any) -> TypeGuard[Judge]:
+    """Tell whether an object is a judge of `foils rate`."""
+    return hasattr(who, "judge")
+
+
+def by_person(who: Any) -> bool:
+    """Tell whether a person answers, or a function in their place."""
+    return not by_program(who)
+
+
+def by_program(who: Any) -> bool:
+    """Tell whether a program answers."""
+    return who not in BY_PEOPLE if isinstance(who, str) else is_judge(who)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,17 +84,19 @@ class LabelSettings(Settings):
     n: Annotated[int, Option(flag="--number", short="-n", least=1)] = 60
     ask: Annotated[AskLike | None, Option(flag="--with", metavar="WHO")] = None
     draw: Annotated[str, Option(names=(EQUAL, UNCERTAIN))] = EQUAL
-    split: str = "train"
+    split: Annotated[str, Option(needs={"draw": UNCERTAIN})] = "train"
     output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
     answers: Annotated[AnswersLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
-    labeller: Annotated[str, Option(flag="--as", metavar="NAME")] = PERSON
-    checks: Annotated[int, Option(least=0)] = 100
-    question: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
+    labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
+    checks: Annotated[int, Option(least=0, needs={"ask": by_program})] = 100
+    question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"ask": "llm"})] = None
     seed: Annotated[int, Option(least=0)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ending(self.output)
+        if isinstance(self.ask, str) and self.ask not in BY_PEOPLE:
+            kind_of(self.ask)
         if not self.labeller.strip() or ":" in self.labeller:
             raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
 
@@ -99,18 +106,14 @@ class LabelSettings(Settings):
         return several(self.answers)
 
 
-POINTWISE = ("bi-encoder", "cross-encoder", "pairwise", "llm")
+SCORING = ("bi-encoder", "cross-encoder", "pairwise")
 VERSION = "relevance-1"
-RELEVANT = "relevant"
-SCHEMA = {
-    "type": "object",
-    "properties": {RELEVANT: {"type": "boolean"}},
-    "required": [RELEVANT],
-    "additionalProperties": False,
-}
-WORDS = 'Answer in JSON: {"relevant": true} or {"relevant": false}.'
-ATTEMPTS = 2  # times that a question is asked until its answer can be read
-LONGEST = 6_000  # characters of a document that a model is shown
+FORM = Form(
+    "relevant",
+    'Answer in JSON: {"relevant": true} or {"relevant": false}.',
+    lambda value: value if isinstance(value, bool) else None,
+    {"type": "boolean"},
+)
 
 
 class PairJudge(Protocol):
@@ -194,7 +197,7 @@ class RelevanceJudge:
 
     Attributes:
         name: what to call it.
-        asked: requests, tokens and failures so far.
+        questions: asks them, and counts what that takes.
 
     Raises:
         InputError: a file of a prompt that is not there.
@@ -208,42 +211,19 @@ class RelevanceJudge:
         question: TemplateLike | None = None,
         sampling: Sampling | None = None,
     ) -> None:
-        self.name, self.asked = f"llm:{client.model}", ModelUse()
-        self._client, self._sampling, self._store = client, sampling or Sampling(), AnswerStore(folder)
-        slots = {"needed": ("query", "document"), "optional": ("answer",)}
+        self.name, slots = f"llm:{client.model}", {"needed": ("query", "document"), "optional": ("answer",)}
         self._template = Template.of(question, "foils.labelling", VERSION, **slots)
-        of_prompt = {"prompt": self._template.text, "attempts": ATTEMPTS, "longest": LONGEST}
-        decisive = sorted({**self._sampling.describe(), **of_prompt}.items())
-        self._decisive = digest("relevance", client.identity, decisive)
+        described = {"prompt": self._template.text, "attempts": ATTEMPTS, "longest": LONGEST}
+        self.questions = Questions(client, folder, FORM, sampling, kind="relevance", described=described)
 
     def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
         """Return the model's answers; None where none came, or none that can be read.
 
         Raises:
-            InputError: the server refuses the key, or does not know the model.
-            FailureError: question after question failed, or the log cannot be written; what was answered is kept.
-            MissingExtraError: the openai package is not installed.
+            As `Questions.ask`.
         """
-        prompts = [self._prompt(pair.query, pair.document) for pair in pairs]
-        questions = [Question(digest(self._decisive, prompt), prompt) for prompt in prompts]
-        answers = ask_questions(
-            self._client, self._store, questions, _relevant, name=RELEVANT, schema=SCHEMA, sampling=self._sampling,
-            tries=ATTEMPTS, task=f"asking {self.name}",
-            unreadable="an answer that does not say whether the document is relevant",
-        )  # fmt: skip
-        self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
-        return [answer[RELEVANT] for answer in answers]
-
-    def _prompt(self, query: str, document: str) -> str:
-        filled = self._template.filled(**fenced(query=query, document=document[:LONGEST]), answer=WORDS)
-        return filled if "answer" in self._template.slots else f"{filled.rstrip()}\n\n{WORDS}\n"
-
-
-def _relevant(content: str) -> bool | None:
-    """Return the last readable value in what a model said; nothing is guessed from words."""
-    objects = [value for value in json_values(without_thoughts(content)) if isinstance(value, dict)]
-    values = [value.get(RELEVANT) for value in objects]
-    return next((value for value in reversed(values) if isinstance(value, bool)), None)
+        prompt = self.questions.prompt
+        return self.questions.ask([prompt(self._template, query=each.query, document=each.document) for each in pairs])
 
 
 def open_judge(
@@ -261,20 +241,11 @@ def open_judge(
     """
     if not isinstance(given, str):
         return AgainstPositive(f"judge:{given.name}", given) if is_judge(given) else ByFunction(cast("Answer", given))
-    kind, where = kind_of(given)
-    if kind == "llm":
-        named = LLMSettings(**{**vars(llm), "llm_model": where or llm.llm_model})
-        if not named.llm_model:
-            raise InputError(f"{spelled('ask', 'llm')} needs the model's name: llm:MODEL, or {spelled('llm_model')}")
-        return RelevanceJudge(named.client(), llm.folder(collection), question, llm.sampling())
     opening = Opening(JudgeSettings(judge=given), encoding, llm, QuestionSettings())
-    opened = JUDGES[kind].open(where, opening, collection)
-    return AgainstPositive(f"{kind}:{opened.name}", opened)
-
-
-def is_judge(who: Any) -> TypeGuard[Judge]:
-    """Tell whether an object is a judge of `foils rate`."""
-    return hasattr(who, "judge")
+    opened = open_compared(given, opening, collection)
+    if isinstance(opened, LLMJudge):
+        return RelevanceJudge(opened.questions.client, llm.folder(collection), question, llm.sampling())
+    return AgainstPositive(f"{kind_of(given)[0]}:{opened.name}", opened)
 
 
 def kind_of(name: str, option: str = "ask") -> tuple[str, str]:
@@ -284,8 +255,8 @@ def kind_of(name: str, option: str = "ask") -> tuple[str, str]:
         InputError: no such kind.
     """
     kind, _, where = name.partition(":")
-    if kind not in POINTWISE:
-        ways = [*(BY_PEOPLE if option == "ask" else ()), *(f"{each}:MODEL" for each in POINTWISE)]
+    if kind not in (*SCORING, "llm"):
+        ways = [*(BY_PEOPLE if option == "ask" else ()), *(f"{each}:MODEL" for each in (*SCORING, "llm"))]
         raise InputError(f"{spelled(option, name)}: nobody is called that; expected one of {', '.join(ways)}")
     return kind, where
 

@@ -18,7 +18,7 @@ from foils.data.collection import Collection, Rows
 from foils.data.labels import LABELS, Labels, LabelsLike, pair_keys, with_judgements
 from foils.data.negatives import Negatives
 from foils.labelling.evidence import Evidence
-from foils.labelling.judging import Answer, PairJudge, ask_checks
+from foils.labelling.judging import Answer, PairJudge, ask_checks, kind_of
 from foils.labelling.sheet import Pair, shown_of
 from foils.llm import ModelUse
 from foils.llm.prompts import TemplateLike
@@ -69,18 +69,20 @@ class RelabelSettings(Settings):
     heading = "Relabelling"
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = ()
-    budget: Annotated[BudgetsLike, Option(metavar="ROWS", parse=list, repeated=True)] = (SHARE,)
+    budget: Annotated[BudgetsLike, Option(metavar="ROWS", parse=list, repeated=True, needs={"judge": True})] = (SHARE,)
     positive_precision: Annotated[float, Option(above=0, most=1)] = 0.9
     negative_precision: Annotated[float, Option(above=0, most=1)] = 0.95
     unsure: Annotated[str, Option(names=(REJECT, KEEP))] = REJECT
     labels: Annotated[AnswersLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
-    checks: Annotated[int, Option(least=0)] = 100
-    question: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
+    checks: Annotated[int, Option(least=0, needs={"judge": True})] = 100
+    question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"judge": "llm"})] = None
     split: str = "train"
     seed: Annotated[int, Option(least=0)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for each in filter(lambda judge: isinstance(judge, str), self.judges):
+            kind_of(str(each), "judge")
         budgets = self.budgets
         if not budgets or any(not each > 0 or (each > 1 and each != int(each)) for each in budgets):
             given = spelled("budget", " ".join(map(str, budgets)))
@@ -550,7 +552,7 @@ class Relabelled(Negatives):
 
     def to_json(self) -> dict[str, Any]:
         """Return verdicts, thresholds, what the judges were asked and how often they err, and the settings."""
-        used = {name: use.usage.to_json(use.price) for name, use in self.models.items()}
+        used = {name: use.to_json() for name, use in self.models.items()}
         return {
             "settings": self.provenance.get("settings", {}),
             "verdicts": self.counts(),

@@ -1,13 +1,14 @@
 """Language models behind OpenAI-compatible servers: asking many records patiently, and keeping what is finished."""
 
 from foils.llm.answers import AnswerStore
-from foils.llm.asking import Question, Session, ask_all, ask_missing, ask_questions, digest
+from foils.llm.asking import Session, ask_all, ask_missing, digest
 from foils.llm.client import Client, LLMSettings, ModelUse, Sampling, Usage
 from foils.llm.prompts import Template, fenced
+from foils.llm.questions import Form, Questions
 from foils.llm.request import NoAnswerError, Request
 
 __all__ = [
-    "AnswerStore", "Client", "LLMSettings", "ModelUse", "NoAnswerError", "Question",
+    "AnswerStore", "Client", "Form", "LLMSettings", "ModelUse", "NoAnswerError", "Questions",
     "Request", "Sampling", "Session", "Template", "Usage", "ask_all", "ask_missing",
-    "ask_questions", "digest", "fenced",
+    "digest", "fenced",
 ]  # fmt: skip

@@ -15,12 +15,11 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from foils.llm.answers import AnswerStore
-from foils.llm.client import Client, Sampling, Usage
+from foils.llm.client import Client, Usage
 from foils.llm.request import NoAnswerError, Request
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, require
@@ -312,86 +311,3 @@ def ask_missing(
             if missing:
                 ask_all(client, missing, serve, finished)
         return [answers[record.key] for record in records]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A prompt, and a digest of everything that decides its answer."""
-
-    key: str
-    prompt: str
-
-
-@dataclass
-class _Answered:
-    name: str
-    usage: Usage
-    value: Any = None
-    failure: str | None = None
-
-    def as_record(self) -> dict[str, Any]:
-        return {self.name: self.value, "failure": self.failure, **self.usage.as_record()}
-
-
-def ask_questions(
-    client: Client,
-    folder: str | Path | AnswerStore,
-    questions: Sequence[Question],
-    read: Callable[[Any], Any | None],
-    *,
-    first_token: bool = False,
-    name: str,
-    unreadable: str,
-    sampling: Sampling,
-    tries: int = 1,
-    schema: Mapping[str, Any] | None = None,
-    announced: bool = False,
-    task: str,
-    unit: str = "questions",
-) -> list[dict[str, Any]]:
-    """Return for each question, in their order, `name` (None: no answer), `failure`, `requests` and `tokens`.
-
-    What the store has is not asked for again, except for failures.
-
-    Args:
-        client: of the server.
-        folder: of the finished answers, or the store in it.
-        questions: to ask; those of one key are asked once.
-        read: makes the value of an answer's text; None where it cannot be read.
-        first_token: ask for one token, and have `read` take how probable each one is, token → probability.
-        name: of the value, in the store and for the schema.
-        unreadable: the failure of an answer that cannot be read.
-        sampling: how answers are drawn.
-        tries: how often a question is asked, until its answer can be read.
-        schema: JSON schema of an answer; None: free text.
-        announced: whether the costs were said before.
-        task: what the progress says.
-        unit: what it counts.
-
-    Raises:
-        FormatError: the store is damaged.
-        InputError: the server refuses the key, or does not know the model.
-        FailureError: the store cannot be written, or question after question failed; what was finished is kept.
-    """
-
-    def request(question: Question, attempt: int) -> Request:
-        return Request(question.prompt, sampling, attempt, schema=schema, name=name, first_token=first_token)
-
-    async def serve(session: Session, question: Question) -> _Answered:
-        answered = _Answered(name, session.usage)
-        for attempt in range(tries):
-            try:
-                answered.value = read(await session.answer(request(question, attempt)))
-            except NoAnswerError as error:
-                answered.failure = str(error)
-                continue
-            answered.failure = unreadable if answered.value is None else None
-            if answered.failure is None:
-                break
-        return answered
-
-    return ask_missing(
-        client, folder, questions, serve, task=task, unit=unit,
-        text_of=None if announced else lambda question: question.prompt,
-        answer_tokens=ANSWER_TOKENS if schema is not None else sampling.max_tokens or ANSWER_TOKENS,
-    )  # fmt: skip

@@ -126,7 +126,7 @@ class Usage:
         return {**self.as_record(), "cost": self.cost(price)}
 
 
-@dataclass
+@dataclass(frozen=True)
 class ModelUse:
     """What a model was asked so far.
 
@@ -140,19 +140,20 @@ class ModelUse:
     failures: Counter[str] = field(default_factory=Counter)
     price: Price | None = None
 
-    def count(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add what the answers of these questions took, by key: those of one question are one."""
-        self.usage = Usage.total([self.usage.as_record(), *answers.values()])
-        self.failures.update(each["failure"] for each in answers.values() if each["failure"] is not None)
-
-    def use(self, price: Price | None = None) -> ModelUse:
-        """Return it for a result, with the prices of the model's tokens."""
-        return replace(self, price=price)
+    def counted(self, answers: Mapping[str, Mapping[str, Any]]) -> ModelUse:
+        """Return it with what the answers of these questions took, by key: those of one question are one."""
+        usage = Usage.total([self.usage.as_record(), *answers.values()])
+        failed = Counter(each["failure"] for each in answers.values() if each["failure"] is not None)
+        return replace(self, usage=usage, failures=self.failures + failed)
 
     def rows(self, name: str) -> list[tuple[str, str]]:
         """Return it as rows of a table, each with the model's name."""
         failed = ((f"failed: {why}", f"{count:,}") for why, count in self.failures.most_common())
         return [(f"{name}: {what}", value) for what, value in (*self.usage.rows(self.price), *failed)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what it used for JSON, with the cost, None without prices."""
+        return self.usage.to_json(self.price)
 
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from foils.rating.adaptive import ask_adaptively, informative_pairs
 from foils.rating.cross_query import answers_between, fit_offsets, pairs_between
 from foils.rating.distil import PairwiseJudge, distil, load_pairwise_judge, save_judge
+from foils.rating.doors import Rated
 from foils.rating.estimators import (
     ESTIMATORS,
     Ratings,
@@ -26,7 +27,6 @@ from foils.rating.opening import JUDGES, JudgeSettings
 from foils.rating.pairs import Candidates, Judgements, Pairs, agreements, combined
 from foils.rating.prior import Spread, refined, spread_of
 from foils.rating.session import JudgementRecord, RecordedJudge, ask
-from foils.rating.stage import Rated
 from foils.statistics.elo_scale import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score
 
 __all__ = [

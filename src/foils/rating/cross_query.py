@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.rating.estimators import LINKS, Link, Ratings, maximum
 from foils.rating.graph import Keys, mixed
-from foils.rating.judges import Judge
+from foils.rating.judges import BetweenJudge, Judge
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, block_of, combined
 from foils.rating.prior import Spread, bounded, spread_of
 from foils.runtime.errors import InputError
@@ -29,18 +28,6 @@ from foils.runtime.results import number
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 _TURNS, _SETTLED = 20, 0.1  # of fit and dispersion, and the change of log φ at which they end
-
-
-@runtime_checkable
-class BetweenJudge(Protocol):
-    """A judge that can compare candidates of different queries, too."""
-
-    name: str
-    antisymmetric: bool
-
-    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-        """Return (m,) P(first answers its query better than second answers its own), first shown first; NaN: failed."""
-        ...
 
 
 @dataclass(frozen=True)

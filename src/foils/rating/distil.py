@@ -16,7 +16,7 @@ from scipy.special import expit, xlogy
 from foils.data.records import whole_json
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.rating.estimators import checked_preference
-from foils.rating.judges import CrossEncoderJudge, Judge, load_cross_encoder_judge
+from foils.rating.judges import CrossEncoderJudge, Judge
 from foils.rating.pairs import Candidates, Floats, Pairs, texts_of
 from foils.rating.session import ask
 from foils.runtime.errors import InputError, check_names, require
@@ -131,12 +131,11 @@ def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device:
         raise InputError(f"{folder} holds no pairwise judge ({CARD}); train one: foils rate … --distil FOLDER")
     card = whole_json(folder / CARD)
     kind = card.get("kind") if isinstance(card, dict) else card
-    if kind == FORMS[SCORES]:
-        return load_cross_encoder_judge(folder, temperature=temperature, device=device)
-    if kind != FORMS[PAIRWISE]:
+    if kind not in FORMS.values():
         known = " or ".join(map(repr, FORMS.values()))
         raise InputError(f"{folder} is {kind!r}; expected {known}, which this version of foils reads")
-    return PairwiseJudge(load_cross_encoder(folder, device=device), temperature=temperature, name=folder.name)
+    judge = PairwiseJudge if kind == FORMS[PAIRWISE] else CrossEncoderJudge
+    return judge(load_cross_encoder(folder, device=device), temperature=temperature, name=folder.name)
 
 
 def check_free(folder: Path) -> None:

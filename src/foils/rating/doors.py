@@ -1,59 +1,310 @@
-"""The door of rating."""
+"""The door of rating: from a table of negatives to the same table with `elo, elo_se, gap, gap_se`."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
+from foils.data.collection import Collection
+from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
+from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.llm import LLMSettings, Usage
-from foils.llm.asking import ANSWER_TOKENS, announce
-from foils.rating.cross_query import answers_between, between_judges, fit_offsets, pairs_between
-from foils.rating.distil import check_free, distil, save_judge
-from foils.rating.graph import candidate_keys, query_keys
-from foils.rating.judges import fingerprint_of
-from foils.rating.llm_judge import LLMJudge, QuestionSettings
+from foils.llm import LLMSettings, ModelUse
+from foils.llm.asking import announce
+from foils.rating.adaptive import ask_adaptively
+from foils.rating.cross_query import Offsets, answers_between, between_judges, fit_offsets, pairs_between
+from foils.rating.distil import Distilled, check_free, distil, save_judge
+from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
+from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
+from foils.rating.judges import ModelJudge, fingerprint_of, questions_of
+from foils.rating.llm_judge import QuestionSettings
 from foils.rating.opening import (
     DistilSettings,
     JudgeSettings,
     Opening,
     RatingSettings,
-    check_judges,
-    open_between,
-    open_judges,
+    heeding,
+    open_judge,
     records_of,
 )
-from foils.rating.pairs import Pairs
+from foils.rating.pairs import Candidates, Floats, Pairs, Rows, agreements
+from foils.rating.prior import Spread, order_noise, refined, spread_of
 from foils.rating.session import JudgeSession
-from foils.rating.stage import (
-    Fit,
-    Rated,
-    answered,
-    direct_answers,
-    gaps_of,
-    pairs_of,
-    rateable,
-    rated_table,
-    refuse_silence,
-    spread_that_fits,
-    summaries_of,
-    summary_of,
-)
 from foils.runtime.doors import door
+from foils.runtime.errors import FailureError, InputError
+from foils.runtime.files import without_nan
 from foils.runtime.options import Needs, Option
+from foils.runtime.results import Table, number
 from foils.runtime.surroundings import ScaleSettings
 
 log = logging.getLogger(__name__)
 
+OTHER_SPLIT = "query whose positives are in other splits"
 
+
+@dataclass(frozen=True)
+class Rateable:
+    """What is rated.
+
+    Attributes:
+        candidates: of all queries.
+        row, candidate: (r,) rows of the table, and the candidate of each.
+        positive: (p,) the candidates that are labelled positives, each the last one of its query.
+        labelled: (Q,) whether a query has one.
+        skipped: reason -> rows that are not rated.
+    """
+
+    candidates: Candidates
+    row: Rows
+    candidate: Rows
+    positive: Rows
+    labelled: npt.NDArray[np.bool_]
+    skipped: dict[str, int]
+
+    def references(self, elo: Floats) -> Rows:
+        """Return (Q,) the candidate that gaps are held against: the labelled positive, without one the best-rated.
+
+        The first of equals; the first where none is rated.
+        """
+        known, offsets = np.nan_to_num(elo, nan=-np.inf), self.candidates.offsets
+        spans = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        best = np.array([start + int(known[start:end].argmax()) for start, end in spans], np.int64)
+        return np.where(self.labelled, offsets[1:] - 1, best)
+
+    def rows_of(self, candidates: Rows) -> Rows:
+        """Return the table's rows of candidates that are no labelled positives."""
+        return np.asarray(self.row[np.searchsorted(self.candidate, candidates)])
+
+
+def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateable:
+    """Put each query's kept rows, in the table's order, and its first labelled positive after them.
+
+    A query that is labelled in no split is rated without a positive; one whose positives are in other splits alone is
+    not rated. Labelled positives among the rows are rejected already, as `as_source` does.
+
+    Raises:
+        InputError: ids unknown to the collection, or no row to rate.
+        UnknownNameError: an unknown split.
+    """
+    query, document = negatives.rows_in(collection)
+    labels, known = collection.labels(split), collection.known_positives
+    elsewhere = negatives.keep & (labels.places(query) < 0) & (known.places(query) >= 0)
+    skipped = {"rejected before": int((~negatives.keep).sum()), OTHER_SPLIT: int(elsewhere.sum())}
+    row = np.flatnonzero(negatives.keep & ~elsewhere)
+    if not len(row):
+        why = ", ".join(f"{n} {why}" for why, n in skipped.items() if n) or "the table has no rows"
+        hint = f"; is {split!r} the split?" if skipped[OTHER_SPLIT] else "; rate a table with negatives to train on"
+        raise InputError(f"no row to rate: {why}{hint}")
+    row = row[np.argsort(query[row], kind="stable")]
+    queries, counts = np.unique(query[row], return_counts=True)
+    labelled = labels.counts_of(queries) > 0
+    offsets = np.concatenate([[0], np.cumsum(counts + labelled)])
+    positive = offsets[1:][labelled] - 1
+    candidate = np.delete(np.arange(offsets[-1]), positive)
+    of = np.empty(offsets[-1], np.int64)
+    of[candidate] = np.where(document[row] < 0, -1 - row, document[row])
+    of[positive] = labels.doc_rows[labels.offsets[labels.places(queries[labelled])]]
+    own = negatives.table["text"] if "text" in negatives.table.column_names else None
+    texts = DocumentTexts(collection, of, own)
+    doc_ids = _joined_ids(negatives.table["doc_id"].take(pa.array(row)), collection, of[positive], candidate, positive)
+    query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
+    shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids, texts.take)
+    return Rateable(shown, row, candidate, positive, labelled, {why: n for why, n in skipped.items() if n})
+
+
+def _joined_ids(
+    of_candidates: pa.ChunkedArray, collection: Collection, documents: Rows, candidate: Rows, positive: Rows
+) -> ColumnTexts:
+    """The ids of negatives and positives at their places, as Arrow has them: Python's strings would take gigabytes."""
+    ids = pa.chunked_array([*of_candidates.chunks, *collection.documents["doc_id"].take(pa.array(documents)).chunks])
+    return ColumnTexts(ids.take(pa.array(np.argsort(np.concatenate([candidate, positive])))))
+
+
+PERCENTILES = (10, 25, 50, 75, 90)
+BIASED = 0.3  # position bias that casts doubt; at ±½ only the place of a document decides
+LITTLE = 0.05  # share of the deviance that ratings explain
+
+
+@dataclass(frozen=True)
+class JudgeSummary:
+    """One of several judges.
+
+    Attributes:
+        name: of the judge.
+        missing: pairs without its judgement.
+        position_bias: see `Judgements`.
+        agreement: how often it prefers what the mean of the others prefers.
+    """
+
+    name: str
+    missing: int
+    position_bias: float
+    agreement: float
+
+    def row(self) -> tuple[str, str]:
+        """Return it as a row of a table."""
+        facts = [
+            f"agrees with the others {number(self.agreement, 2)}",
+            f"position bias {number(self.position_bias)}",
+            f"missing {self.missing:,}",
+        ]
+        return f"judge {self.name}", ", ".join(facts)
+
+
+@dataclass(frozen=True)
+class RatingSummary:
+    """What a rating did.
+
+    Attributes:
+        queries: that were rated.
+        without_positive: of them without a labelled positive, whose gaps are against the candidate rated best.
+        comparisons: asked for, the direct ones with the positive included.
+        missing: of them without a judgement.
+        position_bias: see `Judgements`; 0 for a judge that has none by construction.
+        position_bias_interval: its 95 % interval, whole queries being what was drawn; NaN for fewer than two.
+        unrated: negatives without a gap: none of their judgements, or none of their reference's, succeeded, or the two
+            are in parts of the graph that never met.
+        skipped: reason -> rows that were not rated at all.
+        connectivity: mean algebraic connectivity of the graphs of judged pairs.
+        standard_error: median, in Elo points.
+        spread: standard deviation of the prior on ratings, in Elo points: that of the ratings themselves, as the
+            answers have it, unless it was given.
+        dispersion: variance of an answer over that of one yes or no, in (0, 1]; 1 where the prior was given.
+        deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
+        judges: each of several judges; none for a single one.
+        between: offsets of queries, where there were comparisons between them.
+    """
+
+    queries: int
+    without_positive: int
+    comparisons: int
+    missing: int
+    position_bias: float
+    position_bias_interval: tuple[float, float]
+    unrated: int
+    skipped: dict[str, int]
+    connectivity: float
+    standard_error: float
+    spread: float
+    dispersion: float
+    deviance_explained: float
+    judges: Sequence[JudgeSummary] = ()
+    between: Offsets | None = None
+
+    @property
+    def doubts(self) -> list[str]:
+        """What speaks against the ratings, in words."""
+        doubts = []
+        if not abs(self.position_bias) < BIASED:
+            doubts.append(
+                f"the position bias is {number(self.position_bias)}: the judge goes by the place of a document more "
+                "than by what it says; take another judge or question"
+            )
+        if np.isnan(self.deviance_explained):
+            doubts.append("no answer prefers either document: the ratings say nothing; ask a better judge")
+        if self.deviance_explained < LITTLE:
+            doubts.append(
+                f"the ratings explain {100 * self.deviance_explained:.1f} % of the answers' deviance from coin tosses: "
+                "they hold little but chance; ask a better judge, or about more pairs"
+            )
+        return doubts
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return it as rows of a table."""
+        return [
+            ("queries", f"{self.queries:,}"),
+            *([("of them without a positive", f"{self.without_positive:,}")] if self.without_positive else []),
+            ("comparisons", f"{self.comparisons:,}"),
+            ("judgements missing", f"{self.missing:,}"),
+            ("position bias", self._bias()),
+            ("negatives without a gap", f"{self.unrated:,}"),
+            *((f"not rated: {why}", f"{count:,}") for why, count in self.skipped.items()),
+            ("algebraic connectivity, mean", number(self.connectivity, 2)),
+            ("standard error, median, Elo", number(self.standard_error, 0)),
+            ("spread of ratings (prior), Elo", number(self.spread, 0)),
+            ("dispersion of answers", number(self.dispersion, 2)),
+            ("deviance explained", number(self.deviance_explained, 2)),
+            *(judge.row() for judge in self.judges),
+            *(self.between.rows() if self.between is not None else []),
+        ]
+
+    def _bias(self) -> str:
+        low, high = self.position_bias_interval
+        if max(abs(self.position_bias), abs(low), abs(high)) < 1e-9:
+            return f"{number(self.position_bias)} (none by construction)"
+        return f"{number(self.position_bias)} (95 % interval {number(low)} to {number(high)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rated(Negatives):
+    """A table with `elo, elo_se, gap, gap_se`, and every pair that was asked about.
+
+    Attributes:
+        source: name of the table that was rated.
+        summary: what the rating did.
+        candidates: that were compared.
+        pairs: that were asked about.
+        preference: (m,) of each of them P(first ≻ second); NaN: no answer.
+        models: name -> use, of the language models among the judges.
+        distilled: the judge that was trained on the answers, or None.
+        folder: where that one is.
+    """
+
+    source: str
+    summary: RatingSummary
+    candidates: Candidates = field(repr=False)
+    pairs: Pairs = field(repr=False)
+    preference: Floats = field(repr=False)
+    models: Mapping[str, ModelUse]
+    distilled: Distilled | None = field(default=None, repr=False)
+    folder: str = ""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what the rating did, percentiles of the gaps, and what language models used."""
+        gap = self.table["gap"].to_numpy()
+        known = gap[np.isfinite(gap)]
+        values = np.percentile(known, PERCENTILES) if len(known) else np.full(len(PERCENTILES), np.nan)
+        percentiles = f"gap, percentiles {' '.join(map(str, PERCENTILES))}, Elo"
+        return [
+            *self.summary.rows(),
+            (percentiles, "  ".join(number(value, 0) for value in values)),
+            *(row for name, use in self.models.items() for row in use.rows(name)),
+        ]
+
+    def tables(self) -> list[Table]:
+        """Return what the rating did, and how the distilled judge does."""
+        rating = Table(self.title, ("", "value"), self.rows())
+        if self.distilled is None:
+            return [rating]
+        return [rating, Table(f"distilled → {self.folder}", ("", "value"), self.distilled.rows())]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, what the rating did, what language models used, and how the distilled judge does."""
+        more: dict[str, Any] = {}
+        if self.models:
+            more["language_models"] = {name: use.to_json() for name, use in self.models.items()}
+        if self.distilled is not None:
+            more["distilled"] = self.distilled.to_json()
+        settings, seed = self.provenance["settings"], self.provenance["seed"]
+        summary = asdict(self.summary)
+        if summary["between"]:
+            del summary["between"]["offset"]  # it is in the table
+        facts = {"source": self.source, "settings": settings, "seed": seed, **summary, **more}
+        return dict(without_nan(facts))
+
+
+BORDERLINE = (80.0, 150.0)  # gaps, as in `foils.selection`, which is not imported for them alone
 _ASKED: Needs = [{"judge": "llm"}, {"between_judge": "llm"}]
 
 
@@ -62,6 +313,8 @@ _ASKED: Needs = [{"judge": "llm"}, {"between_judge": "llm"}]
         **dict.fromkeys(("question", "llm"), _ASKED),
         "distilling": {"distil": True},
         "between_judge": {"between": True},
+        **{name: heeding(name) for name in ("temperature", *EncodingSettings.__dataclass_fields__)},
+        "device": [*heeding("device"), {"distil": True}],
     }
 )
 def rate(
@@ -94,76 +347,183 @@ def rate(
         FailureError: a judge failed; what it answered is kept.
     """
     opening = Opening(judging, encoding, llm, question)
-    check_judges(opening, distilling)
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     if distilling.distil is not None:
         check_free(Path(distilling.distil))
-    judges, other = open_judges(opening, loaded), open_between(opening, loaded)
+    judges = [open_judge(each, opening, loaded) for each in judging.judges]
+    other = None if judging.between_judge is None else open_judge(judging.between_judge, opening, loaded)
     of_between = judges if other is None else [other]
     if rating.between is not None:
         between_judges(of_between)
     rows = rateable(loaded, named.negatives, split)
     shown, keys = rows.candidates, candidate_keys(rows.candidates, seed)
     asking = JudgeSession(judges, shown, records_of(judges, loaded, named, judging.judgements))
-    pairs = pairs_of(asking, rating, keys)
-    _announce_costs(asking, pairs)
-    known, heard = answered(asking, pairs, rating)
-    refuse_silence(judges, len(heard))
-    fit = Fit.of(known, heard, spread_that_fits(asking, known, heard, rating), rating.model)
-    best, more = rows.references(fit.ratings.elo), {}
+    spread = _ask(asking, _pairs(asking, rating, keys), rating)
+
+    def fitted() -> Ratings:
+        ratings = ESTIMATORS[rating.model](*asking.answered(), prior_sd=spread.prior_sd)
+        return ratings.scaled_errors(spread.dispersion**0.5)
+
+    ratings, more = fitted(), {}
+    best = rows.references(ratings.elo)
     if rating.validate != "none":
-        gap = gaps_of(fit.ratings, best, shown.offsets)
+        gap = gaps_of(ratings, best, shown.offsets)
         more["preference"] = direct_answers(asking, gap, best, everywhere=rating.validate == "all")
-        fit = Fit.of(*asking.answered(), fit.spread, rating.model)
-    every, judgements = asking.everything()
-    ratings, gap = fit.ratings, gaps_of(fit.ratings, best, shown.offsets)
-    gap_error, between = fit.gap_errors(best, gap, every, judgements), None
+        ratings = fitted()
+    gap, between = gaps_of(ratings, best, shown.offsets), None
+    gap_error = gap_errors(asking, ratings, spread, best, gap)
     tops = best[~rows.labelled & np.isfinite(ratings.elo[best])]
     unrated = int(np.isnan(gap[rows.candidate]).sum())
     gap[tops] = gap_error[tops] = np.nan
     if rating.between is not None:
-        drawn = pairs_between(
-            shown.offsets, keys, query_keys(shown.query_ids, seed), np.isfinite(ratings.elo), rating.between
-        )
+        of_queries = query_keys(shown.query_ids, seed)
+        drawn = pairs_between(shown.offsets, keys, of_queries, np.isfinite(ratings.elo), rating.between)
         between = fit_offsets(shown, drawn, answers_between(of_between, shown, *drawn.T), ratings)
         more["offset"] = np.repeat(between.offset, np.diff(shown.offsets))
     columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error, **more}
-    models = [each for each in dict.fromkeys([*judges, *of_between]) if isinstance(each, LLMJudge)]
-    name = "+".join(each.name for each in judges)
+    models, name = questions_of([*judges, *of_between]), "+".join(each.name for each in judges)
     settings: dict[str, Any] = {"split": split, "judge": name, **vars(rating)}
     settings |= {"between_judge": other.name} if other is not None else {}
-    settings |= {"language_models": [each.describe() for each in models]} if models else {}
+    settings |= {"language_models": [each.described for each in models]} if models else {}
     inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
-    summary = summary_of(every, judgements, rows, unrated, fit)
+    every, judgements = asking.everything()
     rated = Rated.of(
         rated_table(named.negatives, rows, columns, ratings, tops),
         provenance=provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance),
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
-        summary=replace(summary, judges=summaries_of(asking), between=between),
+        summary=_summary(asking, rows, ratings, spread, unrated, between),
         candidates=shown, pairs=every, preference=judgements.preference,
-        models={each.name: replace(each.asked.use(), price=llm.price) for each in models},
+        models={each.client.model: each.asked for each in models},
     )  # fmt: skip
     for doubt in rated.summary.doubts:
         log.warning("%s", doubt)
     return _distilled(rated, distilling, seed, encoding.device)
 
 
-def _announce_costs(asking: JudgeSession, pairs: Pairs) -> None:
-    """Say what language models are about to be asked, and what that costs; ask on a terminal whether to go on.
+def _pairs(asking: JudgeSession, settings: RatingSettings, keys: npt.NDArray[np.uint64]) -> Pairs:
+    """Return the pairs to ask about, a random regular graph or what a budget leaves of it, once the costs are said.
 
     Raises:
-        InputError: the person at the terminal does not want it.
+        InputError: the person at the terminal does not want the costs.
     """
-    unrated = int((pairs.degrees == 0).sum())
-    if unrated > pairs.candidates / 2:
+    pairs = regular_pairs(np.diff(asking.candidates.offsets), degree=settings.degree, keys=keys)
+    if settings.budget is not None:
+        pairs = first_pairs(pairs, asking.affordable(settings.budget))
+    if (unrated := int((pairs.degrees == 0).sum())) > pairs.candidates / 2:
         log.warning("the budget leaves %d of %d candidates unrated; give more", unrated, pairs.candidates)
     usages = {}
     for judge in asking.judges:
-        if isinstance(judge, LLMJudge) and len(todo := asking.unknown(judge, pairs)):
-            questions, tokens = 2 * len(todo), judge.tokens_of(asking.candidates, todo)
-            usages[judge.client] = Usage(questions, round(questions * tokens), questions * ANSWER_TOKENS)
+        if isinstance(judge, ModelJudge) and len(todo := asking.unknown(judge, pairs)):
+            usages[judge.questions.client] = judge.cost(asking.candidates, todo)
     announce(usages)
+    return pairs
+
+
+def _ask(asking: JudgeSession, pairs: Pairs, settings: RatingSettings) -> Spread:
+    """Ask about the pairs, with rounds about as many; return the prior, as it is given or fits the answers.
+
+    A prior's spread comes from the pairs that were drawn at random alone: those that rounds choose lie close together.
+
+    Raises:
+        FailureError: language models were asked, and each question failed: no table is to look rated.
+    """
+    if settings.rounds:
+        goal, place = np.diff(pairs.pair_offsets), np.arange(len(pairs)) - pairs.pair_offsets[pairs.query]
+        pairs = pairs.where(place < pairs.sizes[pairs.query])  # the first cycle
+        ask_adaptively(pairs, asking, goal=goal, rounds=settings.rounds, model=settings.model)
+        preference = asking.known(pairs)
+    else:
+        preference = asking(pairs)
+    known, heard = asking.answered()
+    failed = [each for each in questions_of(asking.judges) if each.asked.failures]
+    if failed and not len(heard):
+        why = "; ".join(
+            f"{each.client.model} at {each.client.server or 'the default server'}: "
+            f"{each.asked.failures.most_common(1)[0][0]}"
+            for each in failed
+        )
+        raise FailureError(f"no question was answered ({why}); the next run asks them again")
+    if isinstance(settings.prior_sd, str):
+        return refined(known, heard, spread_of(pairs, preference, model=settings.model), model=settings.model)
+    return Spread(settings.prior_sd)
+
+
+def rated_table(
+    negatives: Negatives, rows: Rateable, columns: dict[str, Floats], ratings: Ratings, tops: Rows
+) -> Negatives:
+    """The table with these columns, (N,) each, a row for each positive that is rated, and the tops rejected."""
+    shown = rows.candidates
+    query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(rows.positive)))
+    doc_ids = shown.ids(rows.positive).cast(pa.string())
+    widened, of_positive = negatives.with_rejected(query_ids, doc_ids, source=LABELS, reason=POSITIVE)
+    values = np.full((len(columns), len(widened)), np.nan)
+    values[:, rows.row] = np.stack(list(columns.values()))[:, rows.candidate]
+    values[:2, of_positive] = ratings.elo[rows.positive], ratings.elo_error[rows.positive]
+    if "offset" in columns:
+        values[list(columns).index("offset"), of_positive] = columns["offset"][rows.positive]
+    rated = widened.with_columns(dict(zip(columns, values, strict=True)))
+    return rated.reject(np.isin(np.arange(len(rated)), rows.rows_of(tops)), TOP) if len(tops) else rated
+
+
+def gaps_of(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
+    """(N,) e_reference − e_d in Elo points; NaN where the two cannot be compared."""
+    of = np.repeat(reference, np.diff(offsets))
+    together = ratings.component[of] == ratings.component
+    return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
+
+
+def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
+    """(N,) P(reference ≻ d | q), asked directly (eq. 35) unless it was before; NaN where there is no answer."""
+    wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
+    wanted[reference] = False
+    rows, offsets = np.flatnonzero(wanted), asking.candidates.offsets
+    preference = np.full(len(gap), np.nan)
+    pairs = Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows)
+    answers = asking.known(pairs)
+    unknown = np.isnan(answers)
+    if unknown.any():
+        answers[unknown] = asking(pairs.where(unknown))
+    preference[rows] = answers
+    return preference
+
+
+def gap_errors(asking: JudgeSession, ratings: Ratings, spread: Spread, reference: Rows, gap: Floats) -> Floats:
+    """(N,) the errors of gaps, √((f·se)² + ((κ − 1)·gap)²), f and κ by `order_noise`, se that of the lead."""
+    (every, judgements), (known, _) = asking.everything(), asking.answered()
+    lead = ratings.rating[every.first] - ratings.rating[every.second]
+    factor, shrunken = order_noise(judgements, LINKS[ratings.model].probability(lead), spread.dispersion)
+    errors = lead_errors(known, ratings, reference, prior_sd=spread.prior_sd) * spread.dispersion**0.5
+    return np.asarray(np.hypot(shrunken * factor * errors, (shrunken - 1) * gap))
+
+
+def _summary(
+    asking: JudgeSession, rows: Rateable, ratings: Ratings, spread: Spread, unrated: int, between: Offsets | None
+) -> RatingSummary:
+    (every, judgements), (known, heard) = asking.everything(), asking.answered()
+    errors = ratings.elo_error[np.isfinite(ratings.elo_error)]
+    each = zip(asking.judges, asking.parts, agreements(asking.parts), strict=True)
+    return RatingSummary(
+        queries=every.queries,
+        without_positive=int((~rows.labelled).sum()),
+        comparisons=len(every),
+        missing=judgements.missing,
+        position_bias=judgements.position_bias,
+        position_bias_interval=judgements.position_bias_interval(every.query),
+        unrated=unrated,
+        skipped=rows.skipped,
+        connectivity=float(algebraic_connectivity(known).mean()),
+        standard_error=float(np.median(errors)) if len(errors) else float("nan"),
+        spread=spread.sd * LINKS[ratings.model].elo_per_unit,
+        dispersion=spread.dispersion,
+        deviance_explained=deviance_explained(known, heard, ratings),
+        judges=[
+            JudgeSummary(judge.name, own.missing, own.position_bias, float(share))
+            for judge, own, share in each
+            if len(asking.judges) > 1
+        ],
+        between=between,
+    )
 
 
 def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | None) -> Rated:

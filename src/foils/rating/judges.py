@@ -1,29 +1,29 @@
 """Who says which of two documents answers a query better, and what several say together.
 
 A judge gives a probability for each pair, NaN where it failed: a failure is a missing judgement, never a tie and never
-a vote. Another way of judging is another class with these four members. One whose answers depend on the question alone
-may have a fifth, `prepared`: it may then be asked on several machines.
+a vote. Another way of judging is another class with the four members of `Judge`, or a `ScoringJudge` that scores each
+document of a query. It may be a `BetweenJudge` or a `ModelJudge` as well, and where its answers depend on the question
+alone have `prepared`: it may then be asked on several machines.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.special import expit
 
 from foils.encode import Encoder, Vectors, VectorStore
-from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, load_cross_encoder, logits
+from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, logits
 from foils.encode.encoder import Kind
 from foils.encode.vectors import Texts
-from foils.llm import digest
+from foils.llm import Questions, Usage, digest
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -49,6 +49,33 @@ class Judge(Protocol):
         ...
 
 
+@runtime_checkable
+class BetweenJudge(Protocol):
+    """A judge that can compare candidates of different queries, too."""
+
+    name: str
+    antisymmetric: bool
+
+    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
+        """Return (m,) P(first answers its query better than second answers its own), first shown first; NaN: failed."""
+        ...
+
+
+@runtime_checkable
+class ModelJudge(Protocol):
+    """A judge that asks a language model.
+
+    Attributes:
+        questions: asks them, and counts what that takes.
+    """
+
+    questions: Questions
+
+    def cost(self, candidates: Candidates, pairs: Pairs) -> Usage:
+        """Return about what judging these pairs takes."""
+        ...
+
+
 def prepared(judge: Judge, candidates: Candidates, pairs: Pairs) -> Judge | None:
     """Return the judge ready to be asked about parts of these pairs, in any process; None where it cannot be.
 
@@ -56,6 +83,11 @@ def prepared(judge: Judge, candidates: Candidates, pairs: Pairs) -> Judge | None
     """
     ready: Judge | None = judge.prepared(candidates, pairs) if hasattr(judge, "prepared") else None
     return ready
+
+
+def questions_of(judges: Sequence[Judge]) -> list[Questions]:
+    """Return the questions of those judges who ask a language model."""
+    return [judge.questions for judge in dict.fromkeys(judges) if isinstance(judge, ModelJudge)]
 
 
 def fingerprint_of(judges: Sequence[Judge]) -> str:
@@ -115,16 +147,21 @@ class BiEncoderJudge(ScoringJudge):
         own = digest("bi-encoder", encoder.fingerprint, *routes, temperature)
         super().__init__(temperature, encoder.name, own)
         self._encoder, self._store = encoder, store
+        self._scores: Floats | None = None  # (N,) of all candidates, once it is prepared
 
     def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
         """Score every document of the pairs."""
         candidates.check(pairs)
         rows, scores = np.unique(np.append(pairs.first, pairs.second)), np.full(len(candidates.doc_ids), np.nan)
         scores[rows] = self.score(candidates, rows)
-        return _Scored(scores, self._temperature, self.name, self.fingerprint)
+        ready = copy(self)
+        ready._scores, ready._store = scores, None
+        return ready
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the cosines, (k,)."""
+        if self._scores is not None:
+            return np.asarray(self._scores[rows])
         queries, of = np.unique(candidates.query_of(rows), return_inverse=True)
         asked = self._embed([candidates.queries[row] for row in queries], "query")
         shown, scores = self._embed(_CandidateTexts(candidates, rows), "document"), np.empty(len(rows))
@@ -136,18 +173,6 @@ class BiEncoderJudge(ScoringJudge):
         if self._store is None:
             return Vectors.of(self._encoder.encode(texts[0 : len(texts)], kind))
         return self._store.embed(self._encoder, texts, kind)
-
-
-class _Scored(ScoringJudge):
-    """A judge whose scores of all candidates, (N,), are known."""
-
-    def __init__(self, scores: Floats, temperature: float, name: str, fingerprint: str) -> None:
-        super().__init__(temperature, name, fingerprint)
-        self._scores = scores
-
-    def score(self, candidates: Candidates, rows: Rows) -> Floats:
-        """Return them."""
-        return np.asarray(self._scores[rows])
 
 
 @dataclass(frozen=True)
@@ -179,13 +204,6 @@ class CrossEncoderJudge(ScoringJudge):
         fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
         super().__init__(temperature, name or "cross-encoder", fingerprint)
         self.model, self._batch_size = model, batch_size
-        self._source: tuple[str, int | None, bool] | None = None  # `load_cross_encoder_judge` knows it
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Send a judge that was loaded by name to other processes by that name: they load the same weights."""
-        if self._source is None:
-            return super().__reduce_ex__(protocol)
-        return _loaded_again, (self._source, self._temperature, self.fingerprint)
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the logits, (k,); NaN where one is no finite number."""
@@ -193,40 +211,3 @@ class CrossEncoderJudge(ScoringJudge):
         texts = list(zip(queries, candidates.texts(rows), strict=True))
         scores = logits(self.model, texts, batch_size=self._batch_size).astype(np.float64)
         return np.where(np.isfinite(scores), scores, np.nan)
-
-
-def load_cross_encoder_judge(
-    path: str | Path,
-    *,
-    temperature: float = 1.0,
-    max_length: int | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-) -> CrossEncoderJudge:
-    """Load a cross-encoder (safetensors weights) as a judge, by local path or hub name.
-
-    Args:
-        path: a folder, or a hub's owner/name.
-        temperature: as `CrossEncoderJudge`.
-        max_length: in tokens, of query and document together; None: the model's own.
-        device: of torch; None: the first one available. Other processes take their own first.
-        trust_remote_code: run code that the model brings along.
-
-    Raises:
-        InputError: there is no such model, it cannot be loaded, or it has several outputs.
-    """
-    model = load_cross_encoder(path, max_length=max_length, device=device, trust_remote_code=trust_remote_code)
-    judge = CrossEncoderJudge(model, temperature=temperature, name=Path(str(path)).name)
-    place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
-    judge._source = place, max_length, trust_remote_code
-    return judge
-
-
-@lru_cache(maxsize=2)
-def _loaded_again(source: tuple[str, int | None, bool], temperature: float, fingerprint: str) -> CrossEncoderJudge:
-    """Load a judge in another process; other weights than the sender's are a FailureError."""
-    path, length, trusted = source
-    judge = load_cross_encoder_judge(path, temperature=temperature, max_length=length, trust_remote_code=trusted)
-    if judge.fingerprint != fingerprint:
-        raise FailureError(f"the cross-encoder {path} has other weights here than where it was sent from")
-    return judge

@@ -1,53 +1,33 @@
-"""A language model as a judge, behind any OpenAI-compatible server: what it is asked, and how its answer is read.
-
-Every answer is on disk before it counts, so a stopped run asks for what is missing alone; one that failed is missing,
-and is asked for again by the next run.
-"""
+"""A language model as a judge, behind any OpenAI-compatible server: what it is asked, and how its answer is read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from foils.llm import AnswerStore, Client, ModelUse, Question, Sampling, Template, ask_questions, digest, fenced
-from foils.llm.answers import json_values, without_thoughts
+from foils.llm import Client, Form, Questions, Sampling, Template, Usage, digest
+from foils.llm.asking import ANSWER_TOKENS, CHARACTERS_A_TOKEN
 from foils.llm.client import LLM_ARGS
 from foils.llm.prompts import TemplateLike
+from foils.llm.questions import ATTEMPTS, LONGEST
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, texts_of
 from foils.runtime.options import Option, Settings
 
-ATTEMPTS = 2  # times that a question is asked until its answer can be read
-LONGEST = 6_000  # characters of a document that a model is shown
 LEAST_SHARE = 0.5  # probability of both letters together, below which a token is no answer
 VERSION, BETWEEN = "pairwise-1", "between-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
 BETWEEN_SLOTS = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
 PREFERENCE, TOKEN = "preference", "token"
-ANSWERS = {
-    PREFERENCE: 'Answer in JSON: {"preference": p}, where p, from 0 to 1, is the probability that A is the better one: '
-    "1 if A surely is, 0 if B surely is, 0.5 if you cannot tell.",
-    TOKEN: "Answer with one letter and nothing else: A if A is the better one, B if B is.",
-}
-"""Form of answer → what the prompt says of it."""
-SCHEMA = {
-    "type": "object",
-    "properties": {PREFERENCE: {"type": "number", "minimum": 0, "maximum": 1}},
-    "required": [PREFERENCE],
-    "additionalProperties": False,
-}
-UNREADABLE = "an answer that holds no preference"
 
 
-def read_preference(content: str) -> float | None:
-    """Return the last number in [0, 1] that is called so in what a model said; nothing is guessed from words."""
-    values = [value.get(PREFERENCE) for value in json_values(without_thoughts(content)) if isinstance(value, dict)]
-    numbers = [each for each in values if isinstance(each, (int, float)) and not isinstance(each, bool)]
-    return next((float(each) for each in reversed(numbers) if 0 <= each <= 1), None)
+def _probability(value: Any) -> float | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number and 0 <= value <= 1 else None
 
 
 def _letters(probabilities: Mapping[str, float]) -> float | None:
@@ -58,6 +38,22 @@ def _letters(probabilities: Mapping[str, float]) -> float | None:
             share[token.strip()] += probability
     total = share["A"] + share["B"]
     return share["A"] / total if total > LEAST_SHARE else None
+
+
+FORMS = {
+    PREFERENCE: Form(
+        PREFERENCE,
+        'Answer in JSON: {"preference": p}, where p, from 0 to 1, is the probability that A is the better one: '
+        "1 if A surely is, 0 if B surely is, 0.5 if you cannot tell.",
+        _probability,
+        {"type": "number", "minimum": 0, "maximum": 1},
+    ),
+    TOKEN: Form(
+        PREFERENCE,
+        "Answer with one letter and nothing else: A if A is the better one, B if B is.",
+        _letters,
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +71,7 @@ class QuestionSettings(Settings):
     heading = "Language model"
 
     question: Annotated[TemplateLike | None, Option(within=LLM_ARGS)] = None
-    answer: Annotated[str, Option(names=tuple(ANSWERS), within=LLM_ARGS)] = PREFERENCE
+    answer: Annotated[str, Option(names=tuple(FORMS), within=LLM_ARGS)] = PREFERENCE
     domain: Annotated[str, Option(within=LLM_ARGS)] = "general"
 
     @cached_property
@@ -87,24 +83,6 @@ class QuestionSettings(Settings):
             FormatError: it is not UTF-8, or its slots are not those expected.
         """
         return Template.of(self.question, "foils.rating", VERSION, **SLOTS)
-
-    def describe(self) -> dict[str, Any]:
-        """Return what decides an answer beside the model, its sampling and the texts."""
-        return {
-            "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
-            "answer": self.answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True,
-        }  # fmt: skip
-
-    def text(self, template: Template, **texts: str) -> str:
-        """Return the prompt of a template for these texts by slot; documents are cut."""
-        shown = fenced(**{slot: text if "query" in slot else text[:LONGEST] for slot, text in texts.items()})
-        prompt, words = template.filled(**shown, domain=self.domain, answer=ANSWERS[self.answer]), ANSWERS[self.answer]
-        return prompt if "answer" in template.slots else f"{prompt.rstrip()}\n\n{words}\n"
-
-
-@cache
-def _between_template() -> Template:
-    return Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS)
 
 
 class LLMJudge:
@@ -119,8 +97,7 @@ class LLMJudge:
         sampling: how answers are drawn.
 
     Attributes:
-        client: how the model is reached.
-        asked: requests, tokens and failures so far.
+        questions: asks them, and counts what that takes.
     """
 
     antisymmetric = False
@@ -132,68 +109,46 @@ class LLMJudge:
         question: QuestionSettings | None = None,
         sampling: Sampling | None = None,
     ) -> None:
-        self.client = client
-        self._question, self._sampling = question or QuestionSettings(), sampling or Sampling()
-        self.name = client.model
-        decisive = {**self._question.describe(), **self._sampling.describe()}
-        self.fingerprint = digest("llm judge", client.identity, sorted(decisive.items()))
-        self._log = AnswerStore(log)
-        self.asked = ModelUse()
+        self.name, self._question = client.model, question or QuestionSettings()
+        template, answer = self._question.template, self._question.answer
+        described = {
+            "prompt": template.version, "prompt_digest": digest(template.text, self._question.domain),
+            "answer": answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True,
+        }  # fmt: skip
+        self.questions = Questions(client, log, FORMS[answer], sampling, kind="llm judge", described=described)
+        self.fingerprint = self.questions.fingerprint
 
-    def describe(self) -> dict[str, Any]:
-        """Return what provenance says of it."""
-        return {**self.client.describe(), **self._question.describe(), **self._sampling.describe()}
-
-    def tokens_of(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> float:
-        """Return about how many tokens a prompt has: a quarter of its characters, the mean over the first pairs."""
+    def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> Usage:
+        """Return about what both orders of these pairs take, by the prompts of the first ones."""
         prompts = self._prompts(candidates, pairs.at(np.arange(min(sample, len(pairs)))))
-        return float(np.mean([len(each) for each in prompts]) / 4) if prompts else 0.0
+        count, tokens = 2 * len(pairs), np.mean([len(each) for each in prompts]) / CHARACTERS_A_TOKEN
+        return Usage(count, round(count * tokens), count * ANSWER_TOKENS)
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the model's answers, (m,), `concurrency` of them asked for at once.
 
         Raises:
-            InputError: the server refuses the key, or does not know the model.
-            FailureError: question after question failed, or the log cannot be written; what was answered is kept.
-            MissingExtraError: the openai package is not installed.
+            As `Questions.ask`.
         """
         candidates.check(pairs)
-        return self._asked(self._prompts(candidates, pairs), announced=True)
+        return np.array(self.questions.ask(self._prompts(candidates, pairs), announced=True), np.float64)
 
     def _prompts(self, candidates: Candidates, pairs: Pairs) -> list[str]:
-        texts, template = texts_of(candidates, pairs.first, pairs.second), self._question.template
-        return [self._question.text(template, query=q, first=a, second=b) for q, a, b in zip(*texts, strict=True)]
+        template, domain = self._question.template, self._question.domain
+        texts = zip(*texts_of(candidates, pairs.first, pairs.second), strict=True)
+        return [self.questions.prompt(template, domain=domain, query=q, first=a, second=b) for q, a, b in texts]
 
     def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
         """Return (m,) P(first answers its query better than second answers its own), by the prompt between-1.
 
         Raises:
-            As `judge`.
+            As `Questions.ask`.
         """
         queries, ones, others = texts_of(candidates, first, second)
         of_second = [candidates.queries[row] for row in candidates.query_of(second)]
-        template, slots = _between_template(), BETWEEN_SLOTS["needed"]
-        texts = [dict(zip(slots, each, strict=True)) for each in zip(queries, ones, of_second, others, strict=True)]
-        return self._asked([self._question.text(template, **each) for each in texts])
-
-    def _asked(self, prompts: Sequence[str], *, announced: bool = False) -> Floats:
-        """Return the answers to these prompts, (m,), NaN where there is none."""
-        questions = [Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
-        token = self._question.answer == TOKEN
-        answers = ask_questions(
-            self.client,
-            self._log,
-            questions,
-            _letters if token else read_preference,
-            first_token=token,
-            name=PREFERENCE,
-            unreadable=UNREADABLE,
-            sampling=self._sampling,
-            tries=ATTEMPTS,
-            schema=None if token else SCHEMA,
-            announced=announced,
-            task=f"asking {self.name}",
-        )
-        self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
-        values = [answer[PREFERENCE] for answer in answers]
-        return np.array([np.nan if value is None else value for value in values], np.float64)
+        template, domain = Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS), self._question.domain
+        prompts = [
+            self.questions.prompt(template, domain=domain, first_query=q, first=a, second_query=r, second=b)
+            for q, a, r, b in zip(queries, ones, of_second, others, strict=True)
+        ]
+        return np.array(self.questions.ask(prompts), np.float64)

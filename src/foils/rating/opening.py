@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
 from foils.data.sources import NamedSource
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.models import DEFAULT_MODEL
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings
 from foils.rating.distil import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
-from foils.rating.judges import BiEncoderJudge, Judge, load_cross_encoder_judge
+from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
 from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError
@@ -66,10 +67,11 @@ class JudgeSettings(Settings):
     temperature: Annotated[float | None, Option(above=0)] = None
     judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
 
-    @property
-    def everyone(self) -> list[JudgeLike]:
-        """The judges, and that of the comparisons between queries where it is another."""
-        return self.judges if self.between_judge is None else [*self.judges, self.between_judge]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for each in (*self.judges, self.between_judge):
+            if isinstance(each, str):
+                _own(each)  # refuses what cannot be read
 
     @property
     def judges(self) -> list[JudgeLike]:
@@ -149,11 +151,9 @@ class Opening:
 
     def with_own(self, settings: Mapping[str, Any]) -> Opening:
         """Return these with one judge's own settings in the place of those of all."""
-        groups: dict[str, Any] = {"judges": self.judges, "llm": self.llm, "question": self.question}
-        for place, group in groups.items():
-            changed = {name: value for name, value in settings.items() if hasattr(group, name)}
-            groups[place] = replace(group, **changed) if changed else group
-        return replace(self, **groups)
+        groups = vars(self).items()
+        own = {place: {name: settings[name] for name in settings if hasattr(group, name)} for place, group in groups}
+        return replace(self, **{place: replace(group, **own[place]) for place, group in groups})
 
 
 @dataclass(frozen=True)
@@ -170,17 +170,6 @@ class JudgeKind:
     heeds: frozenset[str] = frozenset()
     form: str = ""
 
-    def open(self, where: str, opening: Opening, collection: Collection) -> Judge:
-        """Return the judge.
-
-        Raises:
-            InputError: nothing stands behind the colon, or what stands there cannot be opened.
-        """
-        if self.form and not where:
-            kind, _, what = self.form.partition(":")
-            raise InputError(f"{spelled('judge')} {kind} needs its {what.lower()}: {self.form}")
-        return self.make(where, opening, collection)
-
 
 def _bi_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
     encoding = replace(opening.encoding, encoder=model) if model else opening.encoding
@@ -189,13 +178,9 @@ def _bi_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
 
 
 def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
-    return load_cross_encoder_judge(
-        model,
-        temperature=opening.judges.temperature or 1.0,
-        max_length=opening.encoding.max_length,
-        device=opening.encoding.device,
-        trust_remote_code=opening.encoding.trust_remote_code,
-    )
+    how = {name: getattr(opening.encoding, name) for name in OF_CROSS_ENCODERS}
+    loaded = load_cross_encoder(model, **how)
+    return CrossEncoderJudge(loaded, temperature=opening.judges.temperature or 1.0, name=Path(model).name)
 
 
 def _pairwise(folder: str, opening: Opening, collection: Collection) -> Judge:
@@ -205,19 +190,8 @@ def _pairwise(folder: str, opening: Opening, collection: Collection) -> Judge:
 def _language_model(model: str, opening: Opening, collection: Collection) -> Judge:
     llm = replace(opening.llm, llm_model=model) if model else opening.llm
     if not llm.llm_model:
-        raise InputError(
-            f"{spelled('judge')} llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}"
-        )
-    place, asked = llm.folder(collection), opening.question
-    return LLMJudge(llm.client(), place, asked, llm.sampling())
-
-
-OWN = (JudgeSettings, LLMSettings, QuestionSettings)  # whose settings a judge may have of its own
-SHARED = ("llm_model", "price", "judgements")
-"""Of them those that it may not: its model stands in its name, prices and the folder are of the run."""
-
-
-_KEPT = frozenset({"judgements"})
+        raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
+    return LLMJudge(llm.client(), llm.folder(collection), opening.question, llm.sampling())
 
 
 def _names(*groups: type) -> frozenset[str]:
@@ -225,47 +199,36 @@ def _names(*groups: type) -> frozenset[str]:
 
 
 JUDGES: dict[str, JudgeKind] = {
-    BI_ENCODER: JudgeKind(_bi_encoder, _KEPT | _names(EncodingSettings) | {"temperature"}),
-    "cross-encoder": JudgeKind(
-        _cross_encoder, _KEPT | {"temperature", "max_length", "device", "trust_remote_code"}, "cross-encoder:MODEL"
-    ),
-    "pairwise": JudgeKind(_pairwise, _KEPT | {"temperature", "device"}, "pairwise:FOLDER"),
-    "llm": JudgeKind(_language_model, _KEPT | _names(LLMSettings, QuestionSettings)),
+    BI_ENCODER: JudgeKind(_bi_encoder, _names(EncodingSettings) | {"temperature"}),
+    "cross-encoder": JudgeKind(_cross_encoder, frozenset({"temperature", *OF_CROSS_ENCODERS}), "cross-encoder:MODEL"),
+    "pairwise": JudgeKind(_pairwise, frozenset({"temperature", "device"}), "pairwise:FOLDER"),
+    "llm": JudgeKind(_language_model, _names(LLMSettings, QuestionSettings)),
     "recorded": JudgeKind(lambda path, *_: RecordedJudge(path), form="recorded:PATH"),
 }
 
 
-def open_judges(opening: Opening, collection: Collection) -> list[Judge]:
-    """Return the judges of the ratings that are named; an object stays as it is."""
-    return [_opened(each, opening, collection) for each in opening.judges.judges]
+def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge:
+    """Return the judge of a name; an object stays as it is.
 
-
-def open_between(opening: Opening, collection: Collection) -> Judge | None:
-    """Return the judge of the comparisons between queries; None where it is that of the ratings."""
-    judge = opening.judges.between_judge
-    return None if judge is None else _opened(judge, opening, collection)
-
-
-def _opened(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge:
+    Raises:
+        InputError: nothing stands behind the colon, or what stands there cannot be opened.
+    """
     if not isinstance(judge, str):
         return judge
     kind, where = _kind(judge)
-    return JUDGES[kind].open(where, opening.with_own(_own(judge)), collection)
+    if (form := JUDGES[kind].form) and not where:
+        raise InputError(f"{kind} needs its {form.partition(':')[2].lower()}: {form}")
+    return JUDGES[kind].make(where, opening.with_own(_own(judge)), collection)
 
 
-def check_judges(opening: Opening, distilling: DistilSettings) -> None:
-    """Raise an InputError for settings that none of the judges heeds, before anything is read."""
-    named = [each for each in opening.judges.everyone if isinstance(each, str)]
-    for each in named:
-        opening.with_own(_own(each))  # refuses what cannot be read
-    kinds = [_kind(each) for each in named]
-    heeded = {name for kind, model in kinds for name in JUDGES[kind].heeds - ({"encoder"} if model else set())}
-    heeded |= {"device"} if distilling.distil is not None else set()
-    heeded |= {"judgements"} if len(named) < len(opening.judges.everyone) else set()
-    given = {**opening.judges.changed("temperature", "judgements"), **opening.encoding.changed(base=AT_128)}
-    judges = ", ".join(sorted({*named})) or "an object"
-    why = f"with {spelled('judge')} {judges}, which does not heed it; leave it out"
-    refuse({name: value for name, value in given.items() if name not in heeded}, why)
+def heeding(name: str) -> list[dict[str, Any]]:
+    """Return what a setting needs to have an effect: a judge who heeds it, of ratings or between queries."""
+
+    def heeds(judge: Any) -> bool:
+        named = [_kind(each) for each in several(judge) if isinstance(each, str)]
+        return any(name in JUDGES[kind].heeds and not (where and name == "encoder") for kind, where in named)
+
+    return [{"judge": heeds}, {"between_judge": heeds}]
 
 
 def records_of(
@@ -310,7 +273,9 @@ def _own(judge: str) -> dict[str, Any]:
     (kind, _), (name, keys) = _kind(judge), without_keys(judge)
     if not keys:
         return {}
-    known = [each for group in OWN for each in settings_of(group) if each.name in JUDGES[kind].heeds - {*SHARED}]
+    heeded = JUDGES[kind].heeds - {"llm_model", "price"}  # the model stands in the name, prices are of the run
+    groups = (JudgeSettings, LLMSettings, QuestionSettings)
+    known = [each for group in groups for each in settings_of(group) if each.name in heeded]
     if not known:
         raise InputError(f"{spelled('judge', judge)}: {name} has no settings; leave {keys} out")
     return parsed_keys([keys], keys=known, option=f"{spelled('judge')} {kind}")

@@ -297,7 +297,6 @@ class JudgeSession:
         nothing, none = np.zeros(0, np.int64), np.zeros(0)
         self._pairs = Pairs(candidates.offsets, nothing, nothing)
         self.parts = [Judgements(none, none) for _ in judges]  # of each judge, about all pairs so far
-        self._first = self._pairs, none
 
     def __call__(self, pairs: Pairs) -> Floats:
         """Return P(first ≻ second), (m,), of all judges together."""
@@ -308,16 +307,7 @@ class JudgeSession:
             Judgements(*(np.concatenate(both)[order] for both in zip(astuple(old), astuple(new), strict=True)))
             for old, new in zip(self.parts, parts, strict=True)
         ]
-        preference = combined(parts).preference
-        if not len(self._first[0]):
-            self._first = pairs, preference
-        return preference
-
-    def first_answered(self) -> tuple[Pairs, Floats]:
-        """Return the pairs that were asked about first, without regard to any answer, and have one; and the answers."""
-        pairs, preference = self._first
-        known = np.isfinite(preference)
-        return pairs.where(known), preference[known]
+        return combined(parts).preference
 
     def unknown(self, judge: Judge, pairs: Pairs) -> Pairs:
         """Return the pairs that a judge, one of those asked, has not answered before by its record."""

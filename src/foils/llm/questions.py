@@ -1,0 +1,151 @@
+"""One kind of question, asked of a language model about many texts: its prompts, and how its answers are read.
+
+Every answer is on disk before it counts, so that a stopped run asks for what is missing alone; one that failed is
+missing, and is asked for again by the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foils.llm.answers import AnswerStore, json_values, without_thoughts
+from foils.llm.asking import Session, ask_missing, digest
+from foils.llm.client import Client, ModelUse, Sampling, Usage
+from foils.llm.prompts import Template, fenced
+from foils.llm.request import NoAnswerError, Request
+
+ATTEMPTS = 2  # times that a question is asked until its answer can be read
+LONGEST = 6_000  # characters of a document that a model is shown
+UNREADABLE = 'an answer in which "{}" cannot be read'
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of an answer.
+
+    Attributes:
+        name: of the value in an answer's JSON object, and in the store.
+        words: what a prompt says of the form.
+        read: from that value to what it means; None: it cannot be read.
+        schema: JSON schema of the value; None: one token is asked for, and `read` takes token → probability.
+    """
+
+    name: str
+    words: str
+    read: Callable[[Any], Any | None]
+    schema: Mapping[str, Any] | None = None
+
+    def request(self, prompt: str, sampling: Sampling, attempt: int) -> Request:
+        """Return what is sent to the server."""
+        if self.schema is None:
+            return Request(prompt, sampling, attempt, first_token=True)
+        properties = {self.name: dict(self.schema)}
+        whole = {"type": "object", "properties": properties, "required": [self.name], "additionalProperties": False}
+        return Request(prompt, sampling, attempt, schema=whole, name=self.name)
+
+    def value(self, answer: Any) -> Any | None:
+        """Return what an answer means, by the last value that can be read; nothing is guessed from words."""
+        if self.schema is None:
+            return self.read(answer)
+        objects = [each for each in json_values(without_thoughts(answer)) if isinstance(each, dict)]
+        values = (self.read(each.get(self.name)) for each in reversed(objects))
+        return next((value for value in values if value is not None), None)
+
+
+@dataclass(frozen=True)
+class _Question:
+    key: str
+    prompt: str
+
+
+@dataclass
+class _Answered:
+    name: str
+    usage: Usage
+    value: Any = None
+    failure: str | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        return {self.name: self.value, "failure": self.failure, **self.usage.as_record()}
+
+
+class Questions:
+    """Asks questions of one form, and counts what that takes.
+
+    Args:
+        client: how to reach the model.
+        log: folder of the answers.
+        form: of an answer.
+        sampling: how answers are drawn.
+        kind: of question; it and what follows are part of the fingerprint.
+        described: what else decides an answer beside its prompt.
+
+    Attributes:
+        client: how the model is reached.
+        asked: requests, tokens and failures so far.
+        described: of everything that decides an answer beside its prompt, what provenance says.
+        fingerprint: a digest of it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        log: str | Path,
+        form: Form,
+        sampling: Sampling | None,
+        *,
+        kind: str,
+        described: Mapping[str, object],
+    ) -> None:
+        self.client, self.asked, self._form = client, ModelUse(price=client.price), form
+        self._store, self._sampling = AnswerStore(log), sampling or Sampling()
+        decisive = {**described, **self._sampling.describe()}
+        self.described = {**client.describe(), **decisive}
+        self.fingerprint = digest(kind, client.identity, sorted(decisive.items()))
+
+    def prompt(self, template: Template, *, domain: str = "", **texts: str) -> str:
+        """Return a template's prompt for texts by slot; documents are cut, and the form of the answer is explained."""
+        shown = fenced(**{slot: text if "query" in slot else text[:LONGEST] for slot, text in texts.items()})
+        prompt = template.filled(**shown, domain=domain, answer=self._form.words)
+        return prompt if "answer" in template.slots else f"{prompt.rstrip()}\n\n{self._form.words}\n"
+
+    def ask(self, prompts: Sequence[str], *, announced: bool = False) -> list[Any]:
+        """Return what the answers mean, None where none came or none can be read; `concurrency` are asked at once.
+
+        Args:
+            prompts: the questions; a repeated one is asked once, one that the store has an answer to is not.
+            announced: whether the costs were said before.
+
+        Raises:
+            FormatError: the store is damaged.
+            InputError: the server refuses the key, or does not know the model.
+            FailureError: the store cannot be written, or question after question failed; what was answered is kept.
+            MissingExtraError: the openai package is not installed.
+        """
+        questions, form = [_Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts], self._form
+
+        async def serve(session: Session, question: _Question) -> _Answered:
+            answered = _Answered(form.name, session.usage)
+            for attempt in range(ATTEMPTS):
+                try:
+                    answer = await session.answer(form.request(question.prompt, self._sampling, attempt))
+                except NoAnswerError as error:
+                    answered.failure = str(error)
+                    continue
+                answered.value = form.value(answer)
+                answered.failure = (
+                    f'an answer in which "{form.name}" cannot be read' if answered.value is None else None
+                )
+                if answered.failure is None:
+                    break
+            return answered
+
+        answers = ask_missing(
+            self.client, self._store, questions, serve, task=f"asking {self.client.model}", unit="questions",
+            text_of=None if announced else lambda question: question.prompt,
+        )  # fmt: skip
+        self.asked = self.asked.counted({key.key: answer for key, answer in zip(questions, answers, strict=True)})
+        return [answer[form.name] for answer in answers]
