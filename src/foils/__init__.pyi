@@ -22,7 +22,7 @@ import foils.rating.doors
 import foils.searching.runs
 import foils.selection.benefit
 import foils.selection.doors
-import foils.training.results
+import foils.training.doors
 import foils.upkeep
 
 from .batching.sampler import batch_sampler as batch_sampler
@@ -197,15 +197,15 @@ def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..
     vectors: typing.Any = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
 def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any,
     reranker: bool = ..., recipe: typing.Any = ..., batches: typing.Any = ..., batch_settings: typing.Any = ...,
-    refresh: int | None = ..., also: typing.Any = ..., mixture: typing.Any = ..., mixture_parts: int | None = ...,
-    similarity: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    trust_remote_code: bool = ..., loss: typing.Any = ..., target: typing.Any = ..., loss_settings: typing.Any = ...,
-    batch_size: int | None = ..., mini_batch_size: int | None = ..., epochs: int | None = ...,
-    learning_rate: float | None = ..., max_length: int | None = ..., patience: int | None = ..., seed: int = ...,
-    matryoshka: typing.Any = ..., lora: int | None = ..., mask: typing.Any = ..., mask_margin: float | None = ...,
-    trainer: typing.Any = ..., split: typing.Any = ..., form: typing.Any = ..., per_query: int | None = ...,
-    max_positives: int | None = ..., dev: typing.Any = ..., dev_run: typing.Any = ..., resume: bool = ...,
-    device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.training.results.Trained: ...
+    refresh: int | None = ..., also: typing.Any = ..., mixture: typing.Any = ..., similarity: typing.Any = ...,
+    query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., trust_remote_code: bool = ...,
+    loss: typing.Any = ..., target: typing.Any = ..., loss_settings: typing.Any = ..., batch_size: int | None = ...,
+    mini_batch_size: int | None = ..., epochs: int | None = ..., learning_rate: float | None = ...,
+    max_length: int | None = ..., patience: int | None = ..., seed: int = ..., matryoshka: typing.Any = ...,
+    lora: int | None = ..., mask: typing.Any = ..., mask_margin: float | None = ..., trainer: typing.Any = ...,
+    split: typing.Any = ..., form: typing.Any = ..., per_query: int | None = ..., max_positives: int | None = ...,
+    dev: typing.Any = ..., dev_run: typing.Any = ..., resume: bool = ..., device: typing.Any = ...,
+    columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ...) -> foils.training.doors.Trained: ...
 def cache(action: typing.Any = ..., *, kind: typing.Any = ..., keep: int | None = ..., older_than: float | None = ...,
     dry_run: bool = ...) -> foils.upkeep.Cache: ...

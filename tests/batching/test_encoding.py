@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from foils.batching.sampler import BatchPlanner, PlannedBatchSampler
 from foils.batching.vectors import DistinctTexts, EmbeddingCache
 from foils.data import Collection
 from foils.training.data import training_set
-from foils.training.fit import embedded_at_once
 from foils.training.refresh import live
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
@@ -132,13 +130,3 @@ def test_the_model_embeds_in_the_precision_of_training_and_without_gradients(pre
     half = precision == "bfloat16"
     assert seen == {(False, False, half), (True, True, half)}
     assert sizes[:4] == [16, 4, 16, 4]  # 20 queries and 20 positives; the model card embeds examples later
-
-
-def test_many_texts_are_embedded_at_once():
-    """A processor embeds 16 together, and a GPU as many as training does, with gradients."""
-    settings = TrainSettings(batch_size=128)
-    cached = replace(settings, batch_size=4096, mini_batch_size=256)
-    assert embedded_at_once(settings, torch.device("cpu")) == 16
-    assert embedded_at_once(settings, torch.device("cuda")) == 128
-    assert embedded_at_once(cached, torch.device("cuda")) == 256
-    assert embedded_at_once(replace(settings, batch_size=4), torch.device("cuda")) == 16

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from foils.runtime.errors import FormatError, InputError
-from foils.training.fit import LOSS_STATE, LossState
+from foils.training.fit import LOSS_STATE, Steps
 
 
 class Learning(torch.nn.Module):
@@ -20,16 +21,17 @@ class Learning(torch.nn.Module):
 
 
 def test_what_a_loss_learned_comes_back_or_is_refused_by_name(tmp_path):
-    args, state = SimpleNamespace(output_dir=tmp_path), SimpleNamespace(global_step=7, is_world_process_zero=True)
+    args = SimpleNamespace(output_dir=tmp_path)
+    state = SimpleNamespace(global_step=7, max_steps=9, is_world_process_zero=True)
     path = tmp_path / "checkpoint-7" / LOSS_STATE
     path.parent.mkdir()
 
     def begin(loss):
-        LossState(loss).on_train_begin(args, state, None)
+        Steps(loss, ExitStack()).on_train_begin(args, state, None)
 
     with pytest.raises(InputError, match=f"{LOSS_STATE}, which is not there"):
         begin(Learning(3))
-    LossState(Learning(3)).on_save(args, state, None)
+    Steps(Learning(3), ExitStack()).on_save(args, state, None)
     again = Learning(3)
     torch.nn.init.zeros_(again.mix)
     begin(again)

@@ -21,10 +21,9 @@ import foils
 from foils.batching.vectors import rank_and_count
 from foils.data import Collection, Negatives
 from foils.data.read import CollectionSettings
-from foils.training.data import TrainingSet, training_set
+from foils.training.data import TrainingSet, read_data_sets, training_set
 from foils.training.loss_registry import TEACHER_LOSSES
-from foils.training.multi_dataset import MixtureSettings, read_data_sets
-from foils.training.settings import ST, TrainSettings
+from foils.training.settings import ST, MethodSettings, TrainSettings
 from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
 
@@ -76,7 +75,7 @@ def trained(case: dict[str, Any], folder: Path, bert: SentenceTransformer) -> np
 def mixture(collection: Collection, negatives: Negatives) -> TrainingSet:
     """The collection and another, of which the first is taken whole and of the other as much."""
     other = made_up(queries=80, seed=1)
-    settings = MixtureSettings(also=[(other, table(other, per_query=2))], mixture=(1, 1))
+    settings = MethodSettings(also=[(other, table(other, per_query=2))], mixture=(1, 1))
     sets = read_data_sets(collection, negatives, settings, CollectionSettings())
     data = sets.training_set(sets.joined({name: each.negatives for name, each in sets.sources.items()}))
     assert data.mixture is not None

@@ -10,7 +10,7 @@ import foils
 from foils.encode import EmbeddingSettings
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
-from foils.training.fit import LossState
+from foils.training.fit import Steps
 from foils.training.loss_registry import make_loss
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
@@ -85,7 +85,7 @@ def test_a_teacher_of_another_width_is_reached_by_a_learned_map(data, use, tmp_p
     model, wide = static_model(), static_model(seed=3, dimension=24)
     wide.save_pretrained(str(tmp_path / "wide"))
     loss = make_loss("embed-distil", model, data, embedding=use, settings={"teacher": str(tmp_path / "wide")})
-    assert set(LossState(loss).own_state()) == {"loss.projection.weight", "loss.projection.bias"}
+    assert set(Steps(loss, None).own_state()) == {"loss.projection.weight", "loss.projection.bias"}
     features, labels, columns = batch_of(model, data, LABELS)
     value = loss(features, labels)
     value.backward()

@@ -24,6 +24,7 @@ from foils.training.train import train_model
 from train_models import bert_model, cross_encoder, made_up, static_model, table, unpaired
 
 INF = math.inf
+USE = EmbeddingSettings()
 BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
 
 
@@ -276,16 +277,15 @@ def test_margins_are_the_published_ones_and_inner_products_need_their_own(tmp_pa
     data = training_set(collection, table(collection))
     model.save_pretrained(str(tmp_path / "guide"))
     by_guide = f"guide:{tmp_path / 'guide'}"
-    assert make_mask(model, data, BASE) is None
-    assert make_mask(model, data, replace(BASE, mask="self")).margin == 0.1
-    assert make_mask(model, data, replace(BASE, mask=by_guide)).margin == 0
+    assert make_mask(model, data, replace(BASE, mask="self"), USE).margin == 0.1
+    assert make_mask(model, data, replace(BASE, mask=by_guide), USE).margin == 0
     with pytest.raises(InputError, match="mask_margin 2: cosines differ by at most 2"):
-        make_mask(model, data, replace(BASE, mask="self", mask_margin=2))
+        make_mask(model, data, replace(BASE, mask="self", mask_margin=2), USE)
     model.similarity_fn_name = "dot"
     with pytest.raises(InputError, match="compares by inner product; give mask_margin in its units"):
-        make_mask(model, data, replace(BASE, mask="self"))
-    assert make_mask(model, data, replace(BASE, mask="self", mask_margin=20)).margin == 20
-    assert make_mask(model, data, replace(BASE, mask=by_guide)).margin == 0  # the guide's cosines
+        make_mask(model, data, replace(BASE, mask="self"), USE)
+    assert make_mask(model, data, replace(BASE, mask="self", mask_margin=20), USE).margin == 20
+    assert make_mask(model, data, replace(BASE, mask=by_guide), USE).margin == 0  # the guide's cosines
 
 
 def test_what_makes_no_sense_is_refused(tmp_path, rated, guide):
@@ -302,4 +302,4 @@ def test_what_makes_no_sense_is_refused(tmp_path, rated, guide):
     with pytest.raises(InputError, match="expected them in the labels"):
         FalseNegativeMask(guide=guide).compared(torch.ones(1, 2), torch.ones(1, 2), None)
     with pytest.raises(InputError, match=r"cannot load|no such folder"):
-        make_mask(static_model(), rated, replace(BASE, mask="guide:/no/such/model"))
+        make_mask(static_model(), rated, replace(BASE, mask="guide:/no/such/model"), USE)

@@ -20,9 +20,9 @@ from foils.data.read import CollectionSettings
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.evaluation.measuring import measure_encoder
 from foils.runtime.errors import InputError
+from foils.training.data import read_data_sets
 from foils.training.loss_registry import make_loss
-from foils.training.multi_dataset import MixtureSettings, parsed_data_sets, read_data_sets
-from foils.training.settings import TrainSettings
+from foils.training.settings import MethodSettings, TrainSettings, parsed_data_sets
 from foils.training.train import train_model
 from train_models import WORDS, bert_model, made_up, static_model, table, unpaired
 
@@ -45,7 +45,7 @@ def other(name="other", queries=36, seed=7):
 
 
 def sets(also=None, first=None, source=None, **how):
-    settings = MixtureSettings(also=[other()] if also is None else also, **how)
+    settings = MethodSettings(also=[other()] if also is None else also, **how)
     return read_data_sets(first or made_up(), source, settings, CollectionSettings())
 
 
@@ -133,7 +133,7 @@ def batches_seen(monkeypatch):
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_training_draws_shares_and_keeps_pieces_inside_their_source(name, tmp_path, monkeypatch):
-    data, seen = mixed_set(mixture_parts=2), batches_seen(monkeypatch)
+    data, seen = mixed_set(), batches_seen(monkeypatch)
     assert data.mixture.counts.tolist() == [20, 10]
     trained = train_model(
         static_model(), data, tmp_path, settings=SETTINGS, batches=name, batch_settings=SCHEDULED[name]
@@ -208,7 +208,7 @@ def world(tmp_path):
 
 def test_the_program_and_python_train_the_same(world, capsys):
     folder, (a, b), (first, second), common = world
-    shares = ["--mixture", "2,1", "--training-args", "mixture_parts=2"]
+    shares = ["--mixture", "2,1"]
     own = ["--batches", "hobit", "--set-batches", "seeds=2", *common, "--dev", "dev", "-o", str(folder / "out")]
     assert run(["train", a, first, "--also", f"{b},{second}", *shares, *own, "--json", str(folder / "out.json")]) == 0
     shown = capsys.readouterr().out
@@ -218,7 +218,7 @@ def test_the_program_and_python_train_the_same(world, capsys):
     assert found["provenance"]["settings"]["mixture"] == [2.0, 1.0]
     assert {"first", "second"} <= set(found["provenance"]["inputs"])
     trained = foils.train(
-        a, first, also=[(b, second)], mixture=(2, 1), mixture_parts=2, batches="hobit",
+        a, first, also=[(b, second)], mixture=(2, 1), batches="hobit",
         batch_settings={"seeds": 2}, model=str(folder / "static"), learning_rate=0.05, batch_size=12, dev="dev",
         output=folder / "again",
     )  # fmt: skip
@@ -230,16 +230,12 @@ def test_the_program_and_python_train_the_same(world, capsys):
     assert trained.scores["nDCG@10 on dev after"] == pytest.approx(np.mean(each))
 
 
-@pytest.mark.parametrize(
-    "more",
-    [["--mixture", "1,3"], ["--training-args", "mixture_parts=1"]],
-)
-def test_options_change_the_training(more, world):
+def test_shares_change_the_training(world):
     folder, (a, _), _, common = world
     write(folder / "large", other("large", queries=70))
     plain = ["train", a, "--also", str(folder / "large"), *common]
     histories = []
-    for name, arguments in (("plain", plain), ("out", [*plain, *more])):
+    for name, arguments in (("plain", plain), ("out", [*plain, "--mixture", "1,3"])):
         assert run([*arguments, "-o", str(folder / name), "--json", str(folder / f"{name}.json")]) == 0
         histories.append([e["loss"] for e in json.loads((folder / f"{name}.json").read_text())["history"]])
     assert histories[0] != histories[1]
@@ -258,14 +254,12 @@ def test_negatives_are_mined_anew_in_their_own_data_set(world):
     ("more", "said"),
     [
         (["--mixture", "2,1"], "--mixture 2.0 1.0: no effect without --also"),
-        (["--training-args", "mixture_parts=2"], "no effect without --also"),
-        (["--also", "B", "--mixture", "2,1,1"], "3 shares of 2 data sets"),
+        (["--also", "B", "--mixture", "2,1,1"], "shares 2, 1, 1 of 2 data sets"),
         (["--also", "B", "--mixture", "2,x"], "expected a number for each data set, as 2,1"),
         (["--also", "B", "--mixture", "2,0"], "above 0"),
         (["--also", "B,SOURCE"], "no negatives for first"),
-        (["--also", "B", "--reranker"], "takes one data set"),
+        (["--also", "B", "--reranker"], "of one data set"),
         (["--also", "B", "--batches", "no-duplicates"], "takes one data set"),
-        (["--also", "B", "--training-args", "mixture_parts=5"], "parts must divide the batch size 12; got 5"),
         (["--also", "B", "--loss", "st:MultipleNegativesRankingLoss"], "documents of other data sets"),
         (["--also", "nowhere/"], "nowhere"),
         (["--also", "B", "--dev", "none"], "none"),

@@ -10,10 +10,9 @@ from foils.data.read import CollectionSettings
 from foils.data.training_rows import RowSettings
 from foils.mining import BM25Retriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
-from foils.training.data import training_set
-from foils.training.multi_dataset import MixtureSettings, read_data_sets
-from foils.training.refresh import Refresh, ance_refresh, live
-from foils.training.settings import TrainSettings
+from foils.training.data import read_data_sets, training_set
+from foils.training.refresh import Refresh, live
+from foils.training.settings import MethodSettings, TrainSettings
 from foils.training.train import train_model
 from train_models import made_up, static_model
 
@@ -44,26 +43,26 @@ def trained(world, folder, *, refresh, settings=SETTINGS, **more):
     return train_model(static_model(), world[2], folder, settings=settings, refresh=refresh, **more)
 
 
-def ance(world, every=2, per_query=4):
-    sets = read_data_sets(world[0], None, MixtureSettings(), CollectionSettings())
-    return ance_refresh(sets, RowSettings(per_query=per_query).completed("triplets"), every=every)
+def ance(world, every=2, per_query=4, kind=Refresh):
+    sets = read_data_sets(world[0], None, MethodSettings(), CollectionSettings())
+    return kind(sets, RowSettings(per_query=per_query).completed("triplets"), every)
 
 
 def test_negatives_are_mined_anew_with_the_model_as_it_is(world, tmp_path):
-    plain, seen = ance(world), []
+    seen = []
 
-    def spying(model):
-        seen.append((weights(model).clone(), model.training))
-        return plain.mine(model)
+    class Spying(Refresh):
+        def mine(self, model):
+            seen.append(weights(model).clone())
+            return super().mine(model)
 
-    model = trained(world, tmp_path / "a", refresh=replace(plain, mine=spying)).model
-    assert len(seen) == 1  # after two of four epochs
-    at_refresh, _ = seen[0]
+    model = trained(world, tmp_path / "a", refresh=ance(world, kind=Spying)).model
+    (at_refresh,) = seen  # after two of four epochs
     assert not torch.equal(at_refresh, weights(model))
     assert not torch.equal(at_refresh, weights(static_model()))
     assert not torch.equal(weights(model), weights(trained(world, tmp_path / "b", refresh=None).model))
     seen.clear()
-    trained(world, tmp_path / "c", refresh=replace(plain, mine=spying, every=1))
+    trained(world, tmp_path / "c", refresh=ance(world, every=1, kind=Spying))
     assert len(seen) == 3
 
 
@@ -105,7 +104,7 @@ def test_it_resumes_exactly_before_and_after_a_refresh(world, tmp_path, loss, st
 
 def test_what_a_refresh_refuses(world, tmp_path):
     with pytest.raises(InputError, match="every 0 epochs"):
-        Refresh(0, lambda model: world[1], lambda negatives: world[2])
+        ance(world, every=0)
     fewer = ance(world, every=1, per_query=3)
     with pytest.raises(FailureError, match="a list became shorter"):
         trained(world, tmp_path / "out", refresh=fewer)

@@ -13,8 +13,9 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
+from foils.training.models import load_trainable
 from foils.training.objectives import debiased_infonce
-from foils.training.reranker import reranker_set, targets_of, warn_of_nothing_learned, with_prompt
+from foils.training.reranker import reranker_set, targets_of, warn_of_nothing_learned
 from foils.training.reranker_losses import RERANKER_LOSSES, ST_RERANKER_LOSSES, reranker_loss
 from foils.training.settings import TARGETS, TrainSettings
 from foils.training.train import train_model
@@ -364,7 +365,7 @@ def test_a_regression_on_ratings_without_offsets_is_warned_of(data, caplog):
 
 def test_a_reranker_is_trained_with_the_prompt_that_it_is_served_with(data, tmp_path, monkeypatch):
     seen: list[str | None] = []
-    model = with_prompt(cross_encoder(tmp_path / "bert"), "ba be: ")
+    model = load_trainable(cross_encoder(tmp_path / "bert"), reranker=True, query_prompt="ba be: ")
     assert (model.prompts["query"], model.default_prompt_name) == ("ba be: ", "query")
     preprocess = type(model).preprocess
 
@@ -376,7 +377,7 @@ def test_a_reranker_is_trained_with_the_prompt_that_it_is_served_with(data, tmp_
     train_model(model, data, tmp_path / "out", settings=replace(BASE, loss="listnet", epochs=1))
     assert "ba be: " in seen
     with pytest.raises(UnknownNameError):
-        with_prompt(model, "@nowhere")
+        load_trainable(model, reranker=True, query_prompt="@nowhere")
 
 
 def test_a_pair_stands_once_however_many_positives_its_query_has():

@@ -257,8 +257,6 @@ def distil(
     Source: ANMI 2.0 section 7.2, stage 2: the pairwise model is distilled from an ensemble.
     """
     datasets = require("datasets", "train")
-    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
-
     from foils.training.fit import fit
     from foils.training.settings import TrainSettings
 
@@ -283,9 +281,8 @@ def distil(
     model = load_cross_encoder(base, max_length=max_length, device=device, new_head=True, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         fit(
-            CrossEncoderTrainer, CrossEncoderTrainingArguments, model, Path(folder),
-            dataset=datasets.Dataset(judged).with_transform(looked_up), loss=preference_loss(model, form),
-            settings=settings, score=None, callbacks=(), resume=False, save_strategy="no",
+            model, Path(folder), dataset=datasets.Dataset(judged).with_transform(looked_up),
+            loss=preference_loss(model, form), settings=settings, save_strategy="no",
         )  # fmt: skip
     judge = PairwiseJudge(model, name=name) if form == PAIRWISE else CrossEncoderJudge(model, name=name)
     return Distilled(judge, len(shown), len(held), *_measure(judge, candidates, held, w[known & apart]))

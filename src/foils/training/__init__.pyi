@@ -1,5 +1,6 @@
 from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
+from .doors import Trained as Trained
 from .fit import TrainingRun as TrainingRun
 from .loss_registry import LOSSES as LOSSES
 from .loss_registry import make_loss as make_loss
@@ -22,11 +23,10 @@ from .objectives import margin_mse as margin_mse
 from .objectives import rating_regression as rating_regression
 from .objectives import weighted_infonce as weighted_infonce
 from .objectives import weighted_listnet as weighted_listnet
-from .refresh import ance_refresh as ance_refresh
+from .refresh import Refresh as Refresh
 from .reranker_losses import RERANKER_LOSSES as RERANKER_LOSSES
 from .reranker_losses import RerankerLoss as RerankerLoss
 from .reranker_losses import reranker_loss as reranker_loss
-from .results import Trained as Trained
 from .settings import RECIPES as RECIPES
 from .settings import Recipe as Recipe
 from .settings import TrainSettings as TrainSettings

@@ -5,7 +5,7 @@ The data set holds row numbers; texts are looked up when a batch is read, so tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from foils.batching.multi_dataset import Mixture
+from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.data import Collection, Negatives
 from foils.data.collection import Rows
 from foils.data.negatives import negatives_table
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import NamedSource, SourceLike, as_source
+from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.data.texts import DocumentTexts, texts_of
 from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
 from foils.runtime.errors import InputError, require
 from foils.training.known_pairs import Floats, PairFacts, own_values
+from foils.training.settings import MethodSettings
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -298,3 +302,89 @@ def _ratings(collection: Collection, rows: Rows, table: _Table) -> tuple[Floats,
     known = elo[np.unique(query * (document.max() + 1) + document, return_index=True)[1]]
     spread = float(known.std() or 1.0)
     return (own_values(rows, query, document, elo) - known.mean()) / spread, spread
+
+
+@dataclass(frozen=True)
+class DataSets:
+    """The data sets of a training, by name, and their joint collection.
+
+    Attributes:
+        collections: name → collection, at least one.
+        sources: name → its negatives; where there are none, no entry.
+        shares: of the data sets in an epoch; None: by their sizes.
+        whole: the one collection, or all joined.
+    """
+
+    collections: Mapping[str, Collection]
+    sources: Mapping[str, NamedSource]
+    shares: Sequence[float] | None
+    whole: Collection
+
+    @property
+    def mixed(self) -> bool:
+        """Whether there are several."""
+        return len(self.collections) > 1
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Digests of what was read, by name, for provenance."""
+        if not self.mixed:
+            return {"collection": self.whole.digest, **{each.name: each.digest for each in self.sources.values()}}
+        named = {f"{name}: {each.name}": each.digest for name, each in self.sources.items()}
+        return {**{name: each.digest for name, each in self.collections.items()}, **named}
+
+    @property
+    def bare(self) -> dict[str, Collection]:
+        """The data sets that have no negatives."""
+        return {name: each for name, each in self.collections.items() if name not in self.sources}
+
+    def joined(self, negatives: Mapping[str, Negatives]) -> Negatives:
+        """Return tables of negatives, by data set, as one; at least one is given."""
+        return joined_negatives(negatives) if self.mixed else next(iter(negatives.values()))
+
+    def training_set(self, negatives: Negatives | None, **rows: Any) -> TrainingSet:
+        """Return what is trained on; of several data sets, one set that knows which row is whose.
+
+        Args:
+            negatives: of all data sets (`joined`); None: pairs alone are trained on.
+            rows: settings of `foils.training.data.training_set`.
+
+        Raises:
+            InputError: a data set without rows.
+        """
+        data = training_set(self.whole, negatives, **rows)
+        if not self.mixed:
+            return data
+        ends = np.cumsum([len(each.queries) for each in self.collections.values()])
+        source_of = np.searchsorted(ends, data.rows[:, 0], "right").astype(np.int64)
+        sizes = np.bincount(source_of, minlength=len(ends))
+        drawn = mixture_counts(np.maximum(sizes, 1).tolist(), self.shares)
+        mixture, counts = Mixture(tuple(self.collections), source_of, drawn), dict(data.counts)
+        for name, size, count in zip(self.collections, sizes, drawn, strict=True):
+            counts |= {f"rows of {name}": int(size), f"rows of {name} in an epoch": int(count)}
+        return replace(data, facts=replace(data.facts, sources=source_of), mixture=mixture, counts=counts)
+
+
+def read_data_sets(
+    collection: CollectionLike, source: SourceLike | None, method: MethodSettings, reading: CollectionSettings
+) -> DataSets:
+    """Read the data sets of a training.
+
+    Args:
+        collection: the first; columns, a corpus and judgements to add are its own.
+        source: its negatives; None: it has none.
+        method: names the others, and says how they are mixed.
+        reading: how collections are read.
+
+    Raises:
+        InputError: one that cannot be read.
+    """
+    alone = replace(reading, columns=None, corpus=None, add_judgements=())
+    others = [each if isinstance(each, tuple) else (each, None) for each in method.also]
+    opened = [(reading.open(collection), source), *((alone.open(each), own) for each, own in others)]
+    names = distinct_names(each.name for each, _ in opened)
+    collections = {name: each for name, (each, _) in zip(names, opened, strict=True)}
+    given = zip(names, opened, strict=True)
+    sources = {name: as_source(own, each) for name, (each, own) in given if own is not None}
+    whole = opened[0][0] if len(opened) == 1 else joined_collections(collections)
+    return DataSets(collections, sources, method.mixture, whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -15,19 +15,19 @@ from foils.batching.methods import METHODS
 from foils.data import Collection, Run
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike
-from foils.data.tables import provenance
+from foils.data.tables import Provenance, provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.options import Option, Settings, refuse, spelled
-from foils.training.multi_dataset import DataSets, MixtureSettings, read_data_sets
-from foils.training.results import Trained
+from foils.runtime.results import Result, Table, number
 from foils.training.settings import (
     CHECKPOINTS,
     MINED_ANEW,
     OPEN,
     PROGRESS,
+    RECIPES,
     TRAINING_ARGS,
     MethodSettings,
     Recipe,
@@ -37,8 +37,7 @@ from foils.training.settings import (
 )
 
 if TYPE_CHECKING:
-    from foils.training.data import TrainingSet
-    from foils.training.refresh import Refresh
+    from foils.training.fit import TrainingRun
 
     ModelLike = str | Path | Any  # Any: a SentenceTransformer or a CrossEncoder
     RunLike = str | Path | Run
@@ -46,6 +45,53 @@ else:
     ModelLike = RunLike = str
 
 MEASURE = "nDCG@10"
+SHOWN = 8  # losses in the table, about
+
+
+@dataclass(frozen=True)
+class Trained(Result):
+    """A trained model.
+
+    Attributes:
+        model: a SentenceTransformer or a CrossEncoder; with an evaluation on dev, the best of those evaluated.
+        path: the folder that it is written to.
+        run: the loss over time.
+        provenance: collection, negatives, settings, seed, versions.
+        counts: what was used and left out.
+        scores: name → value, as nDCG@10 on dev before and after.
+    """
+
+    model: Any = field(repr=False)
+    path: Path
+    run: TrainingRun = field(repr=False)
+    provenance: Provenance = field(repr=False)
+    counts: Mapping[str, int]
+    scores: Mapping[str, float]
+
+    def tables(self) -> list[Table]:
+        """Return the loss over the steps, and what was trained on."""
+        losses = [entry for entry in self.run.history if "loss" in entry]
+        every = max(1, len(losses) // SHOWN)
+        rows = [(f"{e['step']:,.0f}", number(e["epoch"], 2), number(e["loss"], 4)) for e in losses[::every]]
+        notes = [f"{name}: {count:,}" for name, count in self.counts.items()]
+        notes.append(f"{self.run.steps:,} steps in {self.run.seconds:,.1f} s, {self.run.precision}")
+        notes += [f"{name}: {value:.4f}" for name, value in self.scores.items()]
+        masked = self.run.masked["shares"] if self.run.masked else {}
+        notes += [f"negatives masked in epoch {epoch}: {share:.2%}" for epoch, share in masked.items()]
+        return [Table(f"Training → {self.path}", ["step", "epoch", "loss"], rows, "\n".join(notes))]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return settings, counts, scores and the loss over time, as they lie beside the model."""
+        return {
+            "provenance": self.provenance,
+            "counts": dict(self.counts),
+            "scores": dict(self.scores),
+            "best_dev": self.run.best,
+            "steps": self.run.steps,
+            "precision": self.run.precision,
+            "history": self.run.history,
+            **({} if self.run.masked is None else {"masked": self.run.masked}),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,38 +127,7 @@ class DevSettings(Settings):
         return reranked
 
 
-def _check(
-    source: SourceLike | None,
-    model: ModelLike,
-    reranker: bool,
-    method: MethodSettings,
-    steps: TrainSettings,
-    rows: RowSettings,
-    evaluation: DevSettings,
-    mixing: MixtureSettings,
-) -> None:
-    """Refuse what does not go together, before anything is read."""
-    if not isinstance(model, (str, Path)) and reranker != _is_cross_encoder(model):
-        raise InputError(
-            f"a model of type {type(model).__name__}, and {spelled('reranker')} {reranker}; expected a "
-            "CrossEncoder with reranker=True, or a SentenceTransformer"
-        )
-    if steps.lora is not None:
-        require("peft", "lora")
-    if reranker and evaluation.dev is not None and evaluation.dev_run is None:
-        raise InputError(f"{spelled('dev')} needs a run for the reranker to rerank: give {spelled('dev_run')}")
-    batches = method.batches or method.base().batches
-    check_batches(batches, method.batch_settings)
-    if mixing.also and batches not in METHODS:
-        raise InputError(f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of "
-                         f"{', '.join(METHODS)}")  # fmt: skip
-    form = _completed_rows(rows, method, reranker=reranker, negatives=mixing.has_sources(source)).form
-    if form == "pairs":
-        refuse({"refresh": method.refresh}, "with pairs: it mines the negatives of triplets or lists; leave it out")
-
-
 @door(
-    check=_check,
     needs={
         "similarity": {"reranker": False, "why": "which has no vectors"},
         "document_prompt": {"reranker": False, "why": "which has one prompt for a pair, query_prompt"},
@@ -126,7 +141,6 @@ def train(
     output: Annotated[str | Path, Option(short="-o", metavar="FOLDER")],
     reranker: bool = False,
     method: MethodSettings,
-    mixing: MixtureSettings,
     similarity: Annotated[str | None, Option(names=SIMILARITIES, within=TRAINING_ARGS)] = None,
     query_prompt: Annotated[str | None, Option(within=TRAINING_ARGS)] = None,
     document_prompt: Annotated[str | None, Option(within=TRAINING_ARGS)] = None,
@@ -165,26 +179,72 @@ def train(
         UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
+    recipe = Recipe() if method.recipe is None else RECIPES[method.recipe]
+    named, loaded = isinstance(model, (str, Path)), type(model)
+    if not named and reranker != any(kind.__name__ == "CrossEncoder" for kind in loaded.__mro__):
+        raise InputError(
+            f"a model of type {loaded.__name__}, and {spelled('reranker')} {reranker}; expected a CrossEncoder with "
+            "reranker=True, or a SentenceTransformer"
+        )
+    if steps.lora is not None:
+        require("peft", "lora")
+    if reranker and evaluation.dev is not None and evaluation.dev_run is None:
+        raise InputError(f"{spelled('dev')} needs a run for the reranker to rerank: give {spelled('dev_run')}")
+    batches, batch_settings = method.batches or recipe.batches, dict(method.batch_settings or {})
+    check_batches(batches, batch_settings)
+    if method.also and batches not in METHODS:
+        raise InputError(f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of "
+                         f"{', '.join(METHODS)}")  # fmt: skip
+    negatives = source is not None or any(isinstance(each, tuple) for each in method.also) or method.refresh
+    form = "lists" if reranker else recipe.form or ("triplets" if negatives else "pairs")
+    rows = rows.completed(form, max_positives=recipe.max_positives)
+    if rows.form == "pairs":
+        refuse({"refresh": method.refresh}, "with pairs: it mines the negatives of triplets or lists; leave it out")
+    if method.refresh:
+        rows = replace(rows, per_query=rows.per_query or MINED_ANEW)
+    settings = completed(steps, recipe, evaluated=evaluation.dev is not None)
+
+    from foils.training.data import read_data_sets
     from foils.training.fit import save_model
-    from foils.training.models import with_defaults
+    from foils.training.models import load_trainable, with_defaults
+    from foils.training.refresh import Refresh
+    from foils.training.reranker_losses import reranker_loss
+    from foils.training.tiers import outside_danger
     from foils.training.train import train_model
 
-    rows = _completed_rows(rows, method, reranker=reranker, negatives=mixing.has_sources(source))
-    settings = completed(steps, method.base(), evaluated=evaluation.dev is not None)
-    batching = method.describe()
-    sets = read_data_sets(collection, source, mixing, reading)
-    compared = {"similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt}
-    own: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
-    load = partial(_trainable, model, settings, reranker=reranker, compared=compared, **own)
-    data, refresh = _training_data(sets, rows, method, load)
+    sets = read_data_sets(collection, source, method, reading)
+    if sets.mixed and sets.bare and not method.refresh and rows.form != "pairs":
+        raise InputError(
+            f"no negatives for {', '.join(sets.bare)}, and {rows.form} need them for each data set; give "
+            f"{spelled('also')} with a source of its own, or {spelled('form', 'pairs')}"
+        )
+    if reranker:  # an unknown loss is refused before a model is loaded
+        reranker_loss(settings.loss or "listnet", settings.loss_settings, settings.target)
+    compared: dict[str, Any] = {
+        "similarity": similarity,
+        "query_prompt": query_prompt,
+        "document_prompt": document_prompt,
+    }
+    load = partial(load_trainable, model, reranker=reranker, seed=settings.seed, **compared)
+    load = partial(load, device=device, trust_remote_code=trust_remote_code)
+    refresh = Refresh(sets, rows, method.refresh) if method.refresh else None
+    tables = {name: each.negatives for name, each in sets.sources.items()}
+    if refresh and sets.bare:
+        tables |= refresh.mined(sets.bare, load())
+    data = sets.training_set(sets.joined(tables) if tables else None, **vars(rows))
+    if batches == PROGRESS:
+        data = outside_danger(data)
     trainable = load()
     settings = with_defaults(settings, trainable)
-    described = {"model": _name(model), "reranker": reranker, **batching, **vars(rows), **settings.describe()}
-    described |= {**compared, **mixing.describe()}
+    card = getattr(model, "model_card_data", None)
+    name = str(model if named else getattr(card, "base_model", None) or loaded.__name__)
+    described = {"model": name, "reranker": reranker, "recipe": method.recipe, "batches": batches}
+    described |= {"batch_settings": batch_settings, "refresh": method.refresh, **vars(rows), **settings.describe()}
+    described |= {**compared, **({"mixture": method.mixture} if method.also else {})}
     history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
     score, checkpoints = evaluation.score(*sets.collections.values()), Path(output) / CHECKPOINTS
     before = score(trainable) if score else None
-    how = {name: batching[name] for name in ("batches", "batch_settings")} | {"score": score, "resume": resume}
+    how: dict[str, Any] = {"batches": batches, "batch_settings": batch_settings, "score": score, "resume": resume}
     run = train_model(trainable, data, checkpoints, settings=settings, refresh=refresh, **how)
     known = {when: value for when, value in (("before", before), ("after", run.best)) if value is not None}
     scores = {f"{MEASURE} on {evaluation.dev} {when}": value for when, value in known.items()}
@@ -195,70 +255,3 @@ def train(
             shutil.copytree(checkpoints / "runs", trained.path / "runs", dirs_exist_ok=True)
         shutil.rmtree(checkpoints, ignore_errors=True)
     return trained
-
-
-def _completed_rows(rows: RowSettings, method: MethodSettings, *, reranker: bool, negatives: bool) -> RowSettings:
-    """Return which rows are trained on: what is open is the recipe's, or what suits the model and the source."""
-    recipe: Recipe = method.base()
-    usual = "triplets" if negatives or method.refresh else "pairs"
-    rows = rows.completed("lists" if reranker else recipe.form or usual, max_positives=recipe.max_positives)
-    return replace(rows, per_query=rows.per_query or MINED_ANEW) if method.refresh else rows
-
-
-def _training_data(
-    sets: DataSets, rows: RowSettings, method: MethodSettings, load: Callable[[], Any]
-) -> tuple[TrainingSet, Refresh | None]:
-    """Return what is trained on, and how it is mined anew.
-
-    Args:
-        sets: the data sets. Where one has no negatives: pairs alone or, where negatives are mined anew, those of the
-            untrained model.
-        rows: which are trained on.
-        method: says how often negatives are mined anew, and how batches are filled.
-        load: loads the untrained model.
-    """
-    from foils.training.refresh import ance_refresh, mined
-    from foils.training.tiers import outside_danger
-
-    negatives, refresh = {name: each.negatives for name, each in sets.sources.items()}, None
-    if method.refresh is None:
-        sets.check_negatives(rows.form)
-    else:
-        refresh = ance_refresh(sets, rows, every=method.refresh)
-        if bare := sets.bare:
-            negatives |= mined(bare, rows, load())
-    data = sets.training_set(sets.joined(negatives) if negatives else None, **vars(rows))
-    return (outside_danger(data) if method.batches == PROGRESS else data), refresh
-
-
-def _trainable(
-    model: ModelLike, settings: TrainSettings, *, reranker: bool, compared: Mapping[str, Any], **own: Any
-) -> Any:
-    """Return the model to train, a reranker once its loss is known to exist.
-
-    `compared`: how an encoder embeds and compares texts from now on; `own`: of the loaders.
-    """
-    if not reranker:
-        from foils.training.models import load_trainable
-
-        return load_trainable(model, **compared, **own)
-    from foils.encode.cross_encoders import load_cross_encoder
-    from foils.training.reranker import with_prompt
-    from foils.training.reranker_losses import reranker_loss
-
-    reranker_loss(settings.loss or "listnet", settings.loss_settings, settings.target)
-    if not isinstance(model, (str, Path)):
-        return with_prompt(model, compared["query_prompt"])
-    load = partial(load_cross_encoder, model, new_head=True, **own)
-    return with_prompt(load(seed=settings.seed), compared["query_prompt"])
-
-
-def _is_cross_encoder(model: Any) -> bool:
-    return any(kind.__name__ == "CrossEncoder" for kind in type(model).__mro__)
-
-
-def _name(model: ModelLike) -> str:
-    if isinstance(model, (str, Path)):
-        return str(model)
-    card = getattr(model, "model_card_data", None)
-    return str(getattr(card, "base_model", None) or type(model).__name__)

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
+from sentence_transformers import CrossEncoder, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.training_args import BaseTrainingArguments
+from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
+from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
 from foils.data.records import whole_json
@@ -24,17 +27,30 @@ from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import spelled
-from foils.runtime.progress import Advance
 from foils.training.gathering import average_gradients
 from foils.training.masks import MASKED
 from foils.training.models import AdapterCheckpoints, add_adapters, merge_trained, restore
-from foils.training.results import Trained
 from foils.training.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from foils.training.doors import Trained
+
+log = logging.getLogger(__name__)
 
 LOSS_STATE = "foils_loss.safetensors"
 WHOLE = "foils_checkpoint.json"
+TRAINING = "foils_training.json"
 DEV = "dev"
 CHANCE = "chance of "
+FEW = 16
+"""Texts that a processor embeds together: more are no faster there."""
+OF_FOILS = frozenset({
+    "output_dir", "num_train_epochs", "max_steps", "per_device_train_batch_size", "learning_rate", "seed",
+    "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "restore_callback_states_from_checkpoint",
+    "use_cpu", "accelerator_config", "batch_sampler", "prompts", "resume_from_checkpoint",
+})  # fmt: skip
+"""Arguments of the trainer that settings of foils decide."""
+TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
 
 
 def checkpoint_of(args: Any, state: Any) -> Path:
@@ -42,41 +58,41 @@ def checkpoint_of(args: Any, state: Any) -> Path:
     return Path(args.output_dir) / f"checkpoint-{state.global_step}"
 
 
-class LossState(TrainerCallback):  # type: ignore[misc]
-    """Tells the loss its epoch; keeps what the loss itself learns with each checkpoint, and restores it on resuming.
+class Steps(TrainerCallback):  # type: ignore[misc]
+    """What foils does at the steps of each training; the last of its callbacks.
 
-    Of several processes, each of which has gradients of its own, what the loss itself learns takes their mean.
+    It tells the loss its epoch, keeps what the loss itself learns with each checkpoint and restores it on resuming,
+    reports progress, ends a training whose loss is no number, and writes, after all that others write, which files a
+    checkpoint has: so that one cut short is known. Of several processes, each of which has gradients of its own, what
+    the loss itself learns takes their mean.
 
     Args:
         loss: the module; what belongs to its model is left to the trainer.
+        reporting: where the task is opened once the trainer knows its number of steps; whoever made it closes it.
     """
 
-    def __init__(self, loss: torch.nn.Module) -> None:
-        self.loss = loss
+    def __init__(self, loss: torch.nn.Module, reporting: ExitStack) -> None:
+        self.loss, self.reporting = loss, reporting
 
     def own_state(self) -> dict[str, torch.Tensor]:
         """Return the loss' parameters and buffers, those of the model and of a guide left out."""
-        state = self.loss.state_dict()
-        return {
-            name: value.contiguous()
-            for name, value in state.items()
-            if _of_loss(name) and isinstance(value, torch.Tensor)
-        }
+        state = self.loss.state_dict().items()
+        return {name: each.contiguous() for name, each in state if _of_loss(name) and isinstance(each, torch.Tensor)}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Restore the loss' state where training resumes.
+        """Restore the loss' state where training resumes, and count the steps of before as done.
 
         Raises:
             InputError: the checkpoint lacks it.
             FormatError: it is damaged, or another loss'.
         """
-        own = self.own_state()
-        if not state.global_step or not own:
-            return
-        path = checkpoint_of(args, state) / LOSS_STATE
-        if not path.is_file():
-            raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
-        restore(own, path, "state of the loss")
+        if state.global_step and (own := self.own_state()):
+            path = checkpoint_of(args, state) / LOSS_STATE
+            if not path.is_file():
+                raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
+            restore(own, path, "state of the loss")
+        self.advance = self.reporting.enter_context(progress.task("training", total=state.max_steps, unit="steps"))
+        self.advance(state.global_step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Tell the loss its epoch, counted from 1."""
@@ -86,69 +102,6 @@ class LossState(TrainerCallback):  # type: ignore[misc]
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Average the gradients of the loss' own parameters over processes; torch does so for the model alone."""
         average_gradients([value for name, value in self.loss.named_parameters() if _of_loss(name)])
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write the loss' state into the checkpoint."""
-        from safetensors.torch import save_file
-
-        own = self.own_state()
-        if own and state.is_world_process_zero:
-            save_file(own, checkpoint_of(args, state) / LOSS_STATE)
-
-
-def _of_loss(name: str) -> bool:
-    """Whether a tensor of this name is the loss' own, and not of the model or a guide in it."""
-    return not {"model", "guide"} & {*name.split(".")}
-
-
-class MarkWhole(TrainerCallback):  # type: ignore[misc]
-    """Writes, after all that others write, which files a checkpoint has: so that one cut short is known."""
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """List the files of the checkpoint, with their sizes."""
-        if state.is_world_process_zero:
-            folder = checkpoint_of(args, state)
-            write_json(folder / WHOLE, _sizes(folder))
-
-
-def last_whole_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint that has all its files; None without any.
-
-    One whose list of files is missing or damaged is passed over: nobody knows whether it is whole.
-    """
-    whole = []
-    for path in folder.glob("checkpoint-*"):
-        mark, step = path / WHOLE, path.name.removeprefix("checkpoint-")
-        if not step.isdecimal():
-            continue
-        try:
-            listed = whole_json(mark)
-        except InputError:
-            continue
-        if isinstance(listed, dict) and listed and listed.items() <= _sizes(path).items():
-            whole.append((int(step), path))
-    return max(whole)[1] if whole else None
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-class Watch(TrainerCallback):  # type: ignore[misc]
-    """Reports progress, and ends a training whose loss is no number.
-
-    Args:
-        reporting: where the task is opened once the trainer knows its number of steps; whoever made it closes it.
-    """
-
-    def __init__(self, reporting: ExitStack) -> None:
-        self.reporting = reporting
-        self.advance: Advance = lambda _: None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Open the task, and count the steps of before as done."""
-        self.advance = self.reporting.enter_context(progress.task("training", total=state.max_steps, unit="steps"))
-        self.advance(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Advance by a step."""
@@ -166,6 +119,41 @@ class Watch(TrainerCallback):  # type: ignore[misc]
                 f"the loss is {loss} at step {state.global_step}; lower the learning rate, or train in float32"
             )
 
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write the loss' state into the checkpoint, then the list of its files, with their sizes."""
+        from safetensors.torch import save_file
+
+        if state.is_world_process_zero:
+            folder = checkpoint_of(args, state)
+            if own := self.own_state():
+                save_file(own, folder / LOSS_STATE)
+            write_json(folder / WHOLE, _sizes(folder))
+
+
+def _of_loss(name: str) -> bool:
+    """Whether a tensor of this name is the loss' own, and not of the model or a guide in it."""
+    return not {"model", "guide"} & {*name.split(".")}
+
+
+def last_whole_checkpoint(folder: Path) -> Path | None:
+    """Return the newest checkpoint that has all its files; None without any.
+
+    One whose list of files is missing or damaged is passed over: nobody knows whether it is whole.
+    """
+    whole = {}
+    for path in folder.glob("checkpoint-*"):
+        try:
+            step, listed = int(path.name.removeprefix("checkpoint-")), whole_json(path / WHOLE)
+        except ValueError:  # another folder, or no list that can be read
+            continue
+        if isinstance(listed, dict) and listed and listed.items() <= _sizes(path).items():
+            whole[step] = path
+    return whole[max(whole)] if whole else None
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+
 
 class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
     """A score of the model on dev, higher is better, as sentence-transformers' trainer asks for it.
@@ -176,12 +164,9 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
 
     def __init__(self, score: Callable[[Any], float]) -> None:
         super().__init__()
-        self.score = score
-        self.primary_metric = DEV
+        self.score, self.primary_metric = score, DEV
 
-    def __call__(
-        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
-    ) -> dict[str, float]:
+    def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
         """Return the score under the name `dev`; the model is back in its mode afterwards.
 
         Raises:
@@ -195,19 +180,6 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
         if not math.isfinite(value):
             raise FailureError(f"the evaluation on dev gave {value}; expected a finite score")
         return {DEV: value}
-
-
-log = logging.getLogger(__name__)
-
-FEW = 16
-"""Texts that a processor embeds together."""
-OF_FOILS = frozenset({
-    "output_dir", "num_train_epochs", "max_steps", "per_device_train_batch_size", "learning_rate", "seed",
-    "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "restore_callback_states_from_checkpoint",
-    "use_cpu", "accelerator_config", "batch_sampler", "prompts", "resume_from_checkpoint",
-})  # fmt: skip
-"""Arguments of the trainer that settings of foils decide."""
-TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
 
 
 @dataclass(frozen=True)
@@ -234,35 +206,26 @@ class TrainingRun:
     masked: Mapping[str, Any] | None = None
 
 
-def arguments(
-    kind: type[Any],
-    model: Any,
-    output: Path,
-    *,
-    settings: TrainSettings,
-    evaluated: bool,
-    **more: Any,
-) -> Any:
-    """Return training arguments of sentence-transformers for these settings.
+def trainer_arguments(kind: type[Any] = BaseTrainingArguments) -> list[str]:
+    """Return the names of the trainer's own arguments that may be set."""
+    return [each.name for each in fields(kind) if each.init and each.name not in OF_FOILS]
+
+
+def _arguments(model: Any, output: Path, settings: TrainSettings, *, evaluated: bool, **more: Any) -> dict[str, Any]:
+    """Return the training arguments of sentence-transformers for these settings.
 
     What goes by the number of steps is given as a share of them: several processes, or batches of another size, make
     fewer steps of an epoch than rows / batch size, and the trainer alone knows how many. With `save_steps` among the
     trainer's own arguments the model is evaluated on dev as often as it is saved; else both happen once an epoch.
-
-    Raises:
-        InputError: patience without an evaluation, or an argument that the trainer refuses.
-        UnknownNameError: the trainer has no such argument, or foils has a setting for it.
     """
-    if settings.patience is not None and not evaluated:
-        raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
-    every = settings.trainer.get("save_steps")
+    on, every = model.device.type, settings.trainer.get("save_steps")
     strategy = more.pop("save_strategy", "epoch" if every is None else "steps")
-    check_names("argument of the trainer", settings.trainer, trainer_arguments(kind))
+    at_once = FEW if on == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
     own: dict[str, Any] = dict(
         output_dir=str(output),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=embedded_at_once(settings, model.device),
+        per_device_eval_batch_size=at_once,
         learning_rate=settings.learning_rate,
         warmup_steps=0.1,  # below 1: a share
         seed=settings.seed,
@@ -278,48 +241,16 @@ def arguments(
         logging_nan_inf_filter=False,
         report_to="none",
         disable_tqdm=True,
-        use_cpu=model.device.type == "cpu",
+        use_cpu=on == "cpu",
         accelerator_config={"split_batches": True},  # of several processes each has its part of every batch
         **more,
     )
-    if model.device.type == "cuda" and not {"bf16", "fp16"} & settings.trainer.keys():
+    if on == "cuda" and not {"bf16", "fp16"} & settings.trainer.keys():
         own["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
-    with refused_by_trainer(settings):
-        return kind(**{**own, **settings.trainer})
-
-
-def trainer_arguments(kind: type[Any] = BaseTrainingArguments) -> list[str]:
-    """Return the names of the trainer's own arguments that may be set."""
-    return [each.name for each in fields(kind) if each.init and each.name not in OF_FOILS]
-
-
-@contextmanager
-def refused_by_trainer(settings: TrainSettings) -> Iterator[None]:
-    """Name the trainer's own arguments where it refuses one, as a tracker that is not installed.
-
-    Raises:
-        InputError: it does, and there are some.
-    """
-    try:
-        yield
-    except (ImportError, RuntimeError, TypeError, ValueError) as error:
-        if not settings.trainer:
-            raise
-        given = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
-        raise InputError(f"{spelled('trainer')} {given}: {error}") from error
-
-
-def embedded_at_once(settings: TrainSettings, device: torch.device) -> int:
-    """Return how many texts are embedded together without gradients: on a GPU as many as with them, at least 16.
-
-    On a processor 16: more are no faster there.
-    """
-    return FEW if device.type == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
+    return {**own, **settings.trainer}
 
 
 def fit(
-    kind: type[Any],
-    arguments_kind: type[Any],
     model: Any,
     output: Path,
     *,
@@ -327,46 +258,58 @@ def fit(
     loss: Any,
     inner: Any = None,
     settings: TrainSettings,
-    score: Callable[[Any], float] | None,
-    callbacks: Sequence[TrainerCallback],
-    resume: bool,
+    score: Callable[[Any], float] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    resume: bool = False,
     **more: Any,
 ) -> TrainingRun:
-    """Train with a trainer of sentence-transformers, and `more` arguments of it than the settings have.
+    """Train with the model's trainer of sentence-transformers, and `more` arguments of it than the settings have.
 
     `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
 
     Raises:
-        InputError: what `arguments` or `add_adapters` refuse, or not to be resumed, and the folder holds checkpoints.
+        InputError: patience without an evaluation, an argument that the trainer refuses, no transformer to adapt, or
+            the folder holds checkpoints, and is not to be resumed.
+        UnknownNameError: the trainer has no such argument, or foils has a setting for it.
         FailureError: a checkpoint cannot be written (full disk, no permission).
     """
-    start = time.perf_counter()
-    args = arguments(arguments_kind, model, output, settings=settings, evaluated=score is not None, **more)
-    if settings.batch_size % args.world_size:
-        raise InputError(
-            f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which share each batch; "
-            "give a multiple of their number"
-        )
+    start, last = time.perf_counter(), last_whole_checkpoint(output) if resume else None
+    kind, of_arguments = SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    if isinstance(model, CrossEncoder):
+        kind, of_arguments = CrossEncoderTrainer, CrossEncoderTrainingArguments
+    if settings.patience is not None and score is None:
+        raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
+    check_names("argument of the trainer", settings.trainer, trainer_arguments(of_arguments))
     if not resume and any(output.glob("checkpoint-*")):
         raise InputError(f"{output} holds checkpoints of another training; resume it, or choose another folder")
-    last = last_whole_checkpoint(output) if resume else None
     if settings.lora is not None:
         add_adapters(model, settings.lora, seed=settings.seed)
         kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
     with ExitStack() as reporting, warnings.catch_warnings():
         # transformers calls gradient checkpointing otherwise than sentence-transformers does
         warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
-        own: list[Any] = [LossState(loss if inner is None else inner), Watch(reporting), *callbacks]
+        own: list[Any] = [*callbacks]
         if settings.patience is not None:
             own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
-        with refused_by_trainer(settings):
+        try:
             trainer = kind(
                 model=model,
-                args=args,
+                args=of_arguments(**_arguments(model, output, settings, evaluated=score is not None, **more)),
                 train_dataset=dataset,
                 loss=loss,
                 evaluator=None if score is None else DevEvaluator(score),
-                callbacks=[*own, MarkWhole()],
+                callbacks=[*own, Steps(loss if inner is None else inner, reporting)],
+            )
+        except (ImportError, RuntimeError, TypeError, ValueError) as error:
+            if not settings.trainer:
+                raise
+            given = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
+            raise InputError(f"{spelled('trainer')} {given}: {error}") from error
+        args = trainer.args
+        if settings.batch_size % args.world_size:
+            raise InputError(
+                f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which share each "
+                "batch; give a multiple of their number"
             )
         trainer.remove_callback(PrinterCallback)
         with writing_weights(output):
@@ -379,10 +322,9 @@ def fit(
         log.warning(
             "The loss was 0 at every step: no batch held a negative for any of its queries; nothing was learned."
         )
-    best = trainer.state.best_metric
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
-    seconds = time.perf_counter() - start
-    return TrainingRun(model, history, best, int(trainer.state.global_step), seconds, precision)
+    seconds, state = time.perf_counter() - start, trainer.state
+    return TrainingRun(model, history, state.best_metric, int(state.global_step), seconds, precision)
 
 
 @contextmanager
@@ -417,42 +359,34 @@ def _entry(log: dict[str, float]) -> dict[str, float]:
     }
 
 
-TRAINING = "foils_training.json"
-
-
 def save_model(trained: Trained) -> None:
     """Write a model, its card, and `foils_training.json` with the settings and the losses over time; each file whole.
 
     Raises:
         FailureError: the folder cannot be written.
     """
-    _without_clock(trained.run)
+    card: Any = trained.run.model.model_card_data  # shows the whole history, resumed or not, and not the time it took
+    card._training_start_time, card.evaluation_duration = None, 0.0
+    card.training_logs = [
+        {"Epoch": entry["epoch"], "Step": int(entry["step"]), "Training Loss": entry["loss"]}
+        for entry in trained.run.history
+        if "loss" in entry
+    ]
     with writing_weights(trained.path), fill_folder(trained.path) as aside:
         trained.model.save_pretrained(str(aside))
-        card = aside / "README.md"
-        written = card.read_text(encoding="utf-8") if card.is_file() else ""
-        write_text(card, written.rstrip() + "\n\n" + section(trained))
+        page = aside / "README.md"
+        written = page.read_text(encoding="utf-8") if page.is_file() else ""
+        write_text(page, written.rstrip() + "\n\n" + section(trained))
         write_json(aside / TRAINING, trained.to_json())
-
-
-def _without_clock(run: TrainingRun) -> None:
-    """Let the library's own card show the whole history, resumed or not, and say nothing of the time it took."""
-    data = getattr(run.model, "model_card_data", None)
-    if data is not None and hasattr(data, "_training_start_time"):
-        data._training_start_time, data.evaluation_duration = None, 0.0
-        data.training_logs = [
-            {"Epoch": entry["epoch"], "Step": int(entry["step"]), "Training Loss": entry["loss"]}
-            for entry in run.history
-            if "loss" in entry
-        ]
 
 
 def section(trained: Trained) -> str:
     """Return the card's section on the training, in Markdown."""
     run, provenance = trained.run, trained.provenance
+    settings = {**provenance["settings"], "precision": run.precision, "seed": provenance["seed"]}
     lines = ["## Training with foils", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {_shown(value)} |" for name, value in provenance["settings"].items()]
-    lines += [f"| precision | {run.precision} |", f"| seed | {provenance['seed']} |"]
+    for name, value in settings.items():
+        lines.append(f"| {name} | {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)} |")
     lines += [f"| steps | {run.steps:,} |", "", "### Data", "", "| | count |", "|---|---:|"]
     lines += [f"| {name} | {count:,} |" for name, count in trained.counts.items()]
     lines += ["", *(f"- {name}: digest `{digest}`" for name, digest in provenance["inputs"].items())]
@@ -465,7 +399,3 @@ def section(trained: Trained) -> str:
     if losses:
         lines += ["", f"Loss: {losses[0]:.4f} at the start, {losses[-1]:.4f} at the end."]
     return "\n".join(lines) + "\n"
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

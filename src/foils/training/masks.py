@@ -194,8 +194,8 @@ class FalseNegativeMask(TrainerCallback):  # type: ignore[misc]
         return {"by": by, **guide, "margin": self.margin}
 
 
-def make_mask(model: Any, data: TrainingSet, settings: TrainSettings) -> FalseNegativeMask | None:
-    """Return the mask of a training, None without one; of a guide, all texts are embedded first.
+def make_mask(model: Any, data: TrainingSet, settings: TrainSettings, use: EmbeddingSettings) -> FalseNegativeMask:
+    """Return the mask of a training that has one; of a guide, all texts are embedded first.
 
     A guide is used as other stages use an encoder: its own prompts, texts cut as the training's are, its vectors kept.
 
@@ -203,17 +203,15 @@ def make_mask(model: Any, data: TrainingSet, settings: TrainSettings) -> FalseNe
         model: the SentenceTransformer that trains.
         data: what it trains on.
         settings: of the training.
+        use: how a guide embeds.
 
     Raises:
         InputError: a guide that cannot be loaded, a margin that no cosines can differ by, or none for a model that
             compares by inner products.
     """
-    if settings.mask is None:
-        return None
     guide, similarity = None, similarity_of(model)
     if settings.mask != SELF:
-        use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
-        guide = guide_vectors(settings.mask.removeprefix(GUIDE), data, settings=use)
+        guide = guide_vectors(str(settings.mask).removeprefix(GUIDE), data, settings=use)
         similarity = str(guide.encoder.get("similarity", similarity))
     margin, named = settings.mask_margin, spelled("mask_margin")
     if margin is None:

@@ -82,21 +82,26 @@ def with_defaults(settings: TrainSettings, model: Any) -> TrainSettings:
 def load_trainable(
     model: str | Path | Any,
     *,
+    reranker: bool = False,
+    seed: int = 0,
     device: str | None = None,
     similarity: str | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     trust_remote_code: bool = False,
 ) -> Any:
-    """Return a SentenceTransformer to train, as `load_model` gives it.
+    """Return a SentenceTransformer or a CrossEncoder to train.
 
     Args:
         model: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them, which trains in
-            seconds; or a SentenceTransformer, to which the similarity applies.
+            seconds; or a loaded model, to which the similarity and the prompts apply.
+        reranker: whether it is a CrossEncoder.
+        seed: of a CrossEncoder's head that its files lack.
         device: torch device; None: the first one available.
         similarity: cosine or dot: how it compares vectors from now on, in loss, measure and the saved model; None: its
             own.
-        query_prompt: the model's prompt for queries from now on, as `foils.encode.encoder.prompt_of` takes it.
+        query_prompt: the model's prompt for queries from now on, of a CrossEncoder for pairs, as
+            `foils.encode.encoder.prompt_of` takes it.
         document_prompt: its prompt for documents, likewise.
         trust_remote_code: run code that comes with the model.
 
@@ -105,7 +110,10 @@ def load_trainable(
         UnknownNameError: an unknown similarity, or a prompt `@NAME` that the model does not have.
     """
     if isinstance(model, (str, Path)):
-        model = load_model(model, device=device, trust_remote_code=trust_remote_code)
+        from foils.encode.cross_encoders import load_cross_encoder
+
+        own: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
+        model = load_cross_encoder(model, new_head=True, seed=seed, **own) if reranker else load_model(model, **own)
     if similarity is not None:
         model.similarity_fn_name = similarity_of(model, similarity)
     asked: dict[Kind, str | None] = {"query": query_prompt, "document": document_prompt}
@@ -114,6 +122,8 @@ def load_trainable(
             names, text = PROMPT_NAMES[kind], prompt_of(model, kind, prompt)
             others = {name: own for name, own in (model.prompts or {}).items() if name not in names}
             model.prompts = {**others, names[0]: text}
+            if reranker:
+                model.default_prompt_name = names[0]
     return model
 
 

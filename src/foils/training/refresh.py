@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,32 +16,49 @@ from foils.data.training_rows import RowSettings
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.mining import DenseRetriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
-from foils.training.data import TrainingSet
+from foils.training.data import DataSets, TrainingSet
 from foils.training.fit import checkpoint_of
-from foils.training.multi_dataset import DataSets
 
 NEGATIVES = "foils_negatives.parquet"
 
 
 @dataclass(frozen=True)
 class Refresh:
-    """How negatives are made anew.
+    """Negatives of all data sets are mined anew, each in its own documents, every so many epochs (ANCE).
 
     Attributes:
+        sets: the data sets, whose documents are embedded and searched at each refresh.
+        rows: of the training set: whose queries, triplets or lists, and how many negatives of a query.
         every: epochs between two refreshes, at least 1; the first is after so many epochs.
-        mine: the model as it is → the negatives of its queries, so many for each as there were.
-        assemble: negatives → the training set, of the same queries and form.
 
     Source: Xiong et al., ANCE (ICLR 2021), which does so beside the training; here it waits.
     """
 
+    sets: DataSets
+    rows: RowSettings
     every: int
-    mine: Callable[[Any], Negatives]
-    assemble: Callable[[Negatives], TrainingSet]
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise InputError(f"a refresh every {self.every} epochs; expected at least 1")
+
+    def mined(self, collections: Mapping[str, Collection], model: Any) -> dict[str, Negatives]:
+        """Return what a model as it is mines in each of these collections, by name."""
+        encoder, found = SentenceEncoder(model, EncoderSettings(), name="checkpoint"), dict[str, Negatives]()
+        for name, each in collections.items():
+            with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
+                asked = each.positives(self.rows.split).query_rows
+                retriever = DenseRetriever.of_model(each, encoder, VectorStore(folder), query_rows=asked, name="ance")
+                found[name] = mine_negatives(each, retriever, split=self.rows.split, top=self.rows.per_query)
+        return found
+
+    def mine(self, model: Any) -> Negatives:
+        """Return the negatives of all queries by a model as it is."""
+        return self.sets.joined(self.mined(self.sets.collections, model))
+
+    def assemble(self, negatives: Negatives) -> TrainingSet:
+        """Return the training set of these negatives, of the same queries and form."""
+        return self.sets.training_set(negatives, **vars(self.rows))
 
 
 class LiveTexts:
@@ -128,29 +145,3 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
         self.negatives = negatives
         if hasattr(self.loss, "learn_from"):
             self.loss.learn_from(data)
-
-
-def ance_refresh(sets: DataSets, rows: RowSettings, *, every: int) -> Refresh:
-    """Return how negatives of all data sets are mined anew, each in its own documents, every so many epochs (ANCE).
-
-    Args:
-        sets: the data sets, whose documents are embedded and searched at each refresh.
-        rows: of the training set: whose queries, triplets or lists, and how many negatives of a query.
-        every: epochs between refreshes.
-    """
-    return Refresh(
-        every,
-        lambda model: sets.joined(mined(sets.collections, rows, model)),
-        lambda negatives: sets.training_set(negatives, **vars(rows)),
-    )
-
-
-def mined(collections: Mapping[str, Collection], rows: RowSettings, model: Any) -> dict[str, Negatives]:
-    """Return what a model as it is mines in each of these collections, by name."""
-    encoder, found = SentenceEncoder(model, EncoderSettings(), name="checkpoint"), dict[str, Negatives]()
-    for name, each in collections.items():
-        with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
-            asked = each.positives(rows.split).query_rows
-            retriever = DenseRetriever.of_model(each, encoder, VectorStore(folder), query_rows=asked, name="ance")
-            found[name] = mine_negatives(each, retriever, split=rows.split, top=rows.per_query)
-    return found

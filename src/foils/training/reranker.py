@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from foils.data.collection import Rows
-from foils.runtime.errors import InputError, check_names, require
+from foils.runtime.errors import InputError, require
 from foils.runtime.options import spelled
 from foils.selection.rules import BOUNDS, tier_of
 from foils.statistics.elo_scale import ELO_PER_LOGIT
@@ -145,29 +145,6 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
 def _lists(values: Any, lengths: Rows) -> pa.ListArray:
     """Return consecutive values as lists of these lengths."""
     return pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), values)
-
-
-def prompt_of_reranker(model: Any) -> str | None:
-    """Return the prompt that a CrossEncoder is served with, so that it is trained with it; None without one."""
-    name = getattr(model, "default_prompt_name", None)
-    return (model.prompts or {}).get(name) or None if name else None
-
-
-def with_prompt(model: Any, prompt: str | None) -> Any:
-    """Return a CrossEncoder that is trained and served with this prompt, or `@NAME`, its own of that name.
-
-    Raises:
-        UnknownNameError: it has no prompt of that name.
-    """
-    if prompt is None:
-        return model
-    own = model.prompts or {}
-    if prompt.startswith("@"):
-        check_names("prompt of the model", [prompt[1:]], own)
-        model.default_prompt_name = prompt[1:]
-    else:
-        model.prompts, model.default_prompt_name = {**own, "query": prompt}, "query"
-    return model
 
 
 def warn_of_nothing_learned(history: Sequence[Mapping[str, float]]) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from foils.batching.methods import METHODS, method_named
+from foils.data.read import CollectionLike
+from foils.data.sources import SourceLike
 from foils.data.training_rows import MAX_POSITIVES
 from foils.encode.models import STATIC
 from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Needs, Option, Settings, numbers_of, spelled
+
+if TYPE_CHECKING:
+    DataSetsLike = Sequence[CollectionLike | tuple[CollectionLike, SourceLike]]
+else:
+    DataSetsLike = list[str]
 
 CHECKPOINTS = "checkpoints"
 NO_DUPLICATES = "no-duplicates"
@@ -24,7 +32,17 @@ SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 LABELS, TEACHER, ELO, ZONES = TARGETS = ("labels", "teacher", "elo", "zones")  # what a reranker learns from
 MINED_ANEW = 10
 """Negatives of a query that are mined anew where no number is given."""
+SHARES = partial(numbers_of, float, "mixture", "a number for each data set, as 2,1")
 DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
+
+
+def parsed_data_sets(texts: Sequence[str]) -> list[str | tuple[str, str]]:
+    """Return what `--also` names: COLLECTION or COLLECTION,SOURCE each; what is there as a file is a collection."""
+    read: list[str | tuple[str, str]] = []
+    for text in texts:
+        collection, comma, source = text.partition(",")
+        read.append((collection, source) if comma and not Path(text).exists() else text)
+    return read
 
 
 def _contrasts(loss: str | None) -> bool:
@@ -188,7 +206,7 @@ def ways_of_batching() -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings(Settings):
-    """What is learned from: a recipe, the batches, negatives that are mined anew.
+    """What is learned from: a recipe, the batches, negatives that are mined anew, several data sets.
 
     Attributes:
         recipe: A paper's settings to begin with; options that are given take the place of the recipe's.
@@ -197,11 +215,13 @@ class MethodSettings(Settings):
         batch_settings: Setting of the batching method, as seeds=4; may be given several times. In Python a dictionary.
         refresh: Number of epochs after which negatives are mined anew with the current model (ANCE). Without a source,
             training begins with negatives of the untrained model.
+        also: Another data set to train on, as COLLECTION or COLLECTION,SOURCE; may be given several times. In Python a
+            list of collections, or of pairs of a collection and a source.
+        mixture: Shares of the data sets in an epoch, as 2,1. Default: by their sizes.
     """
 
     heading = "Method"
-
-    needs: ClassVar[Needs] = _OF_ENCODERS
+    needs: ClassVar[Needs] = {"reranker": False, "why": "whose batches are random, and of one data set"}
 
     recipe: Annotated[str | None, Option(names=RECIPES)] = None
     batches: Annotated[str | None, Option(names=ways_of_batching)] = None
@@ -209,17 +229,10 @@ class MethodSettings(Settings):
         Mapping[str, Any] | None, settings_option("batch_settings", flag="--set-batches", words=True)
     ] = None
     refresh: Annotated[int | None, Option(metavar="EPOCHS", least=1)] = None
-
-    def base(self) -> Recipe:
-        """Return the recipe, or the settings that hold without one."""
-        if self.recipe is not None:
-            return RECIPES[self.recipe]
-        return Recipe()
-
-    def describe(self) -> dict[str, Any]:
-        """Return what provenance says of them, the recipe's way of filling batches where none is given."""
-        batches = {"batches": self.batches or self.base().batches, "batch_settings": dict(self.batch_settings or {})}
-        return {"recipe": self.recipe, **batches, "refresh": self.refresh}
+    also: Annotated[DataSetsLike, Option(metavar="SET", parse=parsed_data_sets, repeated=True)] = ()
+    mixture: Annotated[
+        Sequence[float] | None, Option(parse=SHARES, metavar="SHARES", above=0, needs={"also": True})
+    ] = None
 
 
 def check_batches(batches: str, settings: Mapping[str, Any] | None) -> None:

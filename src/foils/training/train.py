@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import CrossEncoder, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import CrossEncoder
 from sentence_transformers.base.losses.gradcache import has_static_embedding_input
 from sentence_transformers.base.sampler import BatchSamplers
-from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
-from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
 from transformers import TrainerCallback
 
 from foils.batching.conflicts import known_conflicts
@@ -20,6 +18,7 @@ from foils.batching.methods import METHODS, TEACHER
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import check_one_output
+from foils.encode.encoder import PROMPT_NAMES
 from foils.encode.models import OF_COSINES, check_temperature_of, similarity_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse, spelled
@@ -29,7 +28,7 @@ from foils.training.loss_registry import TEACHER_LOSSES, make_loss, matryoshka_l
 from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
-from foils.training.reranker import prompt_of_reranker, reranker_set, warn_of_nothing_learned
+from foils.training.reranker import reranker_set, warn_of_nothing_learned
 from foils.training.reranker_losses import reranker_loss
 from foils.training.settings import NO_DUPLICATES, PROGRESS, ST, TrainSettings, check_batches
 from foils.training.tiers import by_progress, outside_danger
@@ -67,7 +66,7 @@ def train_model(
             whose lists do not meet, have random ones.
         batch_settings: of that way.
         score: model → score on dev, higher is better: chooses the model and stops the training early.
-        refresh: makes negatives anew while the model trains, as `foils.training.refresh.ance_refresh` does.
+        refresh: makes negatives anew while the model trains, as `foils.training.refresh.Refresh` says.
         callbacks: further ones of transformers.
         resume: go on where an earlier call with the same arguments stopped.
 
@@ -78,7 +77,8 @@ def train_model(
         FailureError: the loss is no finite number, or mining anew gave other rows.
     """
     settings = with_defaults(settings or TrainSettings(), model)
-    if settings.max_length is not None and not has_static_embedding_input(model):
+    static = has_static_embedding_input(model)
+    if settings.max_length is not None and not static:
         model.max_seq_length = settings.max_length
     how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if isinstance(model, CrossEncoder):
@@ -86,23 +86,28 @@ def train_model(
     if batches == PROGRESS:
         refuse({"refresh": refresh}, f"with batches {PROGRESS}, which go by the ratings of the negatives there are")
         data = outside_danger(data)
-    if settings.loss in TEACHER_LOSSES:
-        refuse(
-            {"refresh": refresh}, f"with loss {settings.loss}: negatives that are mined anew have no teacher's scores"
-        )
-    loss = _loss(model, data, settings)
+    name, of_loss = str(settings.loss), settings.loss_settings
+    if name in TEACHER_LOSSES:
+        refuse({"refresh": refresh}, f"with loss {name}: negatives that are mined anew have no teacher's scores")
+    if not name.startswith(ST):
+        check_temperature_of(similarity_of(model), of_loss.get("temperature", OF_COSINES))
+    size = None if static or settings.mini_batch_size is None else min(settings.mini_batch_size, settings.batch_size)
+    # a teacher's and a guide's texts are cut as the model's are
+    use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
+    mask = None if settings.mask is None else FalseNegativeMask()
+    loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, embedding=use, settings=of_loss)
+    if settings.mask is not None:  # a guide embeds once all else is known to fit
+        mask = loss.mask = make_mask(model, data, settings, use)
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
-    hook = _hook(model, data, batches, batch_settings, settings=settings)
-    callbacks = [*([] if hook is None else [hook]), *callbacks]
-    mask = getattr(loss, "mask", None)
-    if mask is not None:
-        callbacks.append(mask)
+    hook = _hook(data, batches, batch_settings, settings=settings, use=use)
+    callbacks = [*(each for each in (hook, mask) if each is not None), *callbacks]
     if refresh is not None:
         data, texts = live(data)
         callbacks.append(NegativesRefresh(refresh, texts, loss))
+    document = next((text for each in PROMPT_NAMES["document"] if (text := (model.prompts or {}).get(each))), None)
+    prompts = {each: document for each in data.dataset.column_names if each not in ("anchor", "label")}
+    prompts["anchor"] = (model.prompts or {}).get("query")
     run = fit(
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
         model,
         Path(output),
         dataset=data.dataset,
@@ -110,7 +115,7 @@ def train_model(
         inner=loss,
         callbacks=callbacks,
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
-        prompts=_prompts(model, data.dataset.column_names),
+        prompts={column: text for column, text in prompts.items() if text} or None,
         **how,
     )
     return run if mask is None else replace(run, masked={"mask": mask.describe(), "shares": mask.shares()})
@@ -128,28 +133,19 @@ def _train_reranker(
     dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
     steps = -(-len(dataset) // settings.batch_size) * settings.epochs
     log.info("%d %s, %d steps of %d", len(dataset), "pairs" if kind.pointwise else "lists", steps, settings.batch_size)
-    run = fit(
-        CrossEncoderTrainer,
-        CrossEncoderTrainingArguments,
-        model,
-        output,
-        dataset=dataset,
-        loss=loss,
-        settings=settings,
-        prompts=prompt_of_reranker(model),
-        **how,
-    )
+    prompt = (model.prompts or {}).get(model.default_prompt_name) or None  # what it is served with
+    run = fit(model, output, dataset=dataset, loss=loss, settings=settings, prompts=prompt, **how)
     warn_of_nothing_learned(run.history)
     return run
 
 
 def _hook(
-    model: Any,
     data: TrainingSet,
     batches: str | BatchHook,
     batch_settings: Mapping[str, Any] | None,
     *,
     settings: TrainSettings,
+    use: EmbeddingSettings,
 ) -> BatchHook | None:
     """Return what fills the batches; None where sentence-transformers does.
 
@@ -164,38 +160,10 @@ def _hook(
         return by_progress(data)
     if batches == NO_DUPLICATES:
         return None
-    collection, own = data.texts.collection, dict(batch_settings or {})
+    own, temperature = dict(batch_settings or {}), settings.loss_settings.get("temperature")
     named = own.pop(TEACHER, None)
-    temperature = settings.loss_settings.get("temperature")
     if "tau" in METHODS[batches].settings and isinstance(temperature, (int, float)) and temperature > 0:
         own.setdefault("tau", float(temperature))
-    known = known_conflicts(collection, data.rows[:, 0], data.rows[:, 1])
-    use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
+    known = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1])
     teacher = None if named is None else guide_vectors(named, data, settings=use).of_pairs()
     return BatchPlanner(batches, own, known=known, teacher=teacher, mixture=data.mixture)
-
-
-def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:
-    """Return the loss, its guide's or teacher's texts cut as the model's are."""
-    name = str(settings.loss)
-    if not name.startswith(ST):
-        check_temperature_of(similarity_of(model), settings.loss_settings.get("temperature", OF_COSINES))
-    size = settings.mini_batch_size
-    if has_static_embedding_input(model):
-        size = None
-    mini_batch = None if size is None else min(size, settings.batch_size)
-    use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))  # of a teacher of vectors
-    how: dict[str, Any] = {"mini_batch_size": mini_batch, "embedding": use, "settings": settings.loss_settings}
-    if settings.mask is None:
-        return make_loss(name, model, data, **how)
-    loss = make_loss(name, model, data, mask=FalseNegativeMask(), **how)  # refuses before a guide embeds
-    loss.mask = make_mask(model, data, settings)
-    return loss
-
-
-def _prompts(model: Any, columns: Iterable[str]) -> dict[str, str] | None:
-    """Return the model's own prompts for queries and documents by column; None where it has none."""
-    own = dict(model.prompts or {})
-    document = next((own[name] for name in ("document", "passage", "corpus") if own.get(name)), None)
-    prompts = {name: own.get("query") if name == "anchor" else document for name in columns if name != "label"}
-    return {name: prompt for name, prompt in prompts.items() if prompt} or None
