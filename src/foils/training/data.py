@@ -18,7 +18,7 @@ from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.data import Collection, Negatives
 from foils.data.collection import Rows
 from foils.data.negatives import negatives_table
-from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.read import CollectionLike, CollectionSettings, load_collection
 from foils.data.sources import NamedSource, SourceLike, as_source
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.data.texts import DocumentTexts, texts_of
@@ -374,14 +374,13 @@ def read_data_sets(
         collection: the first; columns, a corpus and judgements to add are its own.
         source: its negatives; None: it has none.
         method: names the others, and says how they are mixed.
-        reading: how collections are read.
+        reading: how the first one is read.
 
     Raises:
         InputError: one that cannot be read.
     """
-    alone = replace(reading, columns=None, corpus=None, add_judgements=())
     others = [each if isinstance(each, tuple) else (each, None) for each in method.also]
-    opened = [(reading.open(collection), source), *((alone.open(each), own) for each, own in others)]
+    opened = [(reading.open(collection), source), *((load_collection(each), own) for each, own in others)]
     names = distinct_names(each.name for each, _ in opened)
     collections = {name: each for name, (each, _) in zip(names, opened, strict=True)}
     given = zip(names, opened, strict=True)
