@@ -37,7 +37,7 @@ from foils.encode import VectorStore
 from foils.encode.models import STATIC
 from foils.encode.opening import AT_128
 from foils.evaluation.measuring import measure_encoder
-from foils.mining.results import ScoredPairs
+from foils.mining.scorers import ScoredPairs
 from foils.training.models import load_trainable
 
 MEASURE = "nDCG@10"

@@ -24,12 +24,12 @@ from foils.data import Collection, Negatives, Recapture, load_collection
 from foils.data.texts import DocumentTexts
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.mining.cross_encoder import CrossEncoderRetriever
 from foils.mining.fusion import METHODS as FUSIONS
 from foils.mining.fusion import fuse_sources
 from foils.mining.planting import PLANTED, planted_again, planted_by_filter
-from foils.mining.retrievers import EncoderScorer
+from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import Margin, PositiveScores, ScoreAbove, SimANS, TriSampler, Uniform, filter_negatives
+from foils.mining.scorers import EncoderScorer
 from foils.runtime.files import cache_folder
 
 UNIONS = (("bm25 0-10", "dense 0-10"), ("random", "dense 0-10"), ("uniform of dense 0-100", "dense 0-10"))

@@ -17,7 +17,10 @@ import foils.experiments.plan
 import foils.experiments.tuned
 import foils.labelling.doors
 import foils.labelling.relabelling
-import foils.mining.results
+import foils.mining.candidates
+import foils.mining.fusion
+import foils.mining.generation
+import foils.mining.scorers
 import foils.rating.doors
 import foils.searching.runs
 import foils.selection.benefit
@@ -95,7 +98,7 @@ def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., sp
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.mining.results.Mined: ...
+    vectors: typing.Any = ...) -> foils.mining.candidates.Mined: ...
 def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.Any = ..., reranker: typing.Any = ...,
     split: typing.Any = ..., measures: typing.Any = ..., top: int = ..., rerank_depth: int = ...,
     against: typing.Any = ..., seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
@@ -147,18 +150,18 @@ def filter(collection: typing.Any, source: typing.Any, *, margin: float | None =
     vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
 def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..., top: int | None = ...,
     rrf_k: float = ..., weights: typing.Any = ..., normalisation: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ...) -> foils.mining.results.Fused: ...
+    corpus: typing.Any = ..., add_judgements: typing.Any = ...) -> foils.mining.fusion.Fused: ...
 def generate(collection: typing.Any, *, top: int = ..., split: typing.Any = ..., seed: int = ...,
     limit: int | None = ..., prompt: typing.Any = ..., domain: typing.Any = ..., llm_model: typing.Any = ...,
     base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.mining.results.Generated: ...
+    add_judgements: typing.Any = ...) -> foils.mining.generation.Generated: ...
 def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any = ..., split: typing.Any = ...,
     columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.mining.results.ScoredPairs: ...
+    vectors: typing.Any = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., between_judge: typing.Any = ...,
     temperature: float | None = ..., judgements: typing.Any = ..., split: typing.Any = ..., seed: int = ...,
     degree: int = ..., budget: int | None = ..., between: int | None = ..., rounds: int = ..., model: typing.Any = ...,

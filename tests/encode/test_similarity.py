@@ -23,7 +23,7 @@ from foils.deciding.doors import score
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.models import check_temperature_of, similarity_of
 from foils.evaluation.measuring import measure_encoder
-from foils.mining.retrievers import EncoderScorer
+from foils.mining.scorers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.models import load_trainable

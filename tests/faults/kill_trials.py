@@ -179,7 +179,7 @@ def count_encoding() -> None:
 
     from foils.encode.encoder import SentenceEncoder
     from foils.evaluation import measuring
-    from foils.mining.cross_encoder import _PairEncoder
+    from foils.mining.scorers import CrossEncoderScorer
 
     as_encoder = measuring.as_encoder
 
@@ -201,7 +201,7 @@ def count_encoding() -> None:
 
         return encode
 
-    for kind in (SentenceEncoder, _PairEncoder):
+    for kind in (SentenceEncoder, CrossEncoderScorer):
         kind.encode = noting(kind.encode)  # type: ignore[method-assign]
 
 

@@ -11,7 +11,7 @@ from decided_world import WorldEncoder
 from foils.data.splitting import expected_recurrence
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
-from foils.mining.results import Mined
+from foils.mining.candidates import Mined
 from foils.runtime.errors import InputError
 from hidden_positives import World, hidden_world
 

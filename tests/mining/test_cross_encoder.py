@@ -14,10 +14,10 @@ from foils.encode import VectorStore
 from foils.encode import vectors as vectors_module
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
 from foils.mining.pairs import TextPairs
-from foils.mining.retrievers import TableRetriever
+from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
 from foils.mining.rules import Margin, PositiveScores
+from foils.mining.scorers import CrossEncoderScorer
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from tiny_models import tiny_cross_encoder
@@ -37,7 +37,7 @@ def scorer(folder, tmp_path) -> CrossEncoderScorer:
 def counting(scorer: CrossEncoderScorer, monkeypatch, fail_at: int | None = None) -> list[int]:
     """Note how many pairs each call of the model scores; let a call fail."""
     calls: list[int] = []
-    model = scorer._encoder.model
+    model = scorer.model
     predict = model.predict
 
     def noted(pairs, **settings):
@@ -54,7 +54,7 @@ def plain(scorer: CrossEncoderScorer, small: Collection, query: int, documents: 
     import torch
 
     texts = [(small.query_texts([query])[0], text) for text in small.document_texts(documents)]
-    return scorer._encoder.model.predict(texts, activation_fn=torch.nn.Identity())
+    return scorer.model.predict(texts, activation_fn=torch.nn.Identity())
 
 
 def test_negatives_are_the_pools_best_by_logit(small, scorer):
@@ -133,8 +133,8 @@ def test_other_weights_have_other_scores(small, folder, tmp_path):
     one, two = (CrossEncoderScorer(load_cross_encoder(folder), store) for _ in range(2))
     assert one.fingerprint == two.fingerprint
     with torch.no_grad():
-        next(two._encoder.model.parameters()).add_(0.25)
-    changed = CrossEncoderScorer(two._encoder.model, store)
+        next(two.model.parameters()).add_(0.25)
+    changed = CrossEncoderScorer(two.model, store)
     assert changed.fingerprint != one.fingerprint
     assert CrossEncoderScorer(load_cross_encoder(folder, max_length=8), store).fingerprint != one.fingerprint
     pairs = TextPairs(small, np.array([0]), np.array([3]), np.zeros(1))
@@ -174,6 +174,6 @@ def test_refusals(small, folder, tmp_path, monkeypatch):
     scorer = CrossEncoderScorer(load_cross_encoder(folder), store)
     with pytest.raises(InputError, match="at least 1"):
         CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=0)
-    monkeypatch.setattr(scorer._encoder.model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))
+    monkeypatch.setattr(scorer.model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))
     with pytest.raises(FailureError, match="NaN"):
         scorer.score(TextPairs(small, np.array([0]), np.array([0]), np.zeros(1)))

@@ -17,7 +17,6 @@ from foils.encode import Vectors, VectorStore
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.candidates import COPIES
 from foils.mining.pairs import Scores, TextPairs
-from foils.mining.retrievers import EncoderScorer
 from foils.mining.rules import (
     LookAlikes,
     Margin,
@@ -29,6 +28,7 @@ from foils.mining.rules import (
     Uniform,
     filter_negatives,
 )  # fmt: skip
+from foils.mining.scorers import EncoderScorer
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
@@ -307,15 +307,8 @@ def candidates(world: Collection) -> TextPairs:
 def test_the_quasi_triangular_region_by_hand(triangle):
     world = triangle[0]
     # θ = |20° − angle to the query|: 10, 5, 0.5, 30, 59, 65; angles to the positive: 30, 5, 0.5, 30, 59, 65
-    assert TriSampler(*triangle, closest=0.9999).marks(candidates(world)).tolist() == [
-        False, False, True, False, False, True
-    ]  # fmt: skip
-    assert TriSampler(*triangle, closest=0.99).marks(candidates(world)).tolist() == [
-        False, True, True, False, False, True
-    ]  # fmt: skip
-    assert TriSampler(*triangle, angle=25, closest=1.0).marks(candidates(world)).tolist() == [
-        False, False, False, True, True, True
-    ]  # fmt: skip
+    marks = [False, True, True, False, False, True]  # an angle of 18.2° has the cosine 0.95
+    assert TriSampler(*triangle).marks(candidates(world)).tolist() == marks
 
 
 def test_the_distribution_over_the_region_by_hand(triangle):
@@ -328,15 +321,12 @@ def test_the_distribution_over_the_region_by_hand(triangle):
 
 def test_trisampler_mines_from_its_region(triangle):
     world, queries, documents = triangle
-    region = TriSampler(world, queries, documents, closest=0.99)
+    region = TriSampler(world, queries, documents)
     found = mine_negatives(
         world, DenseRetriever(queries, documents), split="train", top=6, ranks=(0, 6), rules=[region], draw=region
     )
     assert sorted(found.kept()["doc_id"].to_pylist()) == ["d4", "d5"]
     assert found.rejected() == {region.reason: 3, "not drawn": 1}
-    for bad in ({"angle": 0}, {"angle": 181}, {"closest": -1}):
-        with pytest.raises(InputError, match="degrees"):
-            TriSampler(*triangle, **bad)
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ from foils.data import Collection, Negatives
 from foils.data.recapture import Recapture
 from foils.encode import Vectors
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
-from foils.mining.cross_encoder import CrossEncoderRetriever
 from foils.mining.fusion import fuse_sources
 from foils.mining.pairs import Rule, TextPairs
 from foils.mining.planting import drawn_positives, planted_again, planted_by_filter, read_planted
-from foils.mining.retrievers import TableRetriever
+from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
 from foils.mining.rules import (
     Margin,
     PositiveScores,
@@ -225,19 +224,8 @@ def test_labels_of_other_splits_are_taken_away_too():
     assert of(world, ranks=(0, 1), draw=Uniform()).returned == 1
 
 
-class OwnRule:
-    """A user's rule, of which nobody knows how it reads judgements."""
-
-    reason = "mine"
-
-    def marks(self, pairs: TextPairs) -> np.ndarray:
-        return np.zeros(len(pairs), bool)
-
-
 def test_nothing_is_said_of_what_cannot_be_planted():
     world = small_world({"q0": {"d1": 1, "d2": 1}})
-    assert of(world, rules=[OwnRule()]) is None
-    assert of(world, rules=[ScoreAbove(2.0), OwnRule()]) is None
     assert of(world, ranks=(0, 2), draw=Uniform(), plant=0) is None
     table = mine_negatives(world.collection, world.dense(), split="train", top=3, near_duplicate=1.1)
     source = TableRetriever(world.collection, table)  # it was made without the positives
@@ -361,7 +349,6 @@ def test_nothing_is_said_where_a_part_says_nothing():
     assert "recapture" not in fused(world, {"a": table, "b": bare}, "rrf", 6).provenance
     cut = shaken.reject(shaken.table["rank"].to_numpy() > 3, "cut")
     assert "recapture" not in fused(world, {"a": table, "b": cut}, "rrf", 6).provenance
-    assert planted_by_filter(table, table, world.collection, [OwnRule()]) == {}
     single = Collection.from_dicts("one", {"a": "a", "b": "b"}, {"q0": "q"}, {"train": {"q0": {"a": 1}}})
     dense = DenseRetriever(Vectors.of(np.ones((1, 1))), Vectors.of(np.ones((2, 1))))
     one = mine_negatives(single, dense, split="train", top=1, plant=5)

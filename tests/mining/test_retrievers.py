@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fakes import HashingEncoder
 from foils.data import Collection
-from foils.encode import Vectors, VectorStore, nearest
+from foils.encode import Vectors, VectorStore
 from foils.encode.nearest import top_inner_products
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives, retrievers
 from foils.runtime.errors import InputError
@@ -226,29 +226,21 @@ def test_a_negative_seed_is_an_error() -> None:
         RandomRetriever(big(2), seed=-1)
 
 
-def test_a_retriever_on_a_device_ranks_the_same():
-    rng = np.random.default_rng(0)
-    queries, documents = (Vectors.of(rng.normal(size=(n, 8)).astype(np.float32)) for n in (12, 300))
-    rows = np.arange(12)
-    devices = (None, "cpu", "cuda:0")  # the last with or without a GPU
-    found = [DenseRetriever(queries, documents, device=device).search(rows, 20) for device in devices]
-    assert len({rows.tobytes() + scores.tobytes() for rows, scores in found}) == 1
+def test_a_gpu_screens_where_there_is_one(monkeypatch):
+    import torch
 
+    seen, held = [], Vectors.of(np.eye(4, dtype=np.float32))
 
-def test_the_device_is_handed_on(monkeypatch):
-    seen = []
+    def noting(*given, device):
+        seen.append(device)
+        return top_inner_products(*given)
 
-    class Noting(nearest._DeviceScreen):
-        def __init__(self, *given):
-            seen.append(given[-1])
-            super().__init__(*given)
-
-    monkeypatch.setattr(nearest, "_DeviceScreen", Noting)
-    held = Vectors.of(np.eye(4, dtype=np.float32))
-    DenseRetriever(held, held).search(np.arange(4), 2)
-    assert seen == []
-    DenseRetriever(held, held, device="cpu").search(np.arange(4), 2)
-    assert seen == ["cpu"]
+    monkeypatch.setattr(retrievers, "top_inner_products", noting)
+    for there in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        for device in (None, "cpu", "cuda:0"):
+            DenseRetriever(held, held, device=device).search(np.arange(4), 2)
+    assert seen == [None, None, "cuda:0", None, None, None]
 
 
 def test_a_changed_model_gives_other_negatives_and_an_unchanged_one_costs_nothing(small, tmp_path):

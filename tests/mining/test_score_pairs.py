@@ -7,7 +7,7 @@ import pytest
 
 import foils
 from foils.encode.cross_encoders import logits
-from foils.mining.teachers import TaughtPairs
+from foils.mining.scorers import TaughtPairs
 from foils.runtime.errors import InputError
 from train_models import cross_encoder, made_up, static_model, table
 
@@ -34,7 +34,7 @@ def test_kept_negatives_and_positives_are_scored_once(use, tmp_path, monkeypatch
         assert row["teacher"] == pytest.approx(float(wanted), abs=1e-5)
     assert "teacher_1" not in scored.table.column_names
     assert len(scored.provenance["settings"]["teachers"][0]["fingerprint"]) > 30
-    monkeypatch.setattr("foils.mining.cross_encoder.logits", lambda *_, **__: pytest.fail("scored again"))
+    monkeypatch.setattr("foils.mining.scorers.logits", lambda *_, **__: pytest.fail("scored again"))
     again = foils.score_pairs(collection, negatives, teacher=[model], **use)
     assert np.array_equal(again.table["teacher"].to_numpy(), scored.table["teacher"].to_numpy(), equal_nan=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,21 +12,23 @@ import pyarrow as pa
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.tables import provenance
 from foils.deciding.decision import BeliefSettings, Decision, decide
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
-from foils.mining.methods import Mining, Models
-from foils.mining.results import Mined
-from foils.mining.settings import (
+from foils.mining.candidates import Mined, Miner
+from foils.mining.methods import (
     BEST,
     METHODS,
     MINING_NEEDS,
     FilterSettings,
+    Models,
     RankingSettings,
     WindowSettings,
     check_mining,
 )
+from foils.mining.planting import PLANTED
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
@@ -64,16 +66,21 @@ def mine(
     """
     loaded = reading.open(collection)
     models = Models(loaded, window.split, filters, encoding, ranking, window.seed)
-    mining = Mining.of(models, method, window)
-    top = window.top
+    (miner, facts), top = models.miner(method, window), window.top
+
+    def mined(miner: Miner, **more: Any) -> Mined:
+        shown = {"ranks": miner.ranks} if miner.ranks != (0, None) else {}
+        made = provenance("mine", {**facts, **shown, **more}, inputs={"collection": loaded.digest})
+        return miner.mined(window.split, plant=PLANTED, made=made)
+
     if window.ranks != BEST:
-        return mining.mined()
-    deep = mining.mined(top=DEPTH * top, ranks=(0, DEPTH * top))
+        return mined(miner)
+    deep = mined(replace(miner, top=DEPTH * top, ranks=(0, DEPTH * top)))
     decision, best = best_window(loaded, deep, *models.encoder, size=top, split=window.split, seed=window.seed)
-    facts = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,
-             "candidates": decision.to_json()["candidates"]}  # fmt: skip
-    mined = mining.mined({"best_of": facts}, ranks=best)
-    return MinedOfBest.of(mined, decision=decision, **{each.name: getattr(mined, each.name) for each in fields(mined)})
+    best_of = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,
+               "candidates": decision.to_json()["candidates"]}  # fmt: skip
+    found = mined(replace(miner, ranks=best), best_of=best_of)
+    return MinedOfBest.of(found, decision=decision, **{each.name: getattr(found, each.name) for each in fields(found)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,12 +79,9 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         A model by name computes in the `fastest` precision where that is left open.
         """
         settings = self.encoder_settings()
-        if not isinstance(given, (str, Path)) or self.precision != "auto":
-            return as_encoder(given, settings)
-        load = partial(load_encoder, given, settings)
-        encoder: Encoder = load()
-        if isinstance(encoder, SentenceEncoder):
-            return fastest(encoder, load, collection, self.open_store())
+        encoder = as_encoder(given, settings)
+        if isinstance(given, (str, Path)) and isinstance(encoder, SentenceEncoder) and self.precision == "auto":
+            return fastest(encoder, partial(load_encoder, given, settings), collection, self.open_store())
         return encoder
 
     def open_cross_encoder(self, given: CrossEncoderLike) -> Any:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,7 @@ class Texts(Protocol):
     """A sequence of texts that may be read in slices from where they are stored."""
 
     def __len__(self) -> int: ...
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, part: slice, /) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True)

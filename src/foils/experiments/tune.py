@@ -47,7 +47,7 @@ from foils.experiments.tasks import (
     learned_nothing,
     losses_of,
 )
-from foils.mining.settings import parsed_ranks
+from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder
 from foils.statistics import Comparison, bootstrap_interval, paired_test

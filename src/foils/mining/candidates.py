@@ -24,17 +24,16 @@ from foils.mining.pairs import (
     NOT_DRAWN,
     WHOLE,
     Draw,
-    Judged,
     Marks,
     PairScorer,
     Retriever,
     Rule,
     Scores,
     TextPairs,
+    reads_judgements,
     with_judgements_of,
 )  # fmt: skip
-from foils.mining.planting import PLANTED_ROW, counted, drawn_positives, noted, without_labels
-from foils.mining.results import Mined
+from foils.mining.planting import counted, drawn_positives, noted, planted_rows, without_labels
 from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime import progress
 from foils.runtime.errors import InputError
@@ -45,8 +44,57 @@ DEPTH = 10  # times `top`: where the window ends when rules reject and no end is
 SPARE = 8  # ranked beyond what is needed, so that copies of positives seldom need a second, deeper search
 COPIES = 100  # rows of a query that show copies of its positives; a collection may hold thousands of one text
 CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
-_COPY = (1, 2)  # codes of EQUAL and NEAR
+REASONS = (EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN)  # of codes 1 to 5; those of rules follow
+COPY, PASSED_OVER = (1, 2), (4, 5)
+MOST_RULES = 250  # whose codes fit into a byte
 _STREAM = 1  # of the draws' random numbers, apart from those by which RandomRetriever ranks with the same seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mined(Negatives):
+    """Negatives of a ranking; rows that a rule rejected are in the table, with the reason.
+
+    Attributes:
+        source: name of what ranked.
+        top: negatives per query that were wanted.
+        queries: number of queries of the split.
+        positives_left_out: labelled positives that the ranking held above its last negative.
+        copies_left_out: copies of a query's positives beyond the 100 that the table shows.
+        short: reason -> number of queries with fewer than `top` negatives.
+    """
+
+    source: str
+    top: int
+    queries: int
+    positives_left_out: int
+    short: dict[str, int]
+    copies_left_out: int = 0
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the counts as the program shows them."""
+        kept = int(self.keep.sum())
+        return [
+            ("queries", f"{self.queries:,}"),
+            ("negatives", f"{kept:,}"),
+            ("per query", f"{kept / self.queries:.2f}"),
+            ("labelled positives left out", f"{self.positives_left_out:,}"),
+            *self.rejected_rows(),
+            *([("further copies of positives left out", f"{self.copies_left_out:,}")] if self.copies_left_out else []),
+            *((f"queries with fewer than {self.top}: {reason}", f"{count:,}") for reason, count in self.short.items()),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return source, settings and counts."""
+        return {
+            "source": self.source,
+            "settings": self.provenance.get("settings", {}),
+            "queries": self.queries,
+            "negatives": int(self.keep.sum()),
+            "positives_left_out": self.positives_left_out,
+            "rejected": self.rejected(),
+            **({"copies_left_out": self.copies_left_out} if self.copies_left_out else {}),
+            "short": self.short,
+        }
 
 
 def mine_negatives(
@@ -83,37 +131,6 @@ def mine_negatives(
         InputError: as `Miner` says, an unknown split, a split without positives, or as the rules say.
     """
     return Miner(collection, retriever, **window).mined(split, plant=plant, made=made)
-
-
-def _recaptured(miner: Miner, found: _Found, query_rows: Rows, kept: int, plant: int) -> Provenance:
-    """What the table's provenance says of the labelled positives that this way of mining would return.
-
-    Nothing where no query has a positive; only where positives are planted: where a part of the way of mining does not
-    say how it reads judgements, or compares with positives and no query has two.
-    """
-    known = miner.collection.known_positives
-    labelled = int(known.counts_of(query_rows).sum())
-    least = 2 if miner.compares else 1
-    planted = drawn_positives(known, query_rows, least=least, most=plant, seed=miner.seed) if labelled else None
-    if planted is None:
-        return {}
-    if miner.is_plain:
-        listed = np.concatenate(found.listed)
-        recapture = counted(known, query_rows, listed, kept)
-        return noted(planted.among(listed) if plant else None, miner.collection, labelled, kept, recapture)
-    if not len(planted.rows):
-        return {}
-    reduced = without_labels(miner.collection, planted)
-    other = miner.with_judgements(reduced)
-    if other is None:
-        return {}
-    mined = other.searched(planted.rows["query"], f"planting positives for {miner.retriever.name}").taken()
-    listed = np.zeros(len(mined), PLANTED_ROW)
-    for name in ("query", "document", "score"):
-        listed[name] = mined[name]
-    listed["rank"], listed["keep"] = ranks_within(mined["query"]), mined["reason"] == 0
-    listed = listed[~np.isin(mined["reason"], other.passed_over)]
-    return noted(planted.among(listed), miner.collection, labelled, kept)
 
 
 @dataclass
@@ -189,87 +206,77 @@ class Miner:
             raise InputError(f"depth {self.depth}; expected at least 1 document of a ranking")
         if self.draw is not None and end is None:
             raise InputError("a draw needs a window of ranks with an end")
-        if len(self.reasons) > np.iinfo(np.uint8).max:
-            raise InputError(f"{len(self.rules)} rules; expected at most 250")
+        if len(self.rules) > MOST_RULES:
+            raise InputError(f"{len(self.rules)} rules; expected at most {MOST_RULES}")
 
     def mined(self, split: str, *, plant: int = 0, made: Provenance | None = None) -> Mined:
         """Mine for the queries of a split (`mine_negatives`)."""
-        rows = self.collection.queries_of(split)
-        found = self.searched(rows, f"mining with {self.retriever.name}")
-        negatives = self.table(found.taken(), made or {})
+        query_rows, collection, name = self.collection.queries_of(split), self.collection, self.retriever.name
+        found = self.searched(query_rows, f"mining with {name}")
+        rows = found.taken()
+        query_ids = collection.queries["query_id"].take(pa.array(rows["query"]))
+        doc_ids = collection.documents["doc_id"].take(pa.array(rows["document"]))
+        table = negatives_table(query_ids, doc_ids, name, ranks_within(rows["query"]), rows["score"])
+        table = table.append_column("keep", pa.array(rows["reason"] == 0))
+        reasons = pa.array([None, *REASONS, *(rule.reason for rule in self.rules)], pa.string())
+        table = table.append_column("reason", reasons.take(pa.array(rows["reason"])))
+        negatives = Negatives(table, made or {})
+        if self.scorer is not None:
+            negatives = negatives.with_columns({self.scorer.column: rows["scale"]})
         return Mined.of(
-            negatives.with_provenance(_recaptured(self, found, rows, int(negatives.keep.sum()), plant)),
-            title=f"{self.retriever.name} negatives of {self.collection.name} ({split})",
-            collection=self.collection,
+            negatives.with_provenance(self._recaptured(found, query_rows, int(negatives.keep.sum()), plant)),
+            title=f"{name} negatives of {collection.name} ({split})",
+            collection=collection,
             split=split,
-            source=self.retriever.name,
+            source=name,
             top=self.top,
-            queries=len(rows),
+            queries=len(query_rows),
             positives_left_out=found.positives,
             copies_left_out=found.copies,
             short=dict(found.short),
         )
 
-    @property
-    def first(self) -> int:
-        """The first rank of the window."""
-        return self.ranks[0]
+    def _recaptured(self, found: _Found, query_rows: Rows, kept: int, plant: int) -> Provenance:
+        """What provenance says of the labelled positives that this way of mining would return, were they not known.
 
-    @property
-    def end(self) -> int | None:
-        """The rank after the last of the window; None: it has no end."""
-        first, end = self.ranks
-        return first + DEPTH * self.top if end is None and self.rules and self.draw is None else end
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why a candidate is rejected, by its code less 1."""
-        return (EQUAL, NEAR, IDENTICAL, *(rule.reason for rule in self.rules), BEFORE, NOT_DRAWN)
-
-    @property
-    def passed_over(self) -> tuple[int, int]:
-        """The codes of BEFORE and NOT_DRAWN."""
-        return len(self.reasons) - 1, len(self.reasons)
+        Nothing where no query has a positive; only where positives are planted: where the retriever cannot be had with
+        other judgements, or a part compares with positives and no query has two.
+        """
+        known, parts = self.collection.known_positives, (*self.rules, self.draw)
+        labelled, least = int(known.counts_of(query_rows).sum()), 2 if any(map(reads_judgements, parts)) else 1
+        if not labelled:
+            return {}
+        planted = drawn_positives(known, query_rows, least=least, most=plant, seed=self.seed)
+        if not (self.rules or self.draw is not None or reads_judgements(self.retriever)):
+            listed = np.concatenate(found.listed)  # ranked as others are, and nothing rejects or draws
+            recapture = counted(known, query_rows, listed, kept)
+            return noted(planted.among(listed), self.collection, labelled, kept, recapture)
+        other = self._with_judgements(without_labels(self.collection, planted)) if len(planted.rows) else None
+        if other is None:
+            return {}
+        rows = other.searched(planted.rows["query"], f"planting positives for {self.retriever.name}").taken()
+        kept_rows = rows["reason"] == 0
+        listed = planted_rows(rows["query"], rows["document"], ranks_within(rows["query"]), rows["score"], kept_rows)
+        listed = listed[~np.isin(rows["reason"], PASSED_OVER)]
+        return noted(planted.among(listed), self.collection, labelled, kept)
 
     @cached_property
-    def looks(self) -> LookAlikes:
-        """Finds copies of positives."""
+    def _looks(self) -> LookAlikes:
         return LookAlikes(self.collection, self.near_duplicate)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether positives need only be counted: they are ranked as others are, and nothing rejects or draws."""
-        return not (self.rules or self.draw is not None or isinstance(self.retriever, Judged))
+    def _window(self) -> tuple[int, int | None]:
+        """The first rank, and the rank after the last; None: it has no end."""
+        first, end = self.ranks
+        return first, first + DEPTH * self.top if end is None and self.rules and self.draw is None else end
 
-    @property
-    def compares(self) -> bool:
-        """Whether a rule or the draw compares candidates with the query's positives, so that one must be left."""
-        return any(getattr(part, "compares", False) for part in (*self.rules, self.draw))
-
-    def with_judgements(self, collection: Collection) -> Miner | None:
-        """Return the same with a collection's judgements; None where a part does not say how it reads them."""
-        if not all(isinstance(part, Judged) for part in (*self.rules, self.draw) if part is not None):
-            return None
+    def _with_judgements(self, collection: Collection) -> Miner | None:
+        """Return the same with a collection's judgements; None where the retriever cannot be had so."""
         retriever, draw = with_judgements_of(self.retriever, collection), with_judgements_of(self.draw, collection)
         rules = tuple(rule for each in self.rules if (rule := with_judgements_of(each, collection)) is not None)
-        lost = len(rules) < len(self.rules) or (draw is None and self.draw is not None)
-        if retriever is None or lost:
+        if retriever is None:
             return None
         return replace(self, collection=collection, retriever=retriever, rules=rules, draw=draw)
-
-    def table(self, rows: npt.NDArray[np.void], made: Provenance) -> Negatives:
-        """Return candidates as a table."""
-        table = negatives_table(
-            self.collection.queries["query_id"].take(pa.array(rows["query"])),
-            self.collection.documents["doc_id"].take(pa.array(rows["document"])),
-            self.retriever.name,
-            ranks_within(rows["query"]),
-            rows["score"],
-        )
-        table = table.append_column("keep", pa.array(rows["reason"] == 0))
-        reasons = pa.array([None, *self.reasons], pa.string()).take(pa.array(rows["reason"]))
-        negatives = Negatives(table.append_column("reason", reasons), made)
-        return negatives if self.scorer is None else negatives.with_columns({self.scorer.column: rows["scale"]})
 
     def searched(self, query_rows: Rows, task: str) -> _Found:
         """Return the candidates of all queries, block by block, in other processes where they may be sent there."""
@@ -284,10 +291,16 @@ class Miner:
 
     def _searched(self, query_rows: Rows) -> _Found:
         """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
-        documents, found = len(self.collection.documents), _Found()
-        positives = int(self.looks.known.counts.max(initial=0))
-        most = self._most(documents, positives)
-        pending, depth = query_rows, min(most, self._first_depth(positives))
+        documents, found, (first, end) = len(self.collection.documents), _Found(), self._window
+        positives = int(self._looks.known.counts.max(initial=0))  # of a query at most
+        most, depth = documents, first + self.top + SPARE
+        if self.depth is not None:
+            most = min(documents, self.depth)
+        elif end is not None and self.rank_rejected:
+            most = min(documents, end + positives)
+        if end is not None and (self.draw is not None or (self.rules and self.scorer is None)):
+            depth = end + positives  # the whole window where it is drawn from, or rules reject much of it
+        pending, depth = query_rows, min(most, depth)
         while len(pending):
             final = self._taken(pending, depth, most, found)
             pending, depth = pending[~final], min(most, depth * 4)
@@ -297,22 +310,10 @@ class Miner:
         found.rows = [joined[np.argsort(position[joined["query"]], kind="stable")]]
         return found
 
-    def _most(self, documents: int, positives: int) -> int:
-        """How deep a search may have to go, where a query has so many positives at most."""
-        if self.depth is not None:
-            return min(documents, self.depth)
-        return min(documents, self.end + positives) if self.end is not None and self.rank_rejected else documents
-
-    def _first_depth(self, positives: int) -> int:
-        """How deep to search at first: the whole window where it is drawn from, or rules reject much of it."""
-        if self.end is not None and (self.draw is not None or (self.rules and self.scorer is None)):
-            return self.end + positives
-        return self.first + self.top + SPARE
-
     def _taken(self, query_rows: Rows, depth: int, most: int, found: _Found) -> Marks:
         """Search so deep, take the candidates of the queries whose list is then final, and return which these are."""
-        documents = len(self.collection.documents)
-        end = self.end or documents
+        first, end = self._window
+        end = end or len(self.collection.documents) + 1
         rows, scores = self.retriever.search(query_rows, depth)
         candidates, valid, positive = self._judged(query_rows, rows, scores)
         reasons = candidates["reason"]
@@ -320,7 +321,7 @@ class Miner:
             self._look(candidates, valid, None)
         ranked = valid if self.rank_rejected else valid & (reasons == 0)
         rank: Rows = np.cumsum(ranked, axis=1) - ranked
-        inside = (rank >= self.first) & (rank < end)
+        inside = (rank >= first) & (rank < end)
         if self.rank_rejected:
             self._look(candidates, valid & inside, None if self.draw else self.top)
         usable = valid & inside & (reasons == 0)
@@ -329,18 +330,22 @@ class Miner:
         full = np.zeros(len(query_rows), bool) if self.draw else usable.sum(axis=1) >= self.top
         final: Marks = full | over | through | (depth == most)
         listed = (rank < end) & final[:, None] & (wished | (self.draw is not None))
-        reasons[valid & (rank < self.first) & (reasons == 0)] = self.passed_over[0]
+        reasons[valid & (rank < first) & (reasons == 0)] = PASSED_OVER[0]
         if self.draw is not None:
             usable = self._drawn(candidates, valid & inside, self.draw, final)
-        copies = listed & valid & np.isin(reasons, _COPY)
+        copies = listed & valid & np.isin(reasons, COPY)
         many = copies & (np.cumsum(copies, axis=1) > COPIES)
         found.rows.append(candidates[listed & valid & ~many])
         found.copies += int(many.sum())
         found.positives += int((positive & listed).sum())
-        within = positive & listed & (rank >= self.first)
-        found.listed.append(_as_planted(candidates[within], (np.cumsum(valid, axis=1) - valid)[within]))
-        lacking: Marks = final & (usable.sum(axis=1) < self.top)
-        self._count_short(found, lacking, through, np.asarray(over))
+        within = positive & listed & (rank >= first)
+        labelled = candidates[within]
+        ranks: Rows = (np.cumsum(valid, axis=1) - valid)[within]
+        found.listed.append(planted_rows(labelled["query"], labelled["document"], ranks, labelled["score"], True))
+        looked = self.depth is not None and self.depth < len(self.collection.documents)
+        ended = f"too few left of the first {self.depth} documents" if looked else WHOLE
+        why = np.where(through, f"too few left of ranks {first}–{end}", np.where(over, self.retriever.short, ended))
+        found.short.update(why[final & (usable.sum(axis=1) < self.top)].tolist())
         return final
 
     def _judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:
@@ -348,14 +353,14 @@ class Miner:
         candidates = np.zeros(rows.shape, CANDIDATE)
         candidates["query"], candidates["document"], candidates["score"] = query_rows[:, None], rows, scores
         flat = candidates.reshape(-1)
-        positive = self.looks.known.contain(flat["query"], flat["document"])
+        positive = self._looks.known.contain(flat["query"], flat["document"])
         valid = (flat["document"] >= 0) & ~positive
         part = flat[valid]
         if self.scorer is not None:
             pairs = TextPairs(self.collection, part["query"], part["document"], part["score"])
             part["scale"] = self.scorer.score(pairs)
-        part["reason"][self.collection.identical[part["query"]] == part["document"]] = 3
-        for code, rule in enumerate(self.rules, 4):
+        part["reason"][self.collection.identical[part["query"]] == part["document"]] = 1 + REASONS.index(IDENTICAL)
+        for code, rule in enumerate(self.rules, 1 + len(REASONS)):
             fresh = rule.marks(self._pairs(part)) & (part["reason"] == 0)
             part["reason"][fresh] = code
         flat[valid] = part
@@ -381,8 +386,8 @@ class Miner:
             if not free.any():
                 return
             part = candidates[free]
-            equal, near = self.looks.marks(part["query"], part["document"])
-            reasons[free] = np.where(equal, _COPY[0], np.where(near, _COPY[1], 0))
+            equal, near = self._looks.marks(part["query"], part["document"])
+            reasons[free] = np.where(equal, COPY[0], np.where(near, COPY[1], 0))
             looked |= free
 
     def _drawn(self, candidates: npt.NDArray[np.void], inside: Marks, draw: Draw, final: Marks) -> Marks:
@@ -398,25 +403,5 @@ class Miner:
         drawn = np.zeros(candidates.shape, bool)
         np.put_along_axis(drawn, order, True, axis=1)
         drawn &= np.isfinite(keys)
-        candidates["reason"][inside & (candidates["reason"] == 0) & ~drawn] = self.passed_over[1]
+        candidates["reason"][inside & (candidates["reason"] == 0) & ~drawn] = PASSED_OVER[1]
         return np.asarray(drawn)
-
-    def _count_short(self, found: _Found, lacking: Marks, through: Marks, over: Marks) -> None:
-        """Count why lists have fewer than `top`: their window is full, the ranking ends, or the collection does."""
-        looked = self.depth is not None and self.depth < len(self.collection.documents)
-        ended = f"too few left of the first {self.depth} documents" if looked else WHOLE
-        for which, why in (
-            (lacking & through, f"too few left of ranks {self.first}–{self.end}"),
-            (lacking & ~through & over, self.retriever.short),
-            (lacking & ~through & ~over, ended),
-        ):
-            found.short.update({why: int(which.sum())} if which.any() else {})
-
-
-def _as_planted(rows: npt.NDArray[np.void], ranks: npt.ArrayLike) -> npt.NDArray[np.void]:
-    """Labelled positives as they would stand in the table, with their ranks there."""
-    listed = np.ones(len(rows), PLANTED_ROW)
-    for name in ("query", "document", "score"):
-        listed[name] = rows[name]
-    listed["rank"] = ranks
-    return listed

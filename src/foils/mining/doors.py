@@ -14,17 +14,15 @@ from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EmbeddingSettings, EncodingSettings
 from foils.llm import LLMSettings
-from foils.mining.fusion import fuse_sources
-from foils.mining.generation import SAMPLING, WritingSettings, generate_negatives
-from foils.mining.methods import Models
+from foils.mining.fusion import Fused, FusionSettings, fuse_sources
+from foils.mining.generation import SAMPLING, Generated, WritingSettings, generate_negatives
+from foils.mining.methods import FILTERING_NEEDS, RULES, FilterSettings, Models
 from foils.mining.planting import planted_again, planted_by_filter
-from foils.mining.results import Fused, Generated, ScoredPairs
 from foils.mining.rules import filter_negatives
-from foils.mining.settings import FILTERING_NEEDS, FilterSettings, FusionSettings, check_filtering
-from foils.mining.teachers import TEACHER, TaughtPairs, TeachersLike, check_teachers, open_teachers
+from foils.mining.scorers import TEACHER, ScoredPairs, TaughtPairs, TeachersLike, check_teachers, open_teachers
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option
+from foils.runtime.options import Option, spelled
 from foils.runtime.surroundings import ScaleSettings
 
 WRITER = LLMSettings(llm_temperature=SAMPLING.temperature)
@@ -61,16 +59,17 @@ def score_pairs(
     named = as_source(source, loaded)
     taught = TaughtPairs.of(named.negatives, loaded, split)
     teachers = open_teachers(teacher, loaded, embedding)
-    scores = np.stack([each.scorer.score(taught.pairs) for each in teachers])
+    scores = np.stack([scorer.score(taught.pairs) for _, scorer in teachers])
+    names = [str(facts["name"]) for facts, _ in teachers]
     each_one = {f"{TEACHER}_{i}": own for i, own in enumerate(scores, 1)} if len(teachers) > 1 else {}
     mean = scores.mean(0)
-    of = [*zip((each.name for each in teachers), scores, strict=True), *([("average", mean)] if each_one else [])]
-    facts = {"split": split, "teachers": [each.describe() for each in teachers]}
+    of = [*zip(names, scores, strict=True), *([("average", mean)] if each_one else [])]
+    facts = {"split": split, "teachers": [facts for facts, _ in teachers]}
     inputs = {"collection": loaded.digest, named.name: named.digest}
     return ScoredPairs.of(
         taught.with_columns({**each_one, TEACHER: mean}),
         provenance=provenance("score_pairs", facts, inputs=inputs, before=named.negatives.provenance),
-        title=f"{named.name}, scored by {', '.join(each.name for each in teachers)}",
+        title=f"{named.name}, scored by {', '.join(names)}",
         collection=loaded,
         split=split,
         teachers=tuple((name, len(own), taught.preferred(own)) for name, own in of),
@@ -158,7 +157,7 @@ def fuse(
     )
 
 
-@door(check=check_filtering, needs=FILTERING_NEEDS)
+@door(needs=FILTERING_NEEDS)
 def filter(
     collection: CollectionLike,
     source: SourceLike,
@@ -179,6 +178,8 @@ def filter(
     Raises:
         InputError: no rule, a source that cannot be read, or options that have no effect.
     """
+    if not filters.changed(*RULES):
+        raise InputError(f"no rule to filter by; give one of {', '.join(map(spelled, RULES))}")
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     models = Models(loaded, split, filters, encoding)

@@ -24,11 +24,11 @@ from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEn
 from foils.encode.models import load_model, similarity_of
 from foils.encode.opening import StoreSettings, as_encoder
 from foils.mining.candidates import mine_negatives
-from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
+from foils.mining.methods import FilterSettings
 from foils.mining.pairs import Scores
-from foils.mining.retrievers import DenseRetriever
+from foils.mining.retrievers import CrossEncoderRetriever, DenseRetriever
 from foils.mining.rules import PositiveScores, Uniform
-from foils.mining.settings import FilterSettings
+from foils.mining.scorers import CrossEncoderScorer
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.options import refuse

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Rows
-from foils.data.fusion import Scores, reciprocal_ranks, weighted_sum
+from foils.data.fusion import NORMALISATIONS, Scores, reciprocal_ranks, weighted_sum
 from foils.data.negatives import REQUIRED, Negatives
 from foils.data.pair_index import PairIndex
 from foils.data.run import ranks_within
 from foils.data.tables import provenance
 from foils.mining.pairs import BEFORE, NOT_DRAWN
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.results import Table
 
 Ranks = npt.NDArray[np.int32]
 
@@ -63,6 +66,75 @@ METHODS: dict[str, Callable[..., Scores]] = {
     "rrf": _reciprocal,
     "weighted": _weighted,
 }
+
+
+def parsed_weights(texts: Sequence[str]) -> dict[str, float]:
+    """Read `NAME=NUMBER` of each text.
+
+    Raises:
+        InputError: a text that is not of this form.
+    """
+    weights = {}
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        try:
+            weights[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InputError(f"{spelled('weights')} {text}: expected NAME=NUMBER, as in bm25=2")
+    return weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionSettings(Settings):
+    """How several sources become one.
+
+    Attributes:
+        method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks, weighted adds scores
+            that are normalised in each list.
+        top: Negatives per query. Default: all.
+        rrf_k: Constant k of rrf; the larger it is, the less the tops of the lists count.
+        weights: Weight of a source's scores in weighted; may be given several times. In Python a dictionary: name of
+            the source -> weight. Default: 1 each.
+        normalisation: How weighted makes scores of a list comparable: min-max, to [0, 1]; theoretical-minimum, likewise
+            but from the least possible score (0 for BM25, −1 for cosines); or z, to mean 0 and variance 1.
+    """
+
+    method: Annotated[str, Option(names=tuple(METHODS))] = "union"
+    top: Annotated[int | None, Option(least=1)] = None
+    rrf_k: Annotated[float, Option(least=0)] = 60.0
+    weights: Annotated[
+        Mapping[str, float] | None,
+        Option(flag="--weight", parse=parsed_weights, repeated=True, metavar="NAME=NUMBER"),
+    ] = None
+    normalisation: Annotated[str, Option(names=tuple(NORMALISATIONS))] = "min-max"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, method in (("rrf_k", "rrf"), ("weights", "weighted"), ("normalisation", "weighted")):
+            if self.method != method:
+                refuse(self.changed(name), f"without {spelled('method')} {method}; give it, or leave it out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fused(Negatives):
+    """Several sources as one.
+
+    Attributes:
+        sources: name -> number of rows.
+    """
+
+    sources: dict[str, int]
+
+    def tables(self) -> list[Table]:
+        """Return the number of rows of each source, and of the union."""
+        rows = [(name, f"{count:,}") for name, count in {**self.sources, "+".join(self.sources): len(self)}.items()]
+        return [Table(self.title, ("source", "rows"), rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, and the number of rows of each source and of the union."""
+        return {"settings": self.provenance["settings"], "sources": self.sources, "rows": len(self)}
 
 
 def fuse_sources(

@@ -26,7 +26,6 @@ from foils.data.tokens import alphanumeric
 from foils.llm import Client, NoAnswerError, Request, Sampling, Session, Template, Usage, ask_missing, digest, fenced
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import TemplateLike
-from foils.mining.results import Generated
 from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
@@ -165,6 +164,60 @@ class Written:
             "query_id": self.query_id, "negatives": self.negatives, "failure": self.failure,
             "turned_away": dict(self.turned_away), **self.usage.as_record(),
         }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated(Negatives):
+    """Negatives that a language model wrote: each row has a `text`, and the id `llm:DIGEST`.
+
+    Near-duplicates of a positive are in the table, rejected.
+
+    Attributes:
+        top: negatives per query that were wanted.
+        queries: asked for.
+        answered: queries with at least one negative.
+        short: queries with some negatives, but fewer than `top`.
+        failed: reason -> number of queries without any.
+        turned_away: reason -> number of texts that validation refused.
+        usage: requests and tokens for these queries, in this run and before.
+        price: per million prompt tokens and per million completion tokens; None: not known.
+    """
+
+    top: int
+    queries: int
+    answered: int
+    short: int
+    failed: dict[str, int]
+    turned_away: dict[str, int]
+    usage: Usage
+    price: tuple[float, float] | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the counts as the program shows them."""
+        return [
+            ("queries", f"{self.queries:,}"),
+            ("queries with negatives", f"{self.answered:,}"),
+            (f"queries with fewer than {self.top}", f"{self.short:,}"),
+            ("negatives", f"{int(self.keep.sum()):,}"),
+            *((f"failed: {reason}", f"{count:,}") for reason, count in self.failed.items()),
+            *((f"turned away: {reason}", f"{count:,}") for reason, count in self.turned_away.items()),
+            *self.rejected_rows(),
+            *self.usage.rows(self.price),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return settings, counts and what the requests used."""
+        return {
+            "source": "llm",
+            "settings": self.provenance.get("settings", {}),
+            "queries": self.queries,
+            "answered": self.answered,
+            "short": self.short,
+            "failed": self.failed,
+            "turned_away": self.turned_away,
+            "rejected": self.rejected(),
+            **self.usage.to_json(self.price),
+        }
 
 
 def generate_negatives(

@@ -1,41 +1,220 @@
-"""The ways of mining that foils mine knows, each made from its settings."""
+"""The ways of mining that foils mine knows: their options, what does not go together, and what each is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
 from foils.data.fusion import Fusion
-from foils.data.sources import as_source
-from foils.data.tables import provenance
+from foils.data.sources import SourceLike, as_source
 from foils.encode.encoder import Encoder
-from foils.encode.models import called
-from foils.encode.opening import EncodingSettings, description
+from foils.encode.models import OWN_KINDS, called
+from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Miner
-from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
-from foils.mining.pairs import PairScorer, Retriever
-from foils.mining.planting import PLANTED
-from foils.mining.results import Mined
+from foils.mining.pairs import Draw, PairScorer, Retriever, Rule
 from foils.mining.retrievers import (
     K1,
     B,
     BM25Retriever,
+    CrossEncoderRetriever,
     DenseRetriever,
-    EncoderScorer,
     FusedRetriever,
     OwnSimilarityRetriever,
     RandomRetriever,
     TableRetriever,
 )
-from foils.mining.rules import PositiveScores, TriSampler
-from foils.mining.settings import FilterSettings, RankingSettings, WindowSettings
-from foils.runtime.errors import InputError
-from foils.runtime.options import spelled
+from foils.mining.rules import Margin, PositiveScores, ScoreAbove, ScoreBelow, SimANS, TriSampler, Uniform
+from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.options import Needs, Option, Settings, settings_of, spelled
+
+if TYPE_CHECKING:
+    PoolLike = SourceLike
+else:
+    PoolLike = str
+
+BEST = "best"  # ranks that are decided between
+DRAWS = ("top", "uniform", "simans")
+RULES = ("margin", "relative_margin", "max_score", "min_score")
+SCORERS = ("own", "encoder", "cross-encoder")
+POOLS = ("random", "bm25", "dense")
+METHODS = ("random", "bm25", "dense", "cross-encoder", "ance", "trisampler", *OWN_KINDS.values())
+
+_DRAW: Needs = {"ranks": lambda ranks: ranks != BEST, "method": lambda method: method != "trisampler"}
+
+
+def parsed_ranks(text: str) -> tuple[int, int | None] | str:
+    """Read `FROM-TO`: from rank FROM, counted from 0, up to, not with, rank TO; without TO: no end; or `best`.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    if text == BEST:
+        return text
+    first, dash, end = text.partition("-")
+    if not (first.isdecimal() and dash and (end.isdecimal() or not end)):
+        raise InputError(f"{spelled('ranks')} {text}: expected FROM-TO, as in 20-110, FROM- for no end, or {BEST}")
+    return int(first), int(end) if end else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSettings(Settings):
+    """Which of the ranked documents become negatives.
+
+    Attributes:
+        top: Negatives per query.
+        split: Split of the judgements; its queries that have a positive get negatives. all: every query of the
+            collection, with or without a positive.
+        ranks: Take negatives from these ranks alone, counted from 0; TO is not included. best: from the ranks that are
+            worth most for the training. In Python a pair, as (0, 100), or (20, None) for no end.
+        draw: How negatives are taken from these ranks: top takes the first, uniform draws each with the same chance,
+            simans:A,B prefers those whose score is near the positive's, as in simans:100,-0.1.
+        near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their sets of tokens;
+            above 1, only those that equal one.
+        seed: Seed of everything that is drawn, the positives that are held out to estimate unlabelled answers among
+            them; the same seed gives the same bytes.
+    """
+
+    top: Annotated[int, Option(least=1)] = 10
+    split: str = "train"
+    ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
+    draw: Annotated[str, Option(needs=_DRAW)] = "top"
+    near_duplicate: Annotated[float, Option(above=0)] = 0.9
+    seed: Annotated[int, Option(least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.ranks, str):
+            object.__setattr__(self, "ranks", parsed_ranks(self.ranks))
+        self._simans()
+
+    def _simans(self) -> tuple[float, float]:
+        """The numbers a and b of a draw by SimANS."""
+        name, _, numbers = self.draw.partition(":")
+        if name not in DRAWS or (numbers and name != "simans"):
+            raise UnknownNameError(spelled("draw"), self.draw, DRAWS)
+        try:
+            a, b = map(float, numbers.split(",")) if numbers else (SimANS.a, SimANS.b)
+        except ValueError as error:
+            raise InputError(f"{spelled('draw')} {self.draw}: expected simans:A,B, as in simans:100,-0.1") from error
+        return a, b
+
+    def drawn(self, positives: Callable[[], PositiveScores]) -> Draw | None:
+        """Return how negatives are drawn from the window, None for its first; `positives` are scored for SimANS."""
+        if self.draw == "top":
+            return None
+        if self.draw == "uniform":
+            return Uniform()
+        a, b = self._simans()
+        return SimANS(positives(), a=a, b=b)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingSettings(Settings):
+    """What ranks the documents.
+
+    Attributes:
+        pool: What a cross-encoder ranks anew: random, bm25, dense; or a source, as [NAME=]PATH. In Python also a table
+            of negatives.
+        pool_depth: Documents of the pool for each query.
+    """
+
+    heading = "Ranking"
+    needs = {"method": ["cross-encoder"]}  # noqa: RUF012 (a class's own)
+
+    pool: Annotated[PoolLike, Option(metavar="POOL")] = "bm25"
+    pool_depth: Annotated[int, Option(least=1)] = 100
+
+    def ranking(self) -> str | None:
+        """Return the name of the ranking that is the pool; None where it is a source.
+
+        Raises:
+            UnknownNameError: a name that is none of these, and no path of a source.
+        """
+        if not isinstance(self.pool, str) or (self.pool not in POOLS and any(sign in self.pool for sign in "=/.")):
+            return None
+        if self.pool not in POOLS:
+            raise UnknownNameError(spelled("pool"), self.pool, POOLS)
+        return self.pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterSettings(Settings):
+    """Rules, each of which rejects rows and says why.
+
+    Attributes:
+        margin: Reject negatives that score within this margin of the query's lowest positive.
+        relative_margin: Reject negatives that score within this share of that positive's score, as 0.05 (0.05 is
+            NV-Retriever's 95 % of the positive).
+        max_score: Reject negatives that score above this.
+        min_score: Reject negatives that score below this.
+        scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or cross-encoder.
+        cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a CrossEncoder.
+    """
+
+    heading = "Rules"
+
+    margin: float | None = None
+    relative_margin: float | None = None
+    max_score: float | None = None
+    min_score: float | None = None
+    scorer: Annotated[str, Option(names=SCORERS)] = "own"
+    cross_encoder: Annotated[CrossEncoderLike | None, Option(metavar="MODEL")] = None
+
+    def rules(self, positives: Callable[[], PositiveScores]) -> list[Rule]:
+        """Return the rules, in the order in which they are asked; `positives` are scored for margins."""
+        rules: list[Rule] = []
+        if self.margin is not None:
+            rules.append(Margin(positives(), absolute=self.margin))
+        if self.relative_margin is not None:
+            rules.append(Margin(positives(), relative=self.relative_margin))
+        if self.max_score is not None:
+            rules.append(ScoreAbove(self.max_score))
+        if self.min_score is not None:
+            rules.append(ScoreBelow(self.min_score))
+        return rules
+
+    def describe(self) -> dict[str, Any]:
+        """Return the rules' settings for provenance."""
+        return {**self.changed(*RULES), "scorer": self.scorer}
+
+
+def check_mining(method: str, window: WindowSettings, filters: FilterSettings) -> None:
+    """Refuse best ranks of negatives that are drawn, and an encoder's scores where the model is no encoder."""
+    best, flag = window.ranks == BEST, f"{spelled('method')} {method}"
+    if best and method in ("random", "trisampler"):
+        asked = spelled("ranks", BEST)
+        raise InputError(f"{asked}: {method} negatives are drawn, so that no ranks are better; leave it out")
+    if method in OWN_KINDS.values() and (best or filters.scorer == "encoder"):
+        what = spelled("ranks", BEST) if best else spelled("scorer", "encoder")
+        raise InputError(f"{what} needs an encoder's vectors, and {flag} has none; leave it out")
+
+
+def _of_encoders(embeds: list[dict[str, Any]]) -> dict[str, Needs]:
+    """What the options of an encoder need: that texts are embedded, or, for some, that a cross-encoder is asked."""
+    others = [*embeds, {"scorer": ["cross-encoder"]}, *([{"method": ["cross-encoder"]}] if len(embeds) > 1 else [])]
+    names = [each.name for each in settings_of(EncodingSettings)]
+    return {name: others if name in (*OF_CROSS_ENCODERS, "vectors") else embeds for name in names}
+
+
+_DENSE: dict[str, Any] = {"method": ["dense", "ance", "trisampler"]}
+_SCORES: dict[str, Any] = {"scorer": ["encoder"]}
+_POOL = {"method": ["cross-encoder"], "pool": lambda pool: isinstance(pool, str) and pool == "dense"}
+_EMBEDS = [_DENSE, _SCORES, {"ranks": [BEST]}, _POOL]
+MINING_NEEDS: dict[str, Needs] = {
+    **_of_encoders([*_EMBEDS, {"method": [*OWN_KINDS.values()]}]),
+    "ray": [*_EMBEDS, {"method": ["random"]}],
+    "cross_encoder": [{"method": ["cross-encoder"]}, {"scorer": ["cross-encoder"]}],
+}
+FILTERING_NEEDS: dict[str, Needs] = {
+    **_of_encoders([_SCORES]),
+    "ray": _SCORES,
+    "cross_encoder": {"scorer": ["cross-encoder"]},
+}
 
 
 @dataclass(frozen=True)
@@ -60,18 +239,13 @@ class Models:
         model = self.filters.cross_encoder
         if model is None:
             raise InputError(f"a cross-encoder is needed; name it with {spelled('cross_encoder')} MODEL")
-        name = Path(model).name if isinstance(model, (str, Path)) else "cross-encoder"
-        store = VectorStore(self.encoding.open_store().folder)
-        return CrossEncoderScorer(self.encoding.open_cross_encoder(model), store, name=name)
+        return CrossEncoderScorer.of(model, self.encoding)
 
-    def dense(self, name: str) -> tuple[DenseRetriever, dict[str, Any]]:
-        """Return what ranks by the encoder's vectors, screened on the encoder's device where that is CUDA's."""
-        encoder, store = self.encoder
-        device = self.encoding.device
-        gpu = device if device is not None and device.startswith("cuda") else None
-        rows = self.collection.queries_of(self.split)
-        ranks = DenseRetriever.of_model(self.collection, encoder, store, query_rows=rows, device=gpu, name=name)
-        return ranks, {"encoder": description(encoder)}
+    @property
+    def dense(self) -> DenseRetriever:
+        """What ranks by the encoder's vectors."""
+        rows, device = self.collection.queries_of(self.split), self.encoding.device
+        return DenseRetriever.of_model(self.collection, *self.encoder, query_rows=rows, device=device)
 
     def retriever(self, method: str) -> tuple[Retriever, dict[str, Any]]:
         """Return what ranks by a method of METHODS, and what provenance says of it."""
@@ -79,32 +253,31 @@ class Models:
             return RandomRetriever(self.collection, seed=self.seed), {"seed": self.seed}
         if method == "bm25":
             return BM25Retriever(self.collection), {"k1": K1, "b": B}
-        if method == "dense" and (fusion := Fusion.of(self.encoding.encoder)) and fusion.deploys == "both":
-            dense, facts = self.dense(method)
-            both = FusedRetriever(BM25Retriever(self.collection), dense, fusion)
-            return both, {**facts, "fused_with_bm25": fusion.how}
         if method in ("dense", "ance", "trisampler"):
-            return self.dense(method)
+            fusion, ranks = Fusion.of(self.encoding.encoder), self.dense
+            facts: dict[str, Any] = {"encoder": description(self.encoder[0])}
+            if method == "dense" and fusion is not None and fusion.deploys == "both":
+                both = FusedRetriever(BM25Retriever(self.collection), ranks, fusion)
+                return both, {**facts, "fused_with_bm25": fusion.how}
+            ranks.name = method
+            return ranks, facts
         if method == "cross-encoder":
-            return self._over_pool()
+            name, depth = self.ranking.ranking(), self.ranking.pool_depth
+            facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth}
+            pool: Retriever
+            if name is None:
+                source = as_source(self.ranking.pool, self.collection)
+                pool = TableRetriever(self.collection, source.negatives, name=source.name)
+                facts["pool"] = {"source": source.name, "digest": source.digest}
+            else:
+                pool, of_pool = self.retriever(name)
+                facts["pool"] = {name: of_pool}
+            return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
         model = self.encoding.open_own(self.encoding.encoder)
         if model.kind != method:
             way = spelled("method", model.kind)
             raise InputError(f"{called(self.encoding.encoder)} is a {model.kind} model; give {way}")
         return OwnSimilarityRetriever(self.collection, model), {"encoder": model.describe()}
-
-    def _over_pool(self) -> tuple[Retriever, dict[str, Any]]:
-        depth, name = self.ranking.pool_depth, self.ranking.ranking()
-        facts: dict[str, Any] = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth}
-        pool: Retriever
-        if name is None:
-            source = as_source(self.ranking.pool, self.collection)
-            pool = TableRetriever(self.collection, source.negatives, name=source.name)
-            facts["pool"] = {"source": source.name, "digest": source.digest}
-        else:
-            pool, of_pool = self.retriever(name)
-            facts["pool"] = {name: of_pool}
-        return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
 
     def scorer(self) -> tuple[PairScorer | None, dict[str, Any]]:
         """Return the scorer that rules see, None for the source's own, and what provenance says of it."""
@@ -115,44 +288,30 @@ class Models:
             return self.cross_encoder, {"scored_by": self.cross_encoder.describe()}
         return None, {}
 
-    def positive_scores(
-        self, scorer: PairScorer | None, retriever: Retriever | None = None
-    ) -> Callable[[], PositiveScores]:
-        """Return a function that scores the positives once, on the scorer's scale or the retriever's own."""
+    def positive_scores(self, scorer: Any) -> Callable[[], PositiveScores]:
+        """Return a function that scores the positives once, on the scale of a scorer or of a retriever that scores."""
 
         @cache
         def scored() -> PositiveScores:
-            chosen: Any = scorer or (retriever if hasattr(retriever, "score") else None)
-            if chosen is None:
-                name = spelled("scorer")
+            if not hasattr(scorer, "score"):
                 raise InputError(
-                    f"scores of the positives are wanted, which this source does not give; choose {name} encoder"
+                    "scores of the positives are wanted, which this source does not give; choose "
+                    f"{spelled('scorer')} encoder"
                 )
-            return PositiveScores.of(self.collection, chosen, self.collection.queries_of(self.split))
+            return PositiveScores.of(self.collection, scorer, self.collection.queries_of(self.split))
 
         return scored
 
-
-@dataclass(frozen=True)
-class Mining:
-    """A method of mining, its models and rules ready: what `foils mine` does, for any window of ranks."""
-
-    miner: Miner
-    split: str
-    facts: dict[str, Any]
-
-    @classmethod
-    def of(cls, models: Models, method: str, window: WindowSettings) -> Mining:
-        """Make what ranks, rejects and draws."""
-        loaded, filters = models.collection, models.filters
-        retriever, of_method = models.retriever(method)
-        scorer, scored_by = models.scorer()
-        positives = models.positive_scores(scorer, retriever)
-        rules, draw = filters.rules(positives), window.drawn(positives)
+    def miner(self, method: str, window: WindowSettings) -> tuple[Miner, dict[str, Any]]:
+        """Return what ranks, rejects and draws by a method of METHODS, and what provenance says of it."""
+        loaded = self.collection
+        retriever, of_method = self.retriever(method)
+        scorer, scored_by = self.scorer()
+        positives = self.positive_scores(scorer or retriever)
+        rules, draw = self.filters.rules(positives), window.drawn(positives)
         ranks = window.ranks if isinstance(window.ranks, tuple) else (0, None)
-        if method == "trisampler":
-            encoder, store = models.encoder
-            region = TriSampler.of_model(loaded, encoder, store, query_rows=loaded.queries_of(models.split))
+        if method == "trisampler" and isinstance(retriever, DenseRetriever):
+            region = TriSampler(loaded, retriever.queries, retriever.documents)
             rules, draw = [region, *rules], region
             ranks = ranks if window.ranks is not None else (0, 10 * window.top)
         facts = {
@@ -160,7 +319,7 @@ class Mining:
             **{name: getattr(window, name) for name in ("top", "split", "near_duplicate")},
             **of_method,
             **scored_by,
-            **({"rules": filters.describe()} if rules or scorer else {}),
+            **({"rules": self.filters.describe()} if rules or scorer else {}),
             **({"keep_identical_ids": True} if loaded.keep_identical_ids else {}),
             **({"draw": window.draw, "seed": window.seed} if draw is not None else {}),
         }
@@ -168,12 +327,4 @@ class Mining:
             loaded, retriever, top=window.top, near_duplicate=window.near_duplicate, rules=rules, scorer=scorer,
             draw=draw, seed=window.seed, ranks=ranks,
         )  # fmt: skip
-        return cls(miner, models.split, facts)
-
-    def mined(self, facts: dict[str, Any] | None = None, **window: Any) -> Mined:
-        """Mine the window, or another one; `facts` go into the provenance."""
-        miner = replace(self.miner, **window)
-        shown = {"ranks": miner.ranks} if miner.ranks != (0, None) else {}
-        inputs = {"collection": miner.collection.digest}
-        made = provenance("mine", {**self.facts, **shown, **(facts or {})}, inputs=inputs)
-        return miner.mined(self.split, plant=PLANTED, made=made)
+        return miner, facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,7 @@ class Retriever(Protocol):
     """Ranks documents of a collection for queries of it.
 
     One that has an attribute `portable`, and it is true, may be sent to other processes: a ranking depends on its
-    query alone, and nothing is embedded or kept on the way. One that reads judgements is `Judged`.
+    query alone, and nothing is embedded or kept on the way. For one that reads judgements see `with_judgements_of`.
 
     Attributes:
         name: of the source.
@@ -97,7 +97,7 @@ class PairScorer(Protocol):
 
 
 class Rule(Protocol):
-    """Rejects candidates; one that is `Judged` too can be estimated to reject relevant documents without a label.
+    """Rejects candidates; one that reads judgements has a method for others (`with_judgements_of`).
 
     Attributes:
         reason: why, in a few words, the same for every candidate of the rule.
@@ -114,39 +114,27 @@ class Rule(Protocol):
 
 
 class Draw(Protocol):
-    """A distribution over the candidates of a query; as for rules, `Judged` is of use."""
+    """A distribution over the candidates of a query; for one that reads judgements see `with_judgements_of`."""
 
     def log_weights(self, pairs: TextPairs) -> Scores:
         """Return the logarithm of each pair's weight among its query's, up to a constant, (n,); −inf: never drawn."""
         ...
 
 
-@runtime_checkable
-class Judged(Protocol):
-    """A rule, a draw or a retriever that can be had for other judgements of the same documents and queries.
+def reads_judgements(part: object) -> bool:
+    """Tell whether a retriever, rule or draw reads judgements: it has a method `with_judgements`.
 
-    Attributes:
-        compares: whether it compares candidates with the labelled positives of their query, so that it cannot be asked
-            of a query that has none.
+    A rule or draw that does compares candidates with the labelled positives of their query, and cannot be asked of a
+    query that has none.
     """
-
-    compares: bool
-
-    def with_judgements(self, collection: Collection) -> Self | None:
-        """Return it as it would be with the judgements of `collection`; None where that cannot be known."""
-        ...
-
-
-class Unjudged:
-    """What reads no judgements of the candidates' own queries, and is the same whatever they are."""
-
-    compares = False
-
-    def with_judgements(self, collection: Collection) -> Self:
-        """Return itself."""
-        return self
+    return hasattr(part, "with_judgements")
 
 
 def with_judgements_of(part: Part, collection: Collection) -> Part | None:
-    """Return a retriever, rule or draw with a collection's judgements: itself, unless it is `Judged`."""
-    return part.with_judgements(collection) if isinstance(part, Judged) else part
+    """Return a retriever, rule or draw as it would be with other judgements of the same documents and queries.
+
+    One that reads judgements says so by a method `with_judgements(collection)`; that of a retriever returns None where
+    it cannot know. Any other stays as it is.
+    """
+    changed: Part | None = part.with_judgements(collection) if hasattr(part, "with_judgements") else part
+    return changed

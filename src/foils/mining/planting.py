@@ -25,7 +25,7 @@ from foils.data.negatives import REQUIRED, Negatives, negatives_table
 from foils.data.pair_index import PairIndex, Positives
 from foils.data.recapture import Recapture
 from foils.data.tables import Provenance
-from foils.mining.pairs import Judged, Marks, PairScorer, Rule
+from foils.mining.pairs import Marks, PairScorer, Rule, reads_judgements, with_judgements_of
 from foils.mining.rules import filter_negatives
 from foils.runtime.errors import InputError
 
@@ -47,11 +47,6 @@ class Planted:
     rows: npt.NDArray[np.void]
     weights: Rows
 
-    @property
-    def listed(self) -> npt.NDArray[np.void]:
-        """Those that the table lists."""
-        return self.rows[self.rows["rank"] >= 0]
-
     def contain(self, query_rows: Rows, doc_rows: Rows) -> Marks:
         """Return which (query, document) pairs, (n,), are planted."""
         return PairIndex(self.rows["query"], self.rows["document"]).contain(query_rows, doc_rows)
@@ -64,10 +59,23 @@ class Planted:
         """Return them as they stand among rows of a table, an array of PLANTED_ROW."""
         index = PairIndex(listed["query"], listed["document"])
         places = index.places(self.rows["query"], self.rows["document"])
-        rows = self.rows.copy()
-        rows["rank"], rows["score"], rows["keep"] = -1, np.nan, False
+        rows = planted_rows(self.rows["query"], self.rows["document"])
         rows[places >= 0] = listed[places[places >= 0]]
         return Planted(rows, self.weights)
+
+
+def planted_rows(
+    queries: npt.ArrayLike,
+    documents: npt.ArrayLike,
+    ranks: npt.ArrayLike = -1,
+    scores: npt.ArrayLike = np.nan,
+    keep: npt.ArrayLike = False,
+) -> npt.NDArray[np.void]:
+    """Return (n,) rows of PLANTED_ROW; without a rank those that a table does not list."""
+    rows = np.zeros(np.shape(queries), PLANTED_ROW)
+    for name, values in zip(PLANTED_ROW.names or (), (queries, documents, ranks, scores, keep), strict=True):
+        rows[name] = values
+    return rows
 
 
 def drawn_positives(known: Positives, query_rows: Rows, *, least: int, most: int, seed: int) -> Planted:
@@ -82,10 +90,7 @@ def drawn_positives(known: Positives, query_rows: Rows, *, least: int, most: int
     chosen = np.sort(order[counts[order] >= max(least, 1)][:most])
     rows, counts = query_rows[chosen], counts[chosen]
     nth = np.minimum((chance[chosen] * counts).astype(np.int64), counts - 1)
-    planted = np.zeros(len(rows), PLANTED_ROW)
-    planted["query"], planted["rank"], planted["score"] = rows, -1, np.nan
-    planted["document"] = known.doc_rows[known.offsets[known.places(rows)] + nth]
-    return Planted(planted, counts)
+    return Planted(planted_rows(rows, known.doc_rows[known.offsets[known.places(rows)] + nth]), counts)
 
 
 def without_labels(collection: Collection, planted: Planted) -> Collection:
@@ -107,22 +112,22 @@ def counted(known: Positives, query_rows: Rows, listed: npt.NDArray[np.void], ke
 
 
 def noted(
-    planted: Planted | None, collection: Collection, labelled: float, kept: int, recapture: Recapture | None = None
+    planted: Planted, collection: Collection, labelled: float, kept: int, recapture: Recapture | None = None
 ) -> Provenance:
     """Return what provenance says of planted positives, and the estimate: that of theirs where none is given.
 
     Args:
-        planted: all of them, as they stand in the table.
+        planted: all of them, as they stand in the table; at least one where no estimate is given.
         collection: documents and queries.
         labelled: positives of all queries.
         kept: negatives of the table.
         recapture: counted otherwise.
     """
-    if planted is None:
-        return {"recapture": recapture.to_json()} if recapture else {}
     rows, weights = planted.rows, planted.weights
     if recapture is None:
         recapture = Recapture.estimated(weights * rows["keep"], weights, labelled=labelled, kept=kept, way="planted")
+    if not len(rows):
+        return {"recapture": recapture.to_json()}
     facts = {
         "query_id": collection.queries["query_id"].take(pa.array(rows["query"])).to_pylist(),
         "doc_id": collection.documents["doc_id"].take(pa.array(rows["document"])).to_pylist(),
@@ -148,7 +153,7 @@ def read_planted(negatives: Negatives, collection: Collection) -> Planted | None
         queries, documents = collection.query_rows(facts["query_id"]), collection.document_rows(facts["doc_id"])
         scores = [np.nan if score is None else score for score in facts["score"]]
         columns = (queries.tolist(), documents.tolist(), facts["rank"], scores, facts["keep"])
-        rows = np.array(list(zip(*columns, strict=True)), PLANTED_ROW)
+        rows = np.array([*zip(*columns, strict=True)], PLANTED_ROW)
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise InputError(f"what a table says of planted positives cannot be read ({error}); mine it again") from error
     known = collection.known_positives
@@ -160,7 +165,7 @@ def planted_again(
     sources: Mapping[str, Negatives],
     made: Negatives,
     collection: Collection,
-    work: Callable[[Mapping[str, Negatives], Collection], Negatives | None],
+    work: Callable[[Mapping[str, Negatives], Collection], Negatives],
     *,
     compares: bool = False,
 ) -> Provenance:
@@ -170,13 +175,11 @@ def planted_again(
         sources: name -> the tables.
         made: what was made of them.
         collection: documents, queries, judgements.
-        work: makes it, of the lists of planted queries and the collection without the planted labels; None: it cannot
-            be done with these judgements.
+        work: makes it, of the lists of planted queries and the collection without the planted labels.
         compares: whether it compares candidates with the query's positives, so that one must be left.
 
     Returns:
-        Nothing where one of the sources does not say what became of planted positives, they have none in common, or
-        the work cannot be done.
+        Nothing where one of the sources does not say what became of planted positives, or they have none in common.
     """
     each = {name: read_planted(negatives, collection) for name, negatives in sources.items()}
     known = {name: planted for name, planted in each.items() if planted is not None}
@@ -188,14 +191,9 @@ def planted_again(
     common = common.where(common.weights >= (2 if compares else 1))
     if not len(common.rows):
         return {}
-    lists = {name: _with_planted(sources[name], common.among(of.listed), collection) for name, of in known.items()}
-    if (again := work(lists, without_labels(collection, common))) is None:
-        return {}
-    listed = np.zeros(len(again), PLANTED_ROW)
-    listed["query"], listed["document"] = again.rows_in(collection)
-    for name in ("rank", "score"):
-        listed[name] = again.table[name].to_numpy()
-    listed["keep"] = again.keep
+    lists = {name: _with_planted(sources[name], common.among(of.rows), collection) for name, of in known.items()}
+    again = work(lists, without_labels(collection, common))
+    listed = planted_rows(*again.rows_in(collection), again.table["rank"], again.table["score"], again.keep)
     labelled = float(next(iter(sources.values())).provenance["recapture"]["labelled"])
     return noted(common.among(listed), collection, labelled, int(made.keep.sum()))
 
@@ -214,20 +212,17 @@ def planted_by_filter(
         negatives: the table.
         marked: what filtering made of it.
         collection: documents, queries, judgements.
-        rules: that it was filtered by; one that does not say how it reads judgements leaves nothing to say.
+        rules: that it was filtered by.
         scorer: that the rules saw the scores of.
     """
 
-    def filtered(lists: Mapping[str, Negatives], reduced: Collection) -> Negatives | None:
-        known = [rule.with_judgements(reduced) if isinstance(rule, Judged) else None for rule in rules]
-        judged = [rule for rule in known if rule is not None]
-        if len(judged) < len(rules):
-            return None
+    def filtered(lists: Mapping[str, Negatives], reduced: Collection) -> Negatives:
+        judged = [rule for each in rules if (rule := with_judgements_of(each, reduced)) is not None]
         (listed,) = (each.table for each in lists.values())  # a rule looks at one row at a time: the others may go
         own = Negatives(listed.filter(pc.equal(listed["source"], SOURCE)))
         return filter_negatives(own, reduced, judged, scorer=scorer)
 
-    compares = any(getattr(rule, "compares", False) for rule in rules)
+    compares = any(map(reads_judgements, rules))
     return planted_again({"": negatives}, marked, collection, filtered, compares=compares)
 
 
@@ -236,7 +231,7 @@ def _with_planted(negatives: Negatives, planted: Planted, collection: Collection
     table = negatives.reject(np.zeros(len(negatives), bool), "").table
     table = table.select([name for name in (*REQUIRED.names, "text", "keep", "reason") if name in table.column_names])
     table = table.filter(pa.array(np.isin(collection.query_rows(table["query_id"]), planted.rows["query"])))
-    listed = planted.listed
+    listed = planted.rows[planted.rows["rank"] >= 0]
     at = np.full(len(collection.queries), np.iinfo(np.int32).max, np.int64)
     at[listed["query"]] = listed["rank"]
     ranks = table["rank"].to_numpy()

@@ -19,7 +19,8 @@ from foils.encode.encoder import Encoder
 from foils.encode.nearest import BLOCK, top_inner_products
 from foils.encode.own_similarity import OwnIndex, OwnSimilarity
 from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs
+from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
+from foils.mining.scorers import CrossEncoderScorer, paired_products
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import map_blocks, workers
@@ -27,7 +28,6 @@ from foils.runtime.parallel import map_blocks, workers
 K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
 QUERIES = 256  # that BM25 scores at once, at most
 ENTRY = 16  # bytes of a BM25 score and its document, while the product is made
-PAIRS = 4_096  # whose vectors are multiplied at once, at most
 
 _ASCII = re.compile(r"\b\w\w+\b", re.ASCII)
 _DRAWS = 256  # random documents at once; fixed, so that a deeper search begins with the same ones
@@ -200,8 +200,8 @@ class DenseRetriever:
     Args:
         queries: vectors of all queries of the collection, or of those that will be asked for, by query row.
         documents: vectors of all documents, by row.
-        device: torch device that screens the documents (`top_inner_products`); None, or CUDA where there is none, as in
-            a process without a GPU: the processor. The ranking is the same, bit for bit.
+        device: torch device that screens the documents (`top_inner_products`) where it is CUDA's and this process has
+            it; else the processor does. The ranking is the same, bit for bit.
         name: of the source.
     """
 
@@ -215,7 +215,8 @@ class DenseRetriever:
                 f"query vectors have d = {queries.dimension}, document vectors {documents.dimension}; "
                 "use one encoder for both"
             )
-        self._queries, self._documents, self._device, self.name = queries, documents, device, name
+        self.queries, self.documents, self.name = queries, documents, name
+        self._device = device if device is not None and device.startswith("cuda") else None
 
     @classmethod
     def of_model(
@@ -241,10 +242,14 @@ class DenseRetriever:
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and inner products."""
-        device = _there(self._device)
+        device = self._device
+        if device is not None:
+            import torch
+
+            device = device if torch.cuda.is_available() else None
         parts = [
             top_inner_products(
-                self._queries.take(query_rows[start : start + BLOCK]), self._documents, depth, device=device
+                self.queries.take(query_rows[start : start + BLOCK]), self.documents, depth, device=device
             )
             for start in range(0, max(1, len(query_rows)), BLOCK)
         ]
@@ -258,56 +263,7 @@ class DenseRetriever:
         """
         if (pairs.doc_rows < 0).any():
             raise InputError("documents with a text of their own have no vector here; score them with an encoder")
-        return paired_products(self._queries, pairs.query_rows, self._documents, pairs.doc_rows)
-
-
-def _there(device: str | None) -> str | None:
-    """The device, where this process has it."""
-    if device is None or not device.startswith("cuda"):
-        return device
-    import torch
-
-    return device if torch.cuda.is_available() else None
-
-
-class EncoderScorer:
-    """Scores pairs by the inner product of an encoder's vectors: cosines, for unit ones. Texts are embedded once.
-
-    The column of the scores is called by the encoder's similarity: cosine or dot.
-
-    Args:
-        encoder: makes the vectors.
-        store: keeps them.
-    """
-
-    def __init__(self, encoder: Encoder, store: VectorStore) -> None:
-        self._encoder, self._store = encoder, store
-        self.column: str = getattr(encoder, "similarity", "cosine")
-
-    def score(self, pairs: TextPairs) -> Scores:
-        """Return the inner product of each pair, (n,), of documents in the collection or with a text of their own."""
-        rows, query = np.unique(pairs.query_rows, return_inverse=True)
-        texts, document = distinct_texts(pairs)
-        queries = self._store.embed(self._encoder, pairs.collection.query_texts(rows), "query")
-        return paired_products(queries, query, self._store.embed(self._encoder, texts, "document"), document)
-
-
-def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_rows: Rows) -> Scores:
-    """Return the inner product of each (query row, document row), (n,)."""
-    products, size = np.empty(len(query_rows)), memory.rows_at_once(8 * queries.dimension, most=PAIRS)
-    for start in range(0, len(products), size):
-        part = slice(start, start + size)
-        products[part] = np.einsum("nd,nd->n", queries.take(query_rows[part]), documents.take(doc_rows[part]))
-    return products
-
-
-def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
-    """Return the texts of the pairs' documents, each document's once, and which each pair has, (n,)."""
-    count = len(pairs.collection.documents)
-    keys, document = np.unique(
-        np.where(pairs.doc_rows < 0, count - 1 - pairs.doc_rows, pairs.doc_rows), return_inverse=True
-    )
-    return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), document
+        return paired_products(self.queries, pairs.query_rows, self.documents, pairs.doc_rows)
 
 
 class OwnSimilarityRetriever:
@@ -349,7 +305,6 @@ class TableRetriever:
     """
 
     short = "the source has no further document"
-    compares = False
 
     def __init__(self, collection: Collection, negatives: Negatives, *, name: str = "source") -> None:
         self.name = name
@@ -374,6 +329,58 @@ class TableRetriever:
         if not len(self._documents):
             return np.full(at.shape, -1, np.int64), np.full(at.shape, np.nan)
         return np.where(inside, self._documents[at], -1), np.where(inside, self._scores[at], np.nan)
+
+
+class CrossEncoderRetriever:
+    """Ranks a pool's best documents anew by a cross-encoder's logit, ties by document position.
+
+    Documents that are labelled relevant for the query are left out before they cost a score.
+
+    Args:
+        collection: documents, queries, judgements.
+        scorer: the cross-encoder.
+        pool: ranks the candidates: another retriever, a source, a union.
+        depth: how many of the pool's documents are scored for each query, at least 1.
+
+    Raises:
+        InputError: a depth below 1.
+    """
+
+    name = "cross-encoder"
+
+    def __init__(
+        self, collection: Collection, scorer: CrossEncoderScorer, pool: Retriever, *, depth: int = 100
+    ) -> None:
+        if depth < 1:
+            raise InputError(f"pool of {depth}; expected at least 1 document per query")
+        self._collection, self._scorer, self._pool, self._depth = collection, scorer, pool, depth
+        self.column = scorer.column
+        self.short = f"the pool ({pool.name}, {depth} deep) has no further document"
+
+    def with_judgements(self, collection: Collection) -> CrossEncoderRetriever | None:
+        """Return it for other judgements, which leave out other documents; None where the pool cannot be had so."""
+        pool = with_judgements_of(self._pool, collection)
+        if pool is None:
+            return None
+        return CrossEncoderRetriever(collection, self._scorer, pool, depth=self._depth)
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows and scores; −1 and NaN after the pool's end."""
+        rows, _ = self._pool.search(query_rows, min(self._depth, len(self._collection.documents)))
+        queries = np.broadcast_to(np.asarray(query_rows)[:, None], rows.shape)
+        labelled = self._collection.known_positives.contain(queries.ravel(), rows.ravel()).reshape(rows.shape)
+        inside = (rows >= 0) & ~labelled
+        scores = np.full(rows.shape, np.nan)
+        scores[inside] = self.score(TextPairs(self._collection, queries[inside], rows[inside], scores[inside]))
+        order = np.lexsort((rows, np.where(inside, -scores, np.inf)), axis=1)[:, :depth]
+        ranked, values = np.full((len(rows), depth), -1, np.int64), np.full((len(rows), depth), np.nan)
+        ranked[:, : order.shape[1]] = np.take_along_axis(np.where(inside, rows, -1), order, axis=1)
+        values[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
+        return ranked, values
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the score of each pair, (n,)."""
+        return self._scorer.score(pairs)
 
 
 class FusedRetriever:

@@ -5,7 +5,6 @@ Margins compare a candidate's score s with the scores of its query's labelled po
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,15 +13,15 @@ import numpy as np
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
-from foils.data.texts import DocumentTexts, texts_of
+from foils.data.texts import texts_of
 from foils.data.tokens import DocumentSets, alphanumeric, cut_by_bytes
-from foils.encode.encoder import Encoder
-from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs, Unjudged
+from foils.encode.vectors import Vectors
+from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
 NEAR = "near-duplicate of a positive"
+ANGLE, CLOSEST = 60.0, 0.95  # degrees and a cosine: TriSampler's bounds
 BLOCK = 16_384  # pairs whose vectors TriSampler multiplies at once, at most
 
 
@@ -96,7 +95,6 @@ class Margin:
     positives: PositiveScores
     absolute: float = 0.0
     relative: float = 0.0
-    compares = True
 
     def __post_init__(self) -> None:
         if not np.isfinite([self.absolute, self.relative]).all():
@@ -122,7 +120,7 @@ class Margin:
 
 
 @dataclass(frozen=True)
-class ScoreAbove(Unjudged):
+class ScoreAbove:
     """Rejects s > limit."""
 
     limit: float
@@ -138,7 +136,7 @@ class ScoreAbove(Unjudged):
 
 
 @dataclass(frozen=True)
-class ScoreBelow(Unjudged):
+class ScoreBelow:
     """Rejects s < limit."""
 
     limit: float
@@ -198,7 +196,7 @@ def _tokens(text: str) -> list[str]:
     return alphanumeric(text) or [text]
 
 
-class Uniform(Unjudged):
+class Uniform:
     """Every candidate is as likely."""
 
     def log_weights(self, pairs: TextPairs) -> Scores:
@@ -229,7 +227,6 @@ class SimANS:
     positives: PositiveScores
     a: float = 0.5
     b: float = 0.0
-    compares = True
 
     def __post_init__(self) -> None:
         if not (self.a >= 0 and np.isfinite([self.a, self.b]).all()):
@@ -247,12 +244,13 @@ class SimANS:
         return replace(self, positives=self.positives.with_judgements(collection))
 
 
+@dataclass(frozen=True)
 class TriSampler:
     """Candidates that make a triangle with the query and its positive: the region as a rule, its draw as a draw.
 
     With cosines s, and unit vectors: a candidate d⁻ lies in the region where
 
-        θ = |arccos s(q, d⁺) − arccos s(q, d⁻)| ≤ 60°   and   s(d⁺, d⁻) ≤ c,
+        θ = |arccos s(q, d⁺) − arccos s(q, d⁻)| ≤ 60°   and   s(d⁺, d⁻) ≤ 0.95,
 
     and is drawn with log p(d⁻) = −(s(q, d⁻) − s(q, d⁺))²/4 + log max(0, s(d⁺, d⁻) − s(q, d⁻)), up to a constant: the
     negative is to be nearer to the positive than to the query. d⁺ is the query's first labelled positive.
@@ -261,55 +259,31 @@ class TriSampler:
         collection: whose judgements name the positives.
         queries: vectors of all queries, by row; scaled to unit length here.
         documents: vectors of all documents, by row.
-        angle: bound of θ in degrees, in (0, 180]; less rejects more.
-        closest: bound c of s(d⁺, d⁻), in (−1, 1]; less rejects more.
 
     Raises:
-        InputError: a bound out of its range; a candidate that is not in the collection.
+        InputError: a query without a positive, or a candidate that is not in the collection.
 
     Source: Yang et al., TriSampler (AAAI 2024, arXiv 2402.11855). Checked against a published digest of the paper: the
     angle θ and its bound of 60°; p ∝ exp(−(s⁻ − s⁺)²/4) over the first K; p ∝ ReLU(s(d⁺, d⁻) − s(q, d⁻)). Not found
     there, and ours: that the two are multiplied in one draw; K, 10 times the number of negatives (`--ranks`); cosines,
-    on which the first factor is nearly flat, in the place of the model's own scores; the bound c on the closeness to
-    the positive (HOBIT section 5.1: "neither trivial nor too close to the positive").
+    on which the first factor is nearly flat, in the place of the model's own scores; the bound of 0.95 on the closeness
+    to the positive (HOBIT section 5.1: "neither trivial nor too close to the positive").
     """
 
-    compares = True
-
-    def __init__(
-        self,
-        collection: Collection,
-        queries: Vectors,
-        documents: Vectors,
-        *,
-        angle: float = 60.0,
-        closest: float = 0.95,
-    ) -> None:
-        if not 0 < angle <= 180 or not -1 < closest <= 1:
-            raise InputError(f"angle {angle}, closest {closest}; expected in (0, 180] degrees and in (−1, 1]")
-        self._queries, self._documents = queries, documents
-        self._angle, self._closest = angle, closest
-        self._first = _first_positives(collection)
-        self.reason = f"outside the quasi-triangular region ({angle:g}°, cosine to the positive {closest:g})"
-
-    @classmethod
-    def of_model(cls, collection: Collection, encoder: Encoder, store: VectorStore, *, query_rows: Rows) -> TriSampler:
-        """Return it by the vectors of an encoder, of these queries and of all documents."""
-        queries = store.embed(encoder, collection.query_texts(query_rows), "query")
-        documents = store.embed(encoder, DocumentTexts(collection), "document")
-        return cls(collection, queries.spread(query_rows, len(collection.queries)), documents)
+    collection: Collection
+    queries: Vectors
+    documents: Vectors
+    reason = f"outside the quasi-triangular region ({ANGLE:g}°, cosine to the positive {CLOSEST:g})"
 
     def with_judgements(self, collection: Collection) -> TriSampler:
         """Return it with the first positives that a collection names."""
-        other = copy.copy(self)
-        other._first = _first_positives(collection)
-        return other
+        return replace(self, collection=collection)
 
     def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates lie outside the region, (n,)."""
         positive, candidate, between = self._sides(pairs)
         angles = np.degrees(np.abs(np.arccos(np.clip(positive, -1, 1)) - np.arccos(np.clip(candidate, -1, 1))))
-        return np.asarray((angles > self._angle) | (between > self._closest))
+        return np.asarray((angles > ANGLE) | (between > CLOSEST))
 
     def log_weights(self, pairs: TextPairs) -> Scores:
         """Return log p(d⁻) up to a constant, (n,); −inf where d⁻ is no nearer to the positive than to the query."""
@@ -318,31 +292,22 @@ class TriSampler:
         with np.errstate(divide="ignore"):
             return np.asarray(-((candidate - positive) ** 2) / 4 + np.log(nearer))
 
-    def _sides(self, pairs: TextPairs) -> tuple[Scores, Scores, Scores]:
-        """Cosines s(q, d⁺), s(q, d⁻), s(d⁺, d⁻), each (n,)."""
-        first = self._first[pairs.query_rows]
-        if (first < 0).any() or (pairs.doc_rows < 0).any():
+    def _sides(self, pairs: TextPairs) -> Scores:
+        """Cosines s(q, d⁺), s(q, d⁻), s(d⁺, d⁻), (3, n)."""
+        known = self.collection.known_positives
+        places = known.places(pairs.query_rows)
+        if (places < 0).any() or (pairs.doc_rows < 0).any():
             raise InputError("TriSampler needs queries with a positive, and candidates that are in the collection")
-        size = memory.rows_at_once(36 * self._queries.dimension, most=BLOCK)  # three vectors, in float32 and 64
-        parts = [
-            self._block(pairs.query_rows[part], first[part], pairs.doc_rows[part])
-            for start in range(0, len(pairs), size)
-            for part in [slice(start, start + size)]
-        ]
-        stacked = np.concatenate(parts, axis=1) if parts else np.zeros((3, 0))
-        return stacked[0], stacked[1], stacked[2]
-
-    def _block(self, query_rows: Rows, positive_rows: Rows, doc_rows: Rows) -> Scores:
-        q, p, d = self._queries.take(query_rows), self._documents.take(positive_rows), self._documents.take(doc_rows)
-        q, p, d = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in (q, p, d))
-        return np.stack([np.einsum("nd,nd->n", a, b) for a, b in ((q, p), (q, d), (p, d))])
-
-
-def _first_positives(collection: Collection) -> Rows:
-    """The first labelled positive of each query of a collection, −1 where there is none."""
-    first = np.full(len(collection.queries), -1, np.int64)
-    first[collection.known_positives.query_rows] = collection.known_positives.first
-    return first
+        positives = known.first[places]
+        sides = (self.queries, pairs.query_rows), (self.documents, positives), (self.documents, pairs.doc_rows)
+        size = memory.rows_at_once(36 * self.queries.dimension, most=BLOCK)  # three vectors, in float32 and 64
+        cosines = np.empty((3, len(pairs)))
+        for start in range(0, len(pairs), size):
+            part = slice(start, start + size)
+            found = (vectors.take(own[part]) for vectors, own in sides)
+            q, p, d = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in found)
+            cosines[:, part] = [np.einsum("nd,nd->n", a, b) for a, b in ((q, p), (q, d), (p, d))]
+        return cosines
 
 
 def filter_negatives(
@@ -360,21 +325,16 @@ def filter_negatives(
         InputError: ids that the collection does not know, a column of the scorer's name that is there already, or as
             the rules say.
     """
-    pairs = table_pairs(negatives, collection)
+    queries, texts = texts_of(negatives, collection)
+    own_scores = np.asarray(negatives.table["score"].to_numpy())
+    pairs = TextPairs(collection, queries, np.asarray(texts.rows), own_scores, texts.own)
     if scorer is not None:
         scores = scorer.score(pairs)
         negatives = negatives.with_columns({scorer.column: scores})
-        pairs = TextPairs(collection, pairs.query_rows, pairs.doc_rows, scores, pairs.own)
+        pairs = replace(pairs, scores=scores)
     for rule in rules:
         negatives = negatives.reject(rule.marks(pairs), rule.reason)
     return negatives
-
-
-def table_pairs(negatives: Negatives, collection: Collection) -> TextPairs:
-    """Return a table's rows as pairs, with its own scores."""
-    queries, texts = texts_of(negatives, collection)
-    scores = np.asarray(negatives.table["score"].to_numpy())
-    return TextPairs(collection, queries, np.asarray(texts.rows), scores, texts.own)
 
 
 def _scored(pairs: TextPairs) -> Scores:

@@ -1,0 +1,296 @@
+"""What scores pairs: an encoder, a cross-encoder, and both as teachers, whose scores are kept in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.data.collection import Collection, Rows
+from foils.data.negatives import Negatives
+from foils.data.texts import DocumentTexts, texts_of
+from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, logits
+from foils.encode.encoder import Encoder, Kind, check_finite
+from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
+from foils.encode.own_similarity import as_pair_model
+from foils.encode.vectors import Vectors, VectorStore
+from foils.mining.pairs import Marks, PairScorer, Scores, TextPairs
+from foils.runtime import memory
+from foils.runtime.errors import InputError
+from foils.runtime.files import without_nan
+from foils.runtime.options import refuse, several, spelled
+from foils.runtime.results import Table, number
+
+PAIRS = 4_096  # whose vectors are multiplied at once, at most
+TEACHER = "teacher"
+KINDS = BI_ENCODER, CROSS_ENCODER = "bi-encoder", "cross-encoder"
+_BREAK = "\x1f"  # between the length of the query, the query and the document
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+    TeachersLike = EncoderLike | Sequence[EncoderLike]
+else:
+    TeachersLike = list[str]
+
+
+class EncoderScorer:
+    """Scores pairs by the inner product of an encoder's vectors: cosines, for unit ones. Texts are embedded once.
+
+    The column of the scores is called by the encoder's similarity: cosine or dot.
+
+    Args:
+        encoder: makes the vectors.
+        store: keeps them.
+    """
+
+    def __init__(self, encoder: Encoder, store: VectorStore) -> None:
+        self._encoder, self._store = encoder, store
+        self.column: str = getattr(encoder, "similarity", "cosine")
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the inner product of each pair, (n,), of documents in the collection or with a text of their own."""
+        rows, query = np.unique(pairs.query_rows, return_inverse=True)
+        texts, document = distinct_texts(pairs)
+        queries = self._store.embed(self._encoder, pairs.collection.query_texts(rows), "query")
+        return paired_products(queries, query, self._store.embed(self._encoder, texts, "document"), document)
+
+
+def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_rows: Rows) -> Scores:
+    """Return the inner product of each (query row, document row), (n,)."""
+    products, size = np.empty(len(query_rows)), memory.rows_at_once(8 * queries.dimension, most=PAIRS)
+    for start in range(0, len(products), size):
+        part = slice(start, start + size)
+        products[part] = np.einsum("nd,nd->n", queries.take(query_rows[part]), documents.take(doc_rows[part]))
+    return products
+
+
+def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
+    """Return the texts of the pairs' documents, each document's once, and which each pair has, (n,)."""
+    count = len(pairs.collection.documents)
+    keys, document = np.unique(
+        np.where(pairs.doc_rows < 0, count - 1 - pairs.doc_rows, pairs.doc_rows), return_inverse=True
+    )
+    return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), document
+
+
+class CrossEncoderScorer:
+    """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
+
+    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the texts, for which it is
+    an `Encoder` of pairs, each written as one text, to vectors of one number: a killed run loses at most the block in
+    the making, and another run asks for what is missing alone.
+
+    Attributes:
+        fingerprint: a digest of everything that decides a score: weights, tokenizer, maximum length.
+
+    Args:
+        model: a loaded CrossEncoder with one output, a SparseEncoder, or a MultiVectorEncoder.
+        store: where scores are kept.
+        name: of the model, for messages.
+        batch_size: pairs at once; changes speed, not scores beyond rounding.
+        as_predicted: apply the model's own activation to the logits, as its `predict` does; logits are kept.
+
+    Raises:
+        InputError: a model with several outputs.
+    """
+
+    dimension = 1
+
+    def __init__(
+        self,
+        model: CrossEncoder,
+        store: VectorStore,
+        *,
+        name: str = CROSS_ENCODER,
+        batch_size: int = 32,
+        as_predicted: bool = False,
+    ) -> None:
+        self.model, self.name = as_pair_model(model), name
+        check_one_output(self.model, name)
+        self.fingerprint = f"cross-{cross_encoder_digest(self.model)}"
+        self._store, self._batch_size, self._as_predicted = store, batch_size, as_predicted
+        self.column = "predicted" if as_predicted else "logit"
+
+    @classmethod
+    def of(cls, given: CrossEncoderLike, embedding: EmbeddingSettings) -> CrossEncoderScorer:
+        """Open a model, by name or as it is, and keep its scores, in float32, where vectors are kept.
+
+        Raises:
+            InputError: it cannot be loaded, or has several outputs.
+        """
+        name = Path(given).name if isinstance(given, (str, Path)) else CROSS_ENCODER
+        return cls(embedding.open_cross_encoder(given), VectorStore(embedding.open_store().folder), name=name)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of the model."""
+        return {"name": self.name, "fingerprint": self.fingerprint}
+
+    def route(self, kind: Kind) -> str:
+        """Return "pair"."""
+        return "pair"
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
+        """Return (n, 1) logits of pairs that `_PairTexts` wrote.
+
+        Raises:
+            FailureError: a logit is NaN or infinite.
+        """
+        pairs = []
+        for text in texts:
+            length, _, rest = text.partition(_BREAK)
+            pairs.append((rest[: int(length)], rest[int(length) + 1 :]))
+        vectors = logits(self.model, pairs, batch_size=self._batch_size)
+        return check_finite(vectors.reshape(-1, 1), texts, self.name)
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the score of each pair, (n,).
+
+        Raises:
+            FailureError: a score is NaN or infinite.
+        """
+        kept = self._store.embed(self, _PairTexts(pairs), "document", task="scoring pairs", unit="pairs")
+        logit = np.asarray(kept.take(slice(None)), np.float64).reshape(len(pairs))
+        return activated(self.model, logit) if self._as_predicted else logit
+
+
+@dataclass(frozen=True)
+class _PairTexts:
+    """Each pair as one text, made when it is asked for."""
+
+    pairs: TextPairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, part: slice) -> Sequence[str]:
+        queries = self.pairs.collection.query_texts(self.pairs.query_rows[part])
+        both = zip(queries, self.pairs.documents[part], strict=True)
+        return [f"{len(query)}{_BREAK}{query}{_BREAK}{document}" for query, document in both]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPairs(Negatives):
+    """A table with teachers' scores: `teacher`, and of several each one's in `teacher_1`, `teacher_2` and so on.
+
+    Attributes:
+        teachers: name, number of pairs that were scored, and the share of (positive, negative) of a query of which it
+            prefers the positive, of each teacher and, of several, of the average.
+    """
+
+    teachers: tuple[tuple[str, int, float], ...]
+
+    def tables(self) -> list[Table]:
+        """Return what the teachers scored and prefer."""
+        columns = ("teacher", "pairs scored", "prefers the positive")
+        return [Table(self.title, columns, [(name, f"{n:,}", number(share)) for name, n, share in self.teachers])]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, and what the teachers scored and prefer."""
+        names = ("name", "pairs", "prefers_positive")
+        teachers = without_nan([dict(zip(names, each, strict=True)) for each in self.teachers])
+        return {"settings": self.provenance.get("settings", {}), "teachers": teachers}
+
+
+def check_teachers(teacher: TeachersLike, embedding: EmbeddingSettings) -> None:
+    """Refuse scoring without a teacher, and options of an encoder where none is a teacher."""
+    kinds = {_kind_of(each)[0] for each in several(teacher)}
+    if not kinds:
+        ways = ", ".join(spelled("teacher", f"{kind}:MODEL") for kind in KINDS)
+        raise InputError(f"no teacher; give one of {ways}")
+    if BI_ENCODER not in kinds:
+        idle = {key: of for key, of in embedding.changed().items() if key not in (*OF_CROSS_ENCODERS, "vectors")}
+        refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, which embeds texts; give it, or leave it out")
+
+
+def open_teachers(
+    teacher: TeachersLike, collection: Collection, embedding: EmbeddingSettings
+) -> list[tuple[dict[str, Any], PairScorer]]:
+    """Return what provenance says of each teacher, its name included, and what gives its scores.
+
+    Raises:
+        InputError: a model that cannot be loaded.
+    """
+    opened: list[tuple[dict[str, Any], PairScorer]] = []
+    for kind, model in map(_kind_of, several(teacher)):
+        if kind == CROSS_ENCODER:
+            judging = CrossEncoderScorer.of(model, embedding)
+            opened.append((judging.describe(), judging))
+        else:
+            encoder = embedding.open_encoder(model, collection)
+            opened.append((description(encoder), EncoderScorer(encoder, embedding.open_store())))
+    return opened
+
+
+@dataclass(frozen=True)
+class TaughtPairs:
+    """The pairs of a table that teachers score.
+
+    Attributes:
+        negatives: the table, with a rejected row for each positive that had none.
+        rows: (n,) those of its rows that are scored: kept ones, and positives.
+        positive: (n,) which of them are positives.
+        pairs: their texts.
+    """
+
+    negatives: Negatives
+    rows: Rows
+    positive: Marks
+    pairs: TextPairs
+
+    @classmethod
+    def of(cls, negatives: Negatives, collection: Collection, split: str) -> TaughtPairs:
+        """Return the kept negatives of a table, and the positives of a split of their queries.
+
+        Raises:
+            UnknownNameError: no such split.
+        """
+        asked = np.unique(collection.query_rows(negatives.kept()["query_id"]))
+        queries, documents = collection.positives(split).pairs()
+        queries, documents = (rows[np.isin(queries, asked)] for rows in (queries, documents))
+        ids = collection.queries["query_id"].take(queries), collection.documents["doc_id"].take(documents)
+        widened, of_positives = negatives.with_rejected(*(column.combine_chunks() for column in ids))
+        rows = np.union1d(np.flatnonzero(widened.keep), of_positives)
+        query_rows, texts = texts_of(widened, collection)
+        doc_rows = np.arange(len(texts))[rows] if texts.rows is None else texts.rows[rows]
+        pairs = TextPairs(collection, query_rows[rows], doc_rows, np.full(len(rows), np.nan), texts.own)
+        return cls(widened, rows, np.isin(rows, of_positives), pairs)
+
+    def with_columns(self, columns: dict[str, Scores]) -> Negatives:
+        """Return the table with columns of scores, each (n,); NaN in the rows that are not scored.
+
+        Raises:
+            InputError: the table has one of them already.
+        """
+        wide = {name: np.full(len(self.negatives), np.nan) for name in columns}
+        for name, scores in columns.items():
+            wide[name][self.rows] = scores
+        return self.negatives.with_columns(wide)
+
+    def preferred(self, scores: Scores) -> float:
+        """Return the share of (positive, negative) of a query whose positive has the higher score, ties counted half.
+
+        The mean over queries with a negative; NaN where there is none. Of a teacher that knows best, what is missing to
+        1 are false negatives.
+        """
+        queries, shares = self.pairs.query_rows, []
+        order = np.argsort(queries, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(queries[order])) + 1):
+            above, below = scores[rows[self.positive[rows]]], scores[rows[~self.positive[rows]]]
+            if len(above) and len(below):
+                shares.append(((np.sign(above[:, None] - below) + 1) / 2).mean())
+        return float(np.mean(shares)) if shares else float("nan")
+
+
+def _kind_of(given: Any) -> tuple[str, Any]:
+    if not isinstance(given, (str, Path)):
+        return (CROSS_ENCODER if hasattr(given, "predict") and not hasattr(given, "encode") else BI_ENCODER), given
+    kind, _, model = str(given).partition(":")
+    if kind not in KINDS or not model:
+        ways = ", ".join(f"{each}:MODEL" for each in KINDS)
+        raise InputError(f"{spelled('teacher', given)}; expected one of {ways}")
+    return kind, model
