@@ -73,9 +73,10 @@ def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> 
         RelevanceJudge(client, tmp_path / "log", tmp_path / "own.txt")
 
 
-def test_a_language_model_labels_and_says_what_it_took(tmp_path: Path) -> None:
+def test_a_language_model_labels_and_says_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     with serving(lambda number, body: Reply('{"relevant": true}' if number % 2 else '{"relevant": false}')) as server:
-        settings = {"base_url": server.url, "price": (1e6, 0.0), "log": tmp_path / "log", "checks": 4}
+        settings = {"base_url": server.url, "price": (1e6, 0.0), "checks": 4}
         labelled = label(world(), {"a": source("a", 1)}, n=10, output=tmp_path / "l.tsv", ask="llm:m", **settings)
     assert labelled.labels.to_json()["judges"]["llm:m"]["judged"] == 10
     assert labelled.errors["llm:m"].sensitivity[1] == 4

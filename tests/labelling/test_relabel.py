@@ -254,11 +254,12 @@ def test_a_judge_without_answers_changes_nothing(tmp_path: Path) -> None:
     assert "Nobody was asked" in str(nobody)
 
 
-def test_a_dead_judge_loses_nothing_and_invents_nothing(tmp_path: Path) -> None:
+def test_a_dead_judge_loses_nothing_and_invents_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     answered, dead = Reply('{"relevant": false}'), [True]
     with serving(lambda number, body: Reply("", 500) if dead[0] and number >= 6 else answered) as server:
         client = Client("m", server.url, retries=0, concurrency=1)
-        settings = {"judge": "llm", "llm_model": client, "log": tmp_path / "log", "budget": 1.0, "checks": 0}
+        settings = {"judge": "llm", "llm_model": client, "budget": 1.0, "checks": 0}
         with pytest.raises(FailureError):
             relabelled(tmp_path, **settings)
         dead[0], before = False, len(server.seen)

@@ -27,15 +27,15 @@ from foils.labelling.judging import (
     TERMINAL,
     UNCERTAIN,
     Answer,
+    ByFunction,
     JudgeErrors,
     LabelSettings,
     PairJudge,
     RelevanceJudge,
     ask_checks,
-    checked_answer,
+    by_program,
     errors_by_people,
     errors_on_known,
-    is_judge,
     open_judge,
 )
 from foils.labelling.relabelling import (
@@ -201,37 +201,27 @@ def ask_open(
         write_text(path, label_page(sheet, labelling.labeller, title=", ".join(universe.members)))
         add = spelled("answers", "FILE")
         return None, [f"Open {path} in a browser, judge, download the answers, and add them with {add}."]
-    elif isinstance(who, str) or is_judge(who):
+    elif by_program(who):
         program = opened(who, question=labelling.question)
-        _judged(program, sheet)
+        _judged(program, sheet, program.name)
         return program, []
     elif who is not None:
-        _answered(cast("Answer", who), sheet, labelling.labeller)
+        _judged(ByFunction(cast("Answer", who)), sheet, labelling.labeller, skips=True)
     return None, []
 
 
-def _judged(program: PairJudge, sheet: LabelSheet) -> None:
-    """Have a program judge the open pairs."""
-    places = sheet.open(program.name)
-    answers = program.judge([sheet.shown[place] for place in places])
-    for place, answer in zip(places, answers, strict=True):
-        if answer is not None:
-            sheet.record(place, program.name, int(answer))
-    sheet.write()
-    if missing := answers.count(None):
-        log.info("%s gave no answer on %d of %d pairs; they are asked about again", program.name, missing, len(places))
-
-
-def _answered(answer: Answer, sheet: LabelSheet, judge: str) -> None:
-    """Have a function judge the open pairs; what it answered is kept, should it fail."""
+def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
+    """Have the open pairs judged under a name; what was answered is kept, should it fail."""
+    places, missing = sheet.open(name), 0
     try:
-        for place in sheet.open(judge):
-            pair = sheet.shown[place]
-            relevant = checked_answer(answer(pair.query, pair.positive, pair.document))
-            sheet.record(place, judge, None if relevant is None else int(relevant))
-            sheet.write_soon()
+        for place, answer in zip(places, judge.judge([sheet.shown[place] for place in places]), strict=True):
+            missing += answer is None
+            if answer is not None or skips:
+                sheet.record(place, name, None if answer is None else int(answer))
     finally:
         sheet.write()
+    if missing and not skips:
+        log.info("%s gave no answer on %d of %d pairs; they are asked about again", name, missing, len(places))
 
 
 def errors_of(

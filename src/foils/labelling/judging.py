@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, cast
@@ -117,72 +117,56 @@ FORM = Form(
 
 
 class PairJudge(Protocol):
-    """Judges pairs one by one."""
+    """Judges pairs one by one.
 
-    @property
-    def name(self) -> str:
-        """What to call it; there is a colon in it."""
-        ...
+    Attributes:
+        name: what to call it; there is a colon in it.
+    """
 
-    def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
+    name: str
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterable[bool | None]:
         """Return for each pair whether its document is relevant; None where there is no answer."""
         ...
 
 
-@dataclass(frozen=True)
 class AgainstPositive:
     """A judge of `foils rate`, who compares the document with the labelled positive.
 
     A document is relevant where P(document ≻ positive) ≥ ½. A pair without a positive has no answer.
     """
 
-    name: str
-    compared: Judge
+    def __init__(self, name: str, compared: Judge) -> None:
+        self.name, self._compared = name, compared
 
     def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
         """Return the judge's answers, asked in both orders where order can matter."""
-        places = [place for place, pair in enumerate(pairs) if pair.positive]
-        lists = [[("positive", pairs[place].positive), ("document", pairs[place].document)] for place in places]
-        candidates = Candidates.of_lists(
-            [str(place) for place in places], [pairs[place].query for place in places], lists
-        )
-        first = np.arange(len(places)) * 2
-        preference = ask(self.compared, candidates, Pairs(candidates.offsets, first + 1, first)).preference
-        answers: list[bool | None] = [None] * len(pairs)
-        for place, p in zip(places, preference.tolist(), strict=True):
-            answers[place] = None if np.isnan(p) else p >= 0.5
-        return answers
+        known = [pair for pair in pairs if pair.positive]
+        lists = [[("positive", pair.positive), ("document", pair.document)] for pair in known]
+        ids, queries = [str(place) for place in range(len(known))], [pair.query for pair in known]
+        candidates, first = Candidates.of_lists(ids, queries, lists), np.arange(len(known)) * 2
+        preference = ask(self._compared, candidates, Pairs(candidates.offsets, first + 1, first)).preference
+        answers = iter([None if np.isnan(p) else p >= 0.5 for p in preference.tolist()])
+        return [next(answers) if pair.positive else None for pair in pairs]
 
 
-@dataclass(frozen=True)
 class ByFunction:
     """A function of query, labelled positive and document that answers True, False, or None for no answer."""
 
-    function: Answer
+    def __init__(self, function: Answer) -> None:
+        self.name, self._function = f"function:{getattr(function, '__name__', type(function).__name__)}", function
 
-    @property
-    def name(self) -> str:
-        """The function's name, after a colon: it is a program."""
-        return f"function:{getattr(self.function, '__name__', type(self.function).__name__)}"
-
-    def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
-        """Return its answers.
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[bool | None]:
+        """Yield its answers.
 
         Raises:
             InputError: it answers anything else.
         """
-        return [checked_answer(self.function(pair.query, pair.positive, pair.document)) for pair in pairs]
-
-
-def checked_answer(given: Any) -> bool | None:
-    """Return what a function answered.
-
-    Raises:
-        InputError: it is neither a truth value nor None.
-    """
-    if given is not None and not isinstance(given, (bool, np.bool_)) and given not in (0, 1):
-        raise InputError(f"the function answered {given!r}; expected True, False, or None to skip a pair")
-    return None if given is None else bool(given)
+        for pair in pairs:
+            answer: Any = self._function(pair.query, pair.positive, pair.document)
+            if answer is not None and not isinstance(answer, (bool, np.bool_)) and answer not in (0, 1):
+                raise InputError(f"the function answered {answer!r}; expected True, False, or None to skip a pair")
+            yield None if answer is None else bool(answer)
 
 
 class RelevanceJudge:

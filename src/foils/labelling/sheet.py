@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +17,7 @@ from foils.data.labels import BETWEEN, CHECKS, LABELS, PERSON, Labels, pair_keys
 from foils.data.negatives import Negatives
 from foils.data.tables import Provenance
 from foils.runtime.errors import InputError
-from foils.runtime.files import alone, file_digest
+from foils.runtime.files import alone
 from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers
 
 
@@ -96,9 +95,6 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
     return PairPool(joined.take(pa.array(first)), members)
 
 
-_SPARED = 10  # a file that takes so many times the time since the last writing is written later
-
-
 @dataclass(frozen=True)
 class Pair:
     """A pair as it is shown: the query, a document that is labelled relevant ("": there is none), and the document."""
@@ -117,26 +113,25 @@ class LabelSheet:
 
     Attributes:
         path: of the file of labels.
+        collection: of the pairs.
         keys: (n,) of the drawn pairs, in the order in which they are asked about.
         rows: (n,) their columns in the file, less answer and judge.
         shown: (n,) their texts.
+        provenance: of the file.
         others: key -> the columns of pairs that are labelled and were not drawn.
         answers: key -> judge -> 1, 0, or None for a pair that was skipped.
-        provenance: of the file.
+        changed: (key, judge) -> the answers that were given or taken back here.
     """
 
     path: Path
+    collection: Collection
     keys: Sequence[str]
     rows: Sequence[dict[str, Any]]
     shown: Sequence[Pair]
+    provenance: Provenance = field(default_factory=dict)
     others: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, dict[str, int | None]] = field(default_factory=dict)
-    provenance: Provenance = field(default_factory=dict)
-    _collection: Collection | None = None
-    _own: set[tuple[str, str]] = field(default_factory=set)  # (key, judge) of answers that were changed here
-    _read: str = ""  # digest of the file as it was read or written last
-    _written: float = 0.0
-    _spent: float = 0.0
+    changed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: Path, collection: Collection, universe: PairPool, drawn: Drawn, **more: Any) -> LabelSheet:
@@ -145,25 +140,19 @@ class LabelSheet:
         columns = zip(pairs, drawn.probability.tolist(), universe.holders(drawn.rows), strict=True)
         rows = [{**pair, "probability": p, "sources": names} for pair, p, names in columns]
         keys = [universe.keys[row] for row in drawn.rows.tolist()]
-        sheet = cls(path, keys, rows, shown_of(collection, pairs), **more)
-        sheet._collection = collection
-        if path.exists():
-            sheet._take_in()
+        sheet = cls(path, collection, keys, rows, shown_of(collection, pairs), **more)
+        sheet._take_in()
         return sheet
 
     def _take_in(self) -> None:
         """Add the answers that the file has and that were not changed here, as another person's meanwhile."""
-        if not self.path.exists() or self._collection is None or (now := file_digest(self.path)) == self._read:
+        if not self.path.exists():
             return
-        here = {(key, judge): self.answers.get(key, {}).get(judge, _GONE) for key, judge in self._own}
-        own, self._read = set(self._own), now
-        self.add(Labels.read(self.path, self._collection))
-        for (key, judge), answer in here.items():
-            if answer is _GONE:
-                self.answers.get(key, {}).pop(judge, None)
-            else:
-                self.answers.setdefault(key, {})[judge] = answer
-        self._own = own
+        changed, self.changed = self.changed, {}
+        self.add(Labels.read(self.path, self.collection))
+        self.changed = {}
+        for (key, judge), answer in changed.items():
+            self._set(key, judge, answer)
 
     def add(self, labels: Labels, *, person: str = PERSON) -> None:
         """Add answers; one judge's later answer takes the place of an earlier one.
@@ -178,13 +167,16 @@ class LabelSheet:
             if row["judge"] is None:
                 continue
             key = self.keys[place] if place >= 0 else key
-            judge = person if row["judge"] == PERSON else row["judge"]
-            self.answers.setdefault(key, {})[judge] = row["relevant"]
-            self._own.add((key, judge))
+            self._set(key, person if row["judge"] == PERSON else row["judge"], row["relevant"])
             if place < 0:
                 self.others[key] = {name: row[name] for name in ("query_id", "doc_id", "text")}
                 if row["sources"] in CHECKS:
                     self.others[key]["sources"] = row["sources"]
+
+    def _set(self, key: str, judge: str, answer: Any) -> None:
+        self.changed[key, judge] = self.answers.setdefault(key, {})[judge] = answer
+        if answer is _GONE:
+            del self.answers[key][judge]
 
     def open(self, judge: str) -> list[int]:
         """Return the places of the drawn pairs that a judge has neither judged nor skipped."""
@@ -196,44 +188,29 @@ class LabelSheet:
 
     def record(self, place: int, judge: str, relevant: int | None) -> None:
         """Keep an answer, None for a pair that is skipped."""
-        self.answers.setdefault(self.keys[place], {})[judge] = relevant
-        self._own.add((self.keys[place], judge))
+        self._set(self.keys[place], judge, relevant)
 
     def forget(self, place: int, judge: str) -> None:
         """Take an answer back, where there is one."""
-        self.answers.get(self.keys[place], {}).pop(judge, None)
-        self._own.add((self.keys[place], judge))
+        self._set(self.keys[place], judge, _GONE)
 
     def labels(self) -> Labels:
         """Return the drawn pairs with their answers, a row for each judge, and after them the answers to others."""
-        return Labels(pa.Table.from_pylist(self._rows(), LABELS), self.provenance)
+        drawn, nobody = zip(self.rows, self.keys, strict=True), dict[Any, Any].fromkeys([None])
+        pairs = [(columns, self.answers.get(key) or nobody) for columns, key in drawn]
+        pairs += [(columns, self.answers[key]) for key, columns in self.others.items()]
+        rows = [
+            {**columns, "judge": judge, "relevant": relevant}
+            for columns, answers in pairs
+            for judge, relevant in answers.items()
+        ]
+        return Labels(pa.Table.from_pylist(rows, LABELS), self.provenance)
 
     def write(self) -> None:
         """Write the file of labels, with what others wrote into it meanwhile: it is locked, read again, and written."""
         with alone(self.path):
             self._take_in()
-            self._write()
-
-    def _write(self) -> None:
-        start = time.monotonic()
-        self.labels().write(self.path)
-        self._read, self._written = file_digest(self.path), time.monotonic()
-        self._spent = self._written - start
-
-    def write_soon(self) -> None:
-        """Write the file, unless answers come so fast that writing would take most of the time."""
-        if time.monotonic() - self._written >= _SPARED * self._spent:
-            self.write()
-
-    def _rows(self) -> list[dict[str, Any]]:
-        nobody: dict[str | None, int | None] = {None: None}
-        pairs = [(columns, self.answers.get(key) or nobody) for key, columns in zip(self.keys, self.rows, strict=True)]
-        pairs += [(columns, self.answers[key]) for key, columns in self.others.items()]
-        return [
-            {**columns, "judge": judge, "relevant": relevant}
-            for columns, answers in pairs
-            for judge, relevant in answers.items()
-        ]
+            self.labels().write(self.path)
 
 
 def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Pair]:
