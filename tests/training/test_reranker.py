@@ -15,8 +15,14 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
 from foils.training.models import load_trainable
 from foils.training.objectives import debiased_infonce
-from foils.training.reranker import reranker_set, targets_of, warn_of_nothing_learned
-from foils.training.reranker_losses import RERANKER_LOSSES, ST_RERANKER_LOSSES, reranker_loss
+from foils.training.reranker import (
+    RERANKER_LOSSES,
+    ST_RERANKER_LOSSES,
+    reranker_loss,
+    reranker_set,
+    targets_of,
+    warn_of_nothing_learned,
+)
 from foils.training.settings import TARGETS, TrainSettings
 from foils.training.train import train_model
 from train_models import cross_encoder, made_up, table

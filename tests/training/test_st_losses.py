@@ -19,8 +19,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import arguments, parsed_settings
 from foils.training.data import training_set
 from foils.training.loss_registry import ST_LOSSES, make_loss
-from foils.training.reranker import reranker_set
-from foils.training.reranker_losses import reranker_loss
+from foils.training.reranker import reranker_loss, reranker_set
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
 from train_models import bert_model, cross_encoder, made_up, made_up_folder, static_model, table

@@ -85,7 +85,7 @@ def features(model, batch):
 def test_they_are_those_of_sentence_transformers(temperature, data, tmp_path):
     """Its DistillKLDivLoss is multiplied by the student's temperature, squared; its MarginMSELoss has none."""
     model, rows = bert_model(tmp_path).eval(), [0, 3, 5, 8]
-    batch, labels = data.dataset[rows], torch.tensor(data.scores_of("teacher")[rows], dtype=torch.float32)
+    batch, labels = data.dataset[rows], torch.tensor(data.teacher_scores()[rows], dtype=torch.float32)
     settings = {"temperature": temperature, "teacher_temperature": 0.2}
     ours = make_loss("distil", model, data, settings=settings)(features(model, batch), torch.tensor(rows))
     theirs = DistillKLDivLoss(
@@ -131,7 +131,7 @@ def test_a_student_comes_nearer_to_its_teacher(name, data, tmp_path):
 
 
 def test_scores_are_looked_up_for_each_row(data, collection, scored):
-    found = data.scores_of("teacher")
+    found = data.teacher_scores()
     encode = partial(static_model(seed=3).encode, normalize_embeddings=True, show_progress_bar=False)
     for row in (0, 7):
         batch = data.dataset[row]
@@ -140,7 +140,7 @@ def test_scores_are_looked_up_for_each_row(data, collection, scored):
         assert found[row].tolist() == pytest.approx([float(query @ encode(text)) for text in texts], abs=1e-4)
     triplets = training_set(collection, scored)
     without = triplets.without(np.arange(len(triplets)) < 4, reason="test")
-    assert np.array_equal(without.scores_of("teacher"), triplets.scores_of("teacher")[4:])
+    assert np.array_equal(without.teacher_scores(), triplets.teacher_scores()[4:])
 
 
 def test_rows_without_scores_are_told_and_have_the_contrast_alone(collection, scored, caplog, tmp_path):
@@ -153,7 +153,7 @@ def test_rows_without_scores_are_told_and_have_the_contrast_alone(collection, sc
     batch = data.dataset[[0, 1]]
     with caplog.at_level(logging.WARNING):
         loss = make_loss("distil", model, data, settings={})
-    assert "1 of 20 rows have no scores in teacher" in caplog.text
+    assert "1 of 20 rows have no teacher's scores" in caplog.text
     both = loss(features(model, batch), torch.tensor([0, 1])).item()
     one = loss(features(model, data.dataset[[1]]), torch.tensor([1])).item()
     assert both == pytest.approx(one, rel=1e-5)  # the mean over those that have scores
@@ -165,8 +165,10 @@ def test_what_cannot_work_is_refused(collection, scored, data, tmp_path):
         make_loss("distil", model, training_set(collection, table(collection)), settings={})
     with pytest.raises(InputError, match="pairs alone have no scores"):
         make_loss("distil", model, training_set(collection), settings={})
-    with pytest.raises(InputError, match="no row has a number in score for its positive"):
-        make_loss("distil", model, data, settings={"scores": "score"})
+    alone = table(collection)
+    alone = training_set(collection, alone.with_columns({"teacher": np.zeros(len(alone))}))
+    with pytest.raises(InputError, match="no row has a number in teacher for its positive"):
+        make_loss("distil", model, alone, settings={})
     with pytest.raises(InputError, match=r"teacher_temperature 0\.0; expected above 0"):
         make_loss("distil", model, data, settings={"teacher_temperature": 0.0})
     weighted = training_set(collection, scored.with_columns({"weight": np.full(len(scored), 0.5)}))

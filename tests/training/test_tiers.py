@@ -246,8 +246,8 @@ def test_resuming_refuses_what_is_missing_damaged_or_of_other_rows(rated, tmp_pa
         run(tiers[::-1].copy(), resume=True)
     file = tmp_path / "checkpoint-3" / CURRICULUM
     held = file.read_bytes()
-    file.write_bytes(held[:100].ljust(len(held), b"\0"))
-    with pytest.raises(InputError, match="damaged"):
+    file.write_bytes(held[:100].ljust(len(held), b" "))
+    with pytest.raises(InputError, match="malformed JSON"):
         run(tiers, resume=True)
 
 

@@ -9,8 +9,7 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
-from foils.training.reranker import reranker_set
-from foils.training.reranker_losses import reranker_loss
+from foils.training.reranker import reranker_loss, reranker_set
 from train_models import made_up, table, unpaired
 
 

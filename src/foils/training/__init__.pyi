@@ -24,9 +24,9 @@ from .objectives import rating_regression as rating_regression
 from .objectives import weighted_infonce as weighted_infonce
 from .objectives import weighted_listnet as weighted_listnet
 from .refresh import Refresh as Refresh
-from .reranker_losses import RERANKER_LOSSES as RERANKER_LOSSES
-from .reranker_losses import RerankerLoss as RerankerLoss
-from .reranker_losses import reranker_loss as reranker_loss
+from .reranker import RERANKER_LOSSES as RERANKER_LOSSES
+from .reranker import RerankerLoss as RerankerLoss
+from .reranker import reranker_loss as reranker_loss
 from .settings import RECIPES as RECIPES
 from .settings import Recipe as Recipe
 from .settings import TrainSettings as TrainSettings

@@ -25,7 +25,7 @@ from foils.data.texts import DocumentTexts, texts_of
 from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
 from foils.runtime.errors import InputError, require
 from foils.training.known_pairs import Floats, PairFacts, own_values
-from foils.training.settings import MethodSettings
+from foils.training.settings import TEACHER, MethodSettings
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -132,25 +132,25 @@ class TrainingSet:
         there, weights = self.rows[:, 1:] >= 0, self.facts.own_log_weights()
         return there & np.isfinite(weights) & (weights != 0), there & np.isneginf(weights)
 
-    def scores_of(self, column: str) -> Floats:
-        """Return (N, 1 + k) what a column of the table says of each row's documents; NaN where it says nothing.
+    def teacher_scores(self) -> Floats:
+        """Return (N, 1 + k) the teacher's scores of each row's documents; NaN where there is none.
 
-        Positives have their scores in rejected rows, as `foils score-pairs` and `foils rate` add them.
+        Positives have their scores in rejected rows, as `foils score-pairs` adds them.
 
         Raises:
-            InputError: there is no such column of numbers, or no row has one for its positive and for a negative.
+            InputError: there is no column teacher of numbers, or no row has one for its positive and for a negative.
         """
         scoring = "foils.score_pairs scores positives and negatives"
         if self.negatives is None:
-            raise InputError(f"pairs alone have no scores of negatives; give a table with a column {column}: {scoring}")
+            raise InputError(f"pairs alone have no scores of negatives; give a table with a column teacher: {scoring}")
         table = self.negatives.table
-        if column not in table.column_names or not pa.types.is_floating(table.schema.field(column).type):
-            raise InputError(f"the table has no numbers in a column {column}; {scoring}")
+        if TEACHER not in table.column_names or not pa.types.is_floating(table.schema.field(TEACHER).type):
+            raise InputError(f"the table has no numbers in a column teacher; {scoring}")
         read = _Table.read(self.negatives, self.texts.collection)
-        scores = own_values(self.rows, read.query, read.document, np.asarray(table[column].to_numpy(), np.float64))
+        scores = own_values(self.rows, read.query, read.document, np.asarray(table[TEACHER].to_numpy(), np.float64))
         scores[np.isnan(scores[:, 0]) | np.isnan(scores[:, 1:]).all(1)] = np.nan
         if not np.isfinite(scores).any():
-            raise InputError(f"no row has a number in {column} for its positive and for a negative; {scoring}")
+            raise InputError(f"no row has a number in teacher for its positive and for a negative; {scoring}")
         return scores
 
 

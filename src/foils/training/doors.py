@@ -208,7 +208,7 @@ def train(
     from foils.training.fit import save_model
     from foils.training.models import load_trainable, with_defaults
     from foils.training.refresh import Refresh
-    from foils.training.reranker_losses import reranker_loss
+    from foils.training.reranker import reranker_loss
     from foils.training.tiers import outside_danger
     from foils.training.train import train_model
 

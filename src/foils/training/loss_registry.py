@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,7 +44,7 @@ log = logging.getLogger(__name__)
 
 _WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}
 _DEBIASED = {**_WEIGHTED, "prior": 0.1, "concentration": 0.0}
-_OF_TEACHERS = {"temperature": 0.05, "teacher_temperature": 1.0, "scores": "teacher", "alpha": 0.0}
+_OF_TEACHERS = {"temperature": 0.05, "teacher_temperature": 1.0, "alpha": 0.0}
 TEACHER_LOSSES = {"margin-mse": margin_mse, "distil": list_distillation}
 
 LOSSES: dict[str, dict[str, Any]] = {
@@ -67,8 +66,8 @@ LOSSES: dict[str, dict[str, Any]] = {
 - debiased: the debiased loss (Chuang et al. 2020), with concentration > 0 hard-negative-weighted.
 - hard-weighted: the hard-negative-weighted debiased loss (Robinson et al. 2021).
 - hybrid: α·(debiased, weighted) InfoNCE + (1 − α)·regression on ratings (ANMI 2.0 eq. 37).
-- margin-mse: α·weighted InfoNCE + (1 − α)·the error of margins to a teacher's (Hofstätter et al. 2020); `scores` is the
-  table's column, `temperature` divides similarities in both, `teacher_temperature` the scores. Rows without scores of
+- margin-mse: α·weighted InfoNCE + (1 − α)·the error of margins to a teacher's (Hofstätter et al. 2020), the table's
+  column teacher; `temperature` divides similarities in both, `teacher_temperature` the scores. Rows without scores of
   positive and negatives have the contrast alone.
 - distil: likewise, with the Kullback–Leibler divergence of the two softmaxes over the list (Hinton et al. 2015).
 - embed-distil: the distance between the model's vector of each text and the teacher's (Kim et al. 2023)."""
@@ -90,18 +89,19 @@ def make_loss(
 ) -> Any:
     """Return a loss by name, cached where `mini_batch_size` is given, with a mask where there is one.
 
-    It is a `ContrastiveLoss`, a `VectorDistillation`, or with `st:NAME` one of sentence-transformers
-    (`st_loss`). `embedding` says how a teacher of vectors is used, and where these are kept;
-    None: its own maximum length, and the cache.
+    It is a `ContrastiveLoss`, a `VectorDistillation`, or with `st:NAME` one of sentence-transformers. `embedding` says
+    how a teacher of vectors is used, and where these are kept; None: its own maximum length, and the cache.
 
     Raises:
         UnknownNameError: no such loss, or no such setting of it.
-        InputError: a setting out of range or of another type, or one that needs ratings where there are none.
+        InputError: a setting out of range or of another type, one that needs ratings where there are none, or of
+            sentence-transformers' losses rows of another form than they take, and what they would ignore: weights,
+            short lists, a mini-batch size.
     """
     if mask is not None and (name.startswith(ST) or name == EMBED_DISTIL):
         raise InputError(f"{spelled('mask')}: no effect with {name}, which has no masks; take another loss of foils")
     if name.startswith(ST):
-        return st_loss(name, model, data, mini_batch_size=mini_batch_size, settings=settings)
+        return _of_st(name, model, data, mini_batch_size, settings)
     check_names("loss", [name], LOSSES)
     chosen = settings_checked(name, LOSSES[name], settings)
     if name == EMBED_DISTIL:
@@ -111,11 +111,9 @@ def make_loss(
         return VectorDistillation(model, data, **chosen, embedding=embedding or EmbeddingSettings())
     prior, concentration = chosen.get("prior", 0.0), chosen.get("concentration", 0.0)
     check_debiasing(prior, concentration)
-    debiased = name in ("debiased", "hard-weighted") or prior or concentration
+    debiased = partial(debiased_infonce, prior=prior, concentration=concentration)
     parts: dict[str, Any] = {
-        "objective": partial(debiased_infonce, prior=prior, concentration=concentration)
-        if debiased
-        else weighted_infonce,
+        "objective": debiased if name in ("debiased", "hard-weighted") or prior or concentration else weighted_infonce,
         "temperature": Temperature(chosen["temperature"], learned=chosen.get("learn_temperature", False)),
         "facts": data.facts,
         "least_gap": least_gap if chosen.get("curriculum") else None,
@@ -123,7 +121,20 @@ def make_loss(
         "mask": mask,
     }
     if name in TEACHER_LOSSES:
-        parts |= _of_teacher(name, data, mask, **chosen)
+        alpha, softened = chosen["alpha"], chosen["teacher_temperature"]
+        if not softened > 0:
+            raise InputError(f"teacher_temperature {softened}; expected above 0")
+        if alpha == 0 and (data.weighed()[0].any() or mask is not None):
+            idle = spelled("mask") if mask is not None else "weights other than 1"
+            raise InputError(
+                f"{idle}: no effect on {name} with alpha=0, which has no contrast; set alpha, or leave them out"
+            )
+        scores = data.teacher_scores()
+        if unknown := int(np.isnan(scores[:, 0]).sum()):
+            log.warning("%d of %d rows have no teacher's scores to learn from", unknown, len(data))
+        parts |= {"facts": replace(data.facts, ratings=scores), "mixing": make_mixing("fixed", alpha)}
+        how = {"temperature": chosen["temperature"], "teacher_temperature": softened}
+        parts["regression"] = partial(TEACHER_LOSSES[name], **how)
     if mini_batch_size is None:
         return ContrastiveLoss(model, **parts)
     return CachedContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)
@@ -137,65 +148,21 @@ def settings_checked(name: str, known: Mapping[str, Any], settings: Mapping[str,
         InputError: one of another type than its default.
     """
     check_names(f"setting of the loss {name}", settings, known)
-    wrong = [f"{key}={value!r}" for key, value in settings.items() if not _fits(value, known[key])]
+    kinds = {key: (int, float) if isinstance(default, float) else type(default) for key, default in known.items()}
+    wrong = [
+        f"{key}={value!r}"
+        for key, value in settings.items()
+        if not isinstance(value, kinds[key]) or isinstance(value, bool) != isinstance(known[key], bool)
+    ]
     if wrong:
         raise InputError(f"settings of the loss {name} of another type than its defaults: {', '.join(wrong)}")
     return {**known, **settings}
 
 
-def _fits(value: Any, default: Any) -> bool:
-    """Whether a value is of a default's type: a number where that is one."""
-    if isinstance(default, float):
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return isinstance(value, type(default))
+def _of_st(name: str, model: Any, data: TrainingSet, mini_batch_size: int | None, settings: Mapping[str, Any]) -> Any:
+    """Return a loss of sentence-transformers, which compares vectors as the model does and heeds all that it is given.
 
-
-def _of_teacher(
-    name: str,
-    data: TrainingSet,
-    mask: FalseNegativeMask | None,
-    *,
-    temperature: float,
-    teacher_temperature: float,
-    scores: str,
-    alpha: float,
-) -> dict[str, Any]:
-    """Return what makes a contrastive loss one of a teacher: its scores in the place of ratings."""
-    if not teacher_temperature > 0:
-        raise InputError(f"teacher_temperature {teacher_temperature}; expected above 0")
-    if alpha == 0 and (data.weighed()[0].any() or mask is not None):
-        idle = spelled("mask") if mask is not None else "weights other than 1"
-        raise InputError(
-            f"{idle}: no effect on {name} with alpha=0, which has no contrast; set alpha, or leave them out"
-        )
-    teacher = data.scores_of(scores)
-    unknown = int(np.isnan(teacher[:, 0]).sum())
-    if unknown:
-        log.warning("%d of %d rows have no scores in %s to learn from", unknown, len(data), scores)
-    temperatures = {"temperature": temperature, "teacher_temperature": teacher_temperature}
-    return {
-        "facts": replace(data.facts, ratings=teacher),
-        "mixing": make_mixing("fixed", alpha),
-        "regression": partial(TEACHER_LOSSES[name], **temperatures),
-    }
-
-
-def st_loss(
-    name: str, model: Any, data: TrainingSet, *, mini_batch_size: int | None, settings: Mapping[str, Any]
-) -> Any:
-    """Return a loss of sentence-transformers for an encoder; it compares vectors as the model does.
-
-    Args:
-        name: `st:NAME`, one of `ST_LOSSES`.
-        model: a SentenceTransformer.
-        data: what is trained on.
-        mini_batch_size: for the cached losses; None: their own.
-        settings: arguments of the loss; `distance_metric` is cosine, euclidean or manhattan.
-
-    Raises:
-        UnknownNameError: no such loss, or no such setting of it.
-        InputError: settings that the loss refuses or lacks, rows of another form than it takes, or what it would
-            ignore: weights, short lists, a mini-batch size.
+    Of `settings`, `distance_metric` is cosine, euclidean or manhattan.
     """
     kind, chosen = st_kind(name, of_encoders, ST_LOSSES, settings), dict(settings)
     refuse_unheeded(name, data)
@@ -223,8 +190,7 @@ def st_loss(
             raise InputError(f"{spelled('mini_batch_size')} {mini_batch_size}: no effect with {name}, which embeds a "
                              "batch at once; leave it out, or take a loss whose name begins with Cached")  # fmt: skip
         chosen.setdefault(MINI_BATCH, mini_batch_size)
-    with refusals_of(name):
-        return kind(model, **chosen)
+    return made(name, kind, model, chosen)
 
 
 def st_kind(name: str, losses: Any, known: Collection[str], settings: Mapping[str, Any]) -> Any:
@@ -241,15 +207,14 @@ def st_kind(name: str, losses: Any, known: Collection[str], settings: Mapping[st
     return kind
 
 
-@contextmanager
-def refusals_of(name: str) -> Iterator[None]:
-    """Say which loss of sentence-transformers refuses what it is given.
+def made(name: str, kind: Any, model: Any, settings: Mapping[str, Any]) -> Any:
+    """Make a loss of sentence-transformers.
 
     Raises:
-        InputError: it does.
+        InputError: it refuses what it is given.
     """
     try:
-        yield
+        return kind(model, **settings)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: {error}") from error
 
@@ -330,14 +295,13 @@ class VectorDistillation(nn.Module):  # type: ignore[misc]
             sentence_features: of anchors, positives, and any number of columns of negatives.
             labels: (b,) row numbers.
         """
-        columns = embed_columns(self.model, list(sentence_features))
-        rows = labels.cpu().numpy().astype(np.int64)
+        columns, rows = embed_columns(self.model, list(sentence_features)), labels.cpu().numpy().astype(np.int64)
         queries, documents = self.vectors.of_rows(rows)
         wanted = torch.from_numpy(np.stack([queries, *np.split(documents, len(columns) - 1)])).to(columns[0].device)
         there = torch.from_numpy(self.there[rows].T).to(columns[0].device)
-        known = [column for column in range(len(columns)) if there[column].any()]
+        known = [at for at in range(len(columns)) if there[at].any()]
         return self.loss.compute_loss_from_embeddings(
-            [columns[column][there[column]] for column in known], [wanted[column][there[column]] for column in known]
+            [columns[at][there[at]] for at in known], [wanted[at][there[at]] for at in known]
         )
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -1,30 +1,49 @@
-"""The data sets of rerankers, with what they learn from, and their prompts. Needs torch and sentence-transformers.
+"""Rerankers: the data sets that they learn from, and their losses. Needs torch and sentence-transformers.
 
-ANMI's main target: pointwise regression on ratings is zELO's baseline; listwise losses learn the order; the hybrid does
-both.
+Losses are over lists of documents with weights: a pair of weight w counts as w pairs. What each learns from are
+targets, a number a document: `foils.training.settings.TARGETS` says what these may be, and each loss in which scale it
+takes them. ANMI's main target: pointwise regression on ratings is zELO's baseline; listwise losses learn the order; the
+hybrid does both.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
+from sentence_transformers.cross_encoder import losses as theirs
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from foils.data.collection import Rows
-from foils.runtime.errors import InputError, require
+from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import spelled
+from foils.selection.curriculum import least_gap
 from foils.selection.rules import BOUNDS, tier_of
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training.data import TrainingSet
 from foils.training.known_pairs import Floats
-from foils.training.loss_registry import refuse_unheeded
-from foils.training.reranker_losses import CHANCE, LOGIT, STANDARD, RerankerKind
-from foils.training.settings import ELO, LABELS, TEACHER, ZONES
+from foils.training.loss_registry import made, refuse_unheeded, settings_checked, st_kind
+from foils.training.loss_weighting import Mixing, Temperature, make_mixing
+from foils.training.losses import gradients_of
+from foils.training.objectives import (
+    check_debiasing,
+    debiased_infonce,
+    rating_regression,
+    weighted_infonce,
+    weighted_lambda,
+    weighted_listnet,
+)
+from foils.training.settings import ELO, LABELS, ST, TEACHER, ZONES
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,6 +52,253 @@ log = logging.getLogger(__name__)
 
 LEARNED = 0.98
 """Share of its first value to which the loss of a reranker that learned something falls: a guess stays above."""
+
+Terms = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""(n,) logits, targets, weights and rating gaps of a list → (m, 2): each loss's sum, and the number that it is of."""
+
+PLAIN, LOGIT, STANDARD, CHANCE = "as it is", "logit", "standardised", "probability"
+_ANY = {LABELS: PLAIN, ZONES: PLAIN, TEACHER: PLAIN, ELO: LOGIT}
+_GAINS = {LABELS: PLAIN, ZONES: PLAIN, TEACHER: CHANCE, ELO: CHANCE}
+_CHANCES = {LABELS: PLAIN, ZONES: CHANCE, TEACHER: CHANCE, ELO: CHANCE}
+_NUMBERS = {ELO: STANDARD, TEACHER: STANDARD, ZONES: STANDARD}
+
+
+class RerankerLoss(nn.Module):  # type: ignore[misc]
+    """Mean over a batch's lists of what `terms` says of each; with `mixing`, of its two losses, mixed.
+
+    A list is a query and its documents, and its label (3, n): targets, weights, and rating gaps. Pairs of a query and a
+    document, with labels (3, 1), are one list together.
+
+    Args:
+        model: a CrossEncoder with one output.
+        terms: of a list; a module has settings that it learns.
+        mixing: how two losses become one; None: there is one.
+        mini_batch_size: pairs whose activations are in memory at once; None: all.
+    """
+
+    def __init__(
+        self, model: Any, terms: Terms, *, mixing: Mixing | None = None, mini_batch_size: int | None = None
+    ) -> None:
+        super().__init__()
+        self.model, self.terms, self.mixing, self.mini_batch_size = model, terms, mixing, mini_batch_size
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the loss its epoch, counted from 1."""
+        for part in (self.terms, self.mixing):
+            if isinstance(part, (Contrast, Mixing)):
+                part.set_epoch(epoch)
+
+    def forward(
+        self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
+    ) -> Tensor:
+        """Return the loss of a batch of queries and their lists of documents, or one document each."""
+        lists = [[of] if isinstance(of, str) else of for of in inputs[1]]
+        pairs = [(query, document) for query, of in zip(inputs[0], lists, strict=True) for document in of]
+        scores = self._scores(pairs, prompt, task)
+        if isinstance(inputs[1][0], str):
+            labels, parts = [torch.cat(list(labels), 1)], (scores,)
+        else:
+            parts = scores.split([len(of) for of in lists])
+        terms = [self.terms(own, *label.to(own)) for own, label in zip(parts, labels, strict=True)]
+        sums, counts = torch.stack(terms).sum(0).unbind(1)
+        means = sums / counts.clamp(min=1)
+        if self.mixing is None:
+            return means[0]
+        norms = None
+        if self.mixing.needs_norms and torch.is_grad_enabled():
+            squares = [sum(g.square().sum() for g in each if g is not None) for each in gradients_of(means, parts)]
+            norms = torch.stack([torch.as_tensor(square).to(means) for square in squares]).sqrt()
+        return self.mixing(means, norms)
+
+    def _scores(self, pairs: Sequence[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
+        """(n,) float32 logits of the pairs."""
+        size, parts = self.mini_batch_size or len(pairs), []
+        for start in range(0, len(pairs), size):
+            tokens = self.model.preprocess(pairs[start : start + size], prompt=prompt, task=task)
+            device = self.model.device
+            tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
+            if self.mini_batch_size is None or not torch.is_grad_enabled():
+                parts.append(self._score(tokens))
+            else:  # activations of one mini-batch at a time: they are computed again in the backward pass
+                parts.append(checkpoint(self._score, tokens, use_reentrant=False))
+        return torch.cat(parts).float()
+
+    def _score(self, tokens: dict[str, Any]) -> Any:
+        return self.model(dict(tokens))["scores"].view(-1)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings, for the model card."""
+        own = [part.describe() for part in (self.terms, self.mixing) if isinstance(part, (Contrast, Mixing))]
+        return {"mini_batch_size": self.mini_batch_size} | {name: each for of in own for name, each in of.items()}
+
+
+def _term(total: Tensor, count: float | Tensor = 1) -> Tensor:
+    return torch.stack([total.reshape(()), torch.as_tensor(count).to(total)])[None]
+
+
+def _pointwise(objective: Callable[..., Tensor]) -> Terms:
+    """w·l(s, y): a pair of weight w moves the model w times as far as one of weight 1."""
+    return lambda scores, targets, weights, gaps: _term(
+        (weights * objective(scores, targets, reduction="none")).sum(), len(scores)
+    )
+
+
+class Contrast(nn.Module):  # type: ignore[misc]
+    """Weighted InfoNCE over a list's logits, its positive first; with `regresses`, that and the regression on targets.
+
+    The regression's prediction is the logit itself, so that a reranker trained with it scores in units of standardised
+    ratings; targets of NaN are left out. Weights are of the contrast alone, as published. With a prior or a
+    concentration the contrast is `debiased_infonce`. Its bound, the least that a similarity can be, is the least score
+    of the list, since logits have no least value (ours; like the rest of the contrast it does not change where all
+    scores of a list grow alike).
+
+    Args:
+        regresses: whether there are two losses.
+        temperature: τ of InfoNCE over logits, above 0; 1 is the logits' own scale.
+        learn_temperature: whether τ is learned.
+        prior: π in [0, 1), the chance that a negative of a list is a positive.
+        concentration: β, at least 0; more attends to harder negatives.
+        curriculum: whether the epoch's least gap leaves negatives out of the contrast (ANMI 2.0 Table 3).
+
+    Raises:
+        InputError: a setting out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        regresses: bool = False,
+        temperature: float = 1.0,
+        learn_temperature: bool = False,
+        prior: float = 0.0,
+        concentration: float = 0.0,
+        curriculum: bool = False,
+    ) -> None:
+        super().__init__()
+        check_debiasing(prior, concentration)
+        self.regresses, self.curriculum, self.epoch = regresses, curriculum, 1
+        self.temperature = Temperature(temperature, learned=learn_temperature)
+        self.settings = {"prior": prior, "concentration": concentration} if prior or concentration else {}
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take note of the epoch, counted from 1."""
+        self.epoch = epoch
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor, gaps: Tensor) -> Tensor:
+        """Return the sums of a list, as `Terms` says."""
+        positive, log_weights = torch.zeros(1, dtype=torch.int64, device=scores.device), weights.log()
+        if self.curriculum:
+            log_weights = log_weights.masked_fill(gaps <= least_gap(self.epoch), -torch.inf)
+        objective: Callable[..., Tensor] = weighted_infonce
+        if self.settings:
+            objective = partial(debiased_infonce, **self.settings, least=scores.detach().min()[None])
+        contrast = _term(objective(scores[None], positive, log_weights[None], temperature=self.temperature()))
+        if not self.regresses:
+            return contrast
+        rated = torch.isfinite(targets).any()
+        errors = rating_regression(scores[None], targets[None]) if rated else scores.sum() * 0
+        return torch.cat([contrast, _term(errors, rated)])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings, for the model card."""
+        return {**self.temperature.describe(), **self.settings}
+
+
+@dataclass(frozen=True)
+class RerankerKind:
+    """A reranker's loss by name, and what it learns from.
+
+    Attributes:
+        make: (model, *, mini_batch_size, **settings) → loss.
+        scales: target → scale in which the loss takes it; the first is the default.
+        settings: its own settings and their defaults; None: they are sentence-transformers'.
+        pointwise: a row for each pair instead of each list.
+        whole: documents without a target stay in the list, for the contrast.
+        target: the chosen one.
+        curriculum: it goes by rating gaps, so that there must be some.
+    """
+
+    make: Callable[..., Any]
+    scales: Mapping[str, str]
+    settings: Mapping[str, Any] | None = field(default_factory=dict)
+    pointwise: bool = False
+    whole: bool = False
+    target: str = ""
+    curriculum: bool = False
+
+
+def _contrast(model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> RerankerLoss:
+    mixing = make_mixing(settings.pop("mixing"), settings.pop("alpha")) if "mixing" in settings else None
+    terms = Contrast(regresses=mixing is not None, **settings)
+    return RerankerLoss(model, terms, mixing=mixing, mini_batch_size=mini_batch_size)
+
+
+def _of(terms: Terms) -> Callable[..., RerankerLoss]:
+    return partial(RerankerLoss, terms=terms)
+
+
+_WEIGHTED = {"temperature": 1.0, "learn_temperature": False, "curriculum": False}
+_DEBIASED = {**_WEIGHTED, "prior": 0.1, "concentration": 0.0}
+_HYBRID = {**_DEBIASED, "prior": 0.0, "mixing": "fixed", "alpha": 0.5}
+
+RERANKER_LOSSES: dict[str, RerankerKind] = {
+    "regression": RerankerKind(_of(_pointwise(functional.mse_loss)), {**_NUMBERS, LABELS: PLAIN}, pointwise=True),
+    "binary": RerankerKind(_of(_pointwise(functional.binary_cross_entropy_with_logits)), _CHANCES, pointwise=True),
+    "listnet": RerankerKind(_of(lambda s, y, w, _: _term(weighted_listnet(s, y, w.log()))), _ANY),
+    "lambda": RerankerKind(_of(lambda s, y, w, _: _term(*weighted_lambda(s, y, w.log()))), _GAINS),
+    "weighted": RerankerKind(_contrast, {LABELS: PLAIN}, _WEIGHTED, whole=True),
+    "debiased": RerankerKind(_contrast, {LABELS: PLAIN}, _DEBIASED, whole=True),
+    "hard-weighted": RerankerKind(_contrast, {LABELS: PLAIN}, {**_DEBIASED, "concentration": 1.0}, whole=True),
+    "hybrid": RerankerKind(_contrast, _NUMBERS, _HYBRID, whole=True),
+}
+"""With all weights 1 and the target labels the first four are sentence-transformers' MSELoss, BinaryCrossEntropyLoss,
+ListNetLoss and LambdaLoss, which know no weights."""
+
+ST_RERANKER_LOSSES: dict[str, Mapping[str, str]] = {
+    "ADRMSELoss": _ANY, "BinaryCrossEntropyLoss": _CHANCES, "LambdaLoss": _GAINS, "ListMLELoss": _ANY,
+    "ListNetLoss": _ANY, "MSELoss": {LABELS: PLAIN, **_NUMBERS}, "PListMLELoss": _ANY, "RankNetLoss": _ANY,
+}  # fmt: skip
+"""Losses of sentence-transformers by name, after `st:`, and in which scale each takes a target."""
+
+
+def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: str | None = None) -> RerankerKind:
+    """Return the loss of this name, or with `st:NAME` one of sentence-transformers, and what it learns from.
+
+    Args:
+        name: of `RERANKER_LOSSES`, or `st:` and one of `ST_RERANKER_LOSSES`.
+        settings: of the loss.
+        target: one of `foils.training.settings.TARGETS`; None: the loss's own.
+
+    Raises:
+        UnknownNameError: no such loss, or no such setting of it.
+        InputError: a target that the loss cannot learn from.
+    """
+    if name.startswith(ST):
+        kind = st_kind(name, theirs, ST_RERANKER_LOSSES, settings or {})
+        pointwise = "mini_batch_size" not in inspect.signature(kind).parameters
+        scales = ST_RERANKER_LOSSES[name.removeprefix(ST)]
+        loss = RerankerKind(partial(_of_st, kind, name), scales, None, pointwise)
+    else:
+        check_names("loss of a reranker", [name], RERANKER_LOSSES)
+        loss = RERANKER_LOSSES[name]
+        settings = settings_checked(name, loss.settings or {}, settings or {})
+    target = target or next(iter(loss.scales))
+    if target not in loss.scales:
+        raise InputError(
+            f"{spelled('loss', name)} cannot learn from {spelled('target', target)}; it takes {', '.join(loss.scales)}"
+        )
+    make = partial(loss.make, **settings or {})
+    if name.startswith(ST) and target != LABELS and "respect_input_order" in inspect.signature(kind).parameters:
+        make = partial(make, **{"respect_input_order": False, **(settings or {})})  # the order is the targets'
+    return replace(loss, make=make, target=target, curriculum=bool((settings or {}).get("curriculum")))
+
+
+def _of_st(kind: Any, name: str, model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> Any:
+    """Make a loss of sentence-transformers; `weighting_scheme` and `lambda_weight` are names of its classes."""
+    for key in settings.keys() & {"weighting_scheme", "lambda_weight"}:
+        check_names(key, [settings[key]], [each for each in theirs.__all__ if not each.endswith("Loss")])
+        settings[key] = getattr(theirs, settings[key])()
+    return made(name, kind, model, settings)
 
 
 def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
@@ -64,7 +330,7 @@ def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
             raise InputError("this loss learns from ratings, and there are none; rate the negatives first, or give "
                              f"{spelled('target', LABELS)}")  # fmt: skip
     else:
-        values = data.scores_of(TEACHER)
+        values = data.teacher_scores()
     if scale == LOGIT:
         return values * data.elo_sd / ELO_PER_LOGIT
     if scale == CHANCE or (scale == STANDARD and target != ELO):

@@ -19,11 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sentence_transformers.base.losses.gradcache import RandContext
 from torch import Tensor, nn
 
 from foils.batching.batches import Rows
-from foils.batching.sampler import BatchHook, EpochBatchSampler, saved_arrays, write_arrays
+from foils.batching.sampler import BatchHook, EpochBatchSampler
+from foils.data.records import whole_json
 from foils.runtime.errors import FailureError, InputError
+from foils.runtime.files import write_text
 from foils.selection.curriculum import LearningProgress
 from foils.selection.rules import BOUNDS, TIERS, tier_of
 from foils.training.data import TrainingSet
@@ -49,11 +52,11 @@ class MeasuredLoss(nn.Module):  # type: ignore[misc]
             return self.loss(features, labels)
         if labels is None or labels.ndim != 1 or labels.is_floating_point():
             raise InputError("a curriculum goes by each row's number; expected them in the column label")
-        kept, device = [dict(column) for column in features], labels.device
-        states = torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        precision = torch.is_autocast_enabled(device.type), torch.get_autocast_dtype(device.type)
+        kept, on = [dict(column) for column in features], labels.device.type
+        precision = torch.is_autocast_enabled(on), torch.get_autocast_dtype(on)
+        random = RandContext(labels)
         value = self.loss(features, labels)
-        self._last = kept, labels, states, precision, value.detach()
+        self._last = kept, labels, random, precision, value.detach()
         return value
 
     def recompute(self) -> tuple[float, float, NDArray[np.int64]]:
@@ -66,16 +69,9 @@ class MeasuredLoss(nn.Module):  # type: ignore[misc]
             raise InputError(
                 "no batch was trained on through this loss; train with what `TierCurriculum.wrapped` returns"
             )
-        features, labels, (state, on_gpu), (enabled, kind), before = self._last
-        self._last, device = None, labels.device
-        with (
-            torch.no_grad(),
-            torch.random.fork_rng(devices=[device] if on_gpu is not None else []),
-            torch.autocast(device.type, enabled=enabled, dtype=kind),
-        ):
-            torch.set_rng_state(state)
-            if on_gpu is not None:
-                torch.cuda.set_rng_state(on_gpu, device)
+        features, labels, random, (enabled, kind), before = self._last
+        self._last = None
+        with torch.no_grad(), random, torch.autocast(labels.device.type, enabled=enabled, dtype=kind):
             after = self.loss(features, labels)
         return float(before), float(after), labels.cpu().numpy()
 
@@ -84,7 +80,7 @@ class MeasuredLoss(nn.Module):  # type: ignore[misc]
         return dict(getattr(self.loss, "get_config_dict", dict)())
 
 
-CURRICULUM = "foils_curriculum.npz"
+CURRICULUM = "foils_curriculum.json"
 DANGER = "negatives in the danger zone, left out"
 UNRATED = "negatives without a rating gap, left out"
 
@@ -193,30 +189,25 @@ class TierBatchSampler(EpochBatchSampler):
             yield self._dealt[i]
 
     def state(self) -> dict[str, Any]:
-        """Return what was drawn in the epoch, and all that later draws depend on."""
-        decks = [] if self._decks is None else self._decks.left
+        """Return what was drawn in the epoch, and all that later draws depend on, as JSON has it."""
         return {
-            "epoch": np.asarray(self._epoch_dealt),
-            "dealt": np.concatenate([np.zeros(0, np.int64), *self._dealt]),
-            "dealt_sizes": np.array([len(batch) for batch in self._dealt], np.int64),
-            "left": np.concatenate([np.zeros(0, np.int64), *decks]),
-            "left_sizes": np.array([len(deck) for deck in decks], np.int64),
-            "generator": np.array(json.dumps(self._rng.bit_generator.state)),
-            "tiers": self.planner.tiers,
+            "epoch": self._epoch_dealt,
+            "dealt": [batch.tolist() for batch in self._dealt],
+            "left": [] if self._decks is None else [deck.tolist() for deck in self._decks.left],
+            "generator": self._rng.bit_generator.state,
+            "tiers": self.planner.tiers.tolist(),
         }
 
-    def take(self, arrays: dict[str, Any]) -> None:
+    def take(self, state: dict[str, Any]) -> None:
         """Go on from a `state`.
 
         Raises:
             InputError: it is of other tiers.
         """
-        if self._decks is None or not np.array_equal(arrays["tiers"], self.planner.tiers):
+        if self._decks is None or state["tiers"] != self.planner.tiers.tolist():
             raise InputError("the checkpoint's curriculum is of other rows or tiers; start anew")
-        self._epoch_dealt = int(arrays["epoch"])
-        self._dealt = _pieces(arrays["dealt"], arrays["dealt_sizes"])
-        self._decks.left = _pieces(arrays["left"], arrays["left_sizes"])
-        self._rng.bit_generator.state = json.loads(str(arrays["generator"]))
+        self._epoch_dealt, self._rng.bit_generator.state = state["epoch"], state["generator"]
+        self._dealt, self._decks.left = ([np.array(each, np.int64) for each in state[of]] for of in ("dealt", "left"))
 
 
 class TierCurriculum(BatchHook):
@@ -267,7 +258,8 @@ class TierCurriculum(BatchHook):
         """Find the training set's sampler; on resuming, restore what was drawn and learned.
 
         Raises:
-            InputError: sampler or loss are not this curriculum's, several processes, or a checkpoint without it.
+            InputError: sampler or loss are not this curriculum's, several processes, or a checkpoint without it, or
+                with a damaged one.
         """
         if args.world_size > 1 or args.n_gpu > 1 or args.gradient_accumulation_steps > 1:
             raise InputError(
@@ -278,12 +270,10 @@ class TierCurriculum(BatchHook):
             raise InputError("a curriculum needs its own sampler, and its loss around the training's (wrapped)")
         sampler.start()
         if state.global_step:
-            with saved_arrays(self.saved(args, state), "curriculum") as arrays:
-                fields = json.loads(str(arrays["bandit"]))
-                self.bandit = replace(
-                    self.bandit, **{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
-                )
-                sampler.take(arrays)
+            saved = whole_json(self.saved(args, state))
+            fields = {name: tuple(v) if isinstance(v, list) else v for name, v in saved.pop("bandit").items()}
+            self.bandit = replace(self.bandit, **fields)
+            sampler.take(saved)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Reward the tier of the batch by the drop of its loss.
@@ -310,11 +300,4 @@ class TierCurriculum(BatchHook):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the bandit and what was drawn into the checkpoint."""
         if self._top is not None and state.is_world_process_zero:
-            bandit = np.array(json.dumps(asdict(self.bandit)))
-            write_arrays(self.saved(args, state), {"bandit": bandit, **self._top.state()})
-
-
-def _pieces(joined: Rows, sizes: Rows) -> list[Rows]:
-    if sizes.sum() != len(joined):
-        raise ValueError(f"{len(joined)} rows for {sizes.sum()}")
-    return np.split(joined, np.cumsum(sizes)[:-1]) if len(sizes) else []
+            write_text(self.saved(args, state), json.dumps({"bandit": asdict(self.bandit), **self._top.state()}))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from sentence_transformers import CrossEncoder
 from sentence_transformers.base.losses.gradcache import has_static_embedding_input
 from sentence_transformers.base.sampler import BatchSamplers
@@ -28,8 +29,7 @@ from foils.training.loss_registry import TEACHER_LOSSES, make_loss, matryoshka_l
 from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
-from foils.training.reranker import reranker_set, warn_of_nothing_learned
-from foils.training.reranker_losses import reranker_loss
+from foils.training.reranker import reranker_loss, reranker_set, warn_of_nothing_learned
 from foils.training.settings import NO_DUPLICATES, PROGRESS, ST, TrainSettings, check_batches
 from foils.training.tiers import by_progress, outside_danger
 
@@ -95,7 +95,9 @@ def train_model(
     # a teacher's and a guide's texts are cut as the model's are
     use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
     mask = None if settings.mask is None else FalseNegativeMask()
-    loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, embedding=use, settings=of_loss)
+    with torch.random.fork_rng(devices=[]):  # what a loss draws comes from the seed
+        torch.default_generator.manual_seed(settings.seed)
+        loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, embedding=use, settings=of_loss)
     if settings.mask is not None:  # a guide embeds once all else is known to fit
         mask = loss.mask = make_mask(model, data, settings, use)
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
