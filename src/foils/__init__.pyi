@@ -70,8 +70,7 @@ def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any =
     add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.batching.plan.BatchPlan: ...
+    trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.batching.plan.BatchPlan: ...
 def describe(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.data.description.Description: ...
 def export(collection: typing.Any, source: typing.Any, *, form: typing.Any = ..., scores: typing.Any = ...,
@@ -87,7 +86,7 @@ def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = 
     columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ...,
     encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.deciding.doors.Scored: ...
 def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., split: typing.Any = ...,
     ranks: typing.Any = ..., draw: typing.Any = ..., near_duplicate: float = ..., seed: int = ...,
@@ -97,15 +96,14 @@ def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., sp
     add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.mining.candidates.Mined: ...
+    trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.mining.candidates.Mined: ...
 def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.Any = ..., reranker: typing.Any = ...,
     split: typing.Any = ..., measures: typing.Any = ..., top: int = ..., rerank_depth: int = ...,
     against: typing.Any = ..., seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
     query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
     precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    storage: typing.Any = ..., vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
+    vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
 def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.demo.Demo: ...
 def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
     device: typing.Any = ...) -> foils.experiments.tuned.Merged: ...
@@ -129,7 +127,7 @@ def label(collection: typing.Any, sources: typing.Any, *, n: int = ..., ask: typ
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ..., price: typing.Any = ...,
     encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.labelling.doors.Labelled: ...
 def relabel(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., budget: float = ...,
     positive_precision: float = ..., negative_precision: float = ..., unsure: typing.Any = ...,
@@ -139,14 +137,14 @@ def relabel(collection: typing.Any, source: typing.Any, *, judge: typing.Any = .
     price: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
     query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
     precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    storage: typing.Any = ..., vectors: typing.Any = ...) -> foils.labelling.relabelling.Relabelled: ...
+    vectors: typing.Any = ...) -> foils.labelling.relabelling.Relabelled: ...
 def filter(collection: typing.Any, source: typing.Any, *, margin: float | None = ...,
     relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
     scorer: typing.Any = ..., cross_encoder: typing.Any = ..., split: typing.Any = ..., columns: typing.Any = ...,
     corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
     max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
 def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..., top: int | None = ...,
     rrf_k: float = ..., weights: typing.Any = ..., normalisation: typing.Any = ..., columns: typing.Any = ...,
@@ -160,8 +158,7 @@ def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.A
     columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.mining.scorers.ScoredPairs: ...
+    trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., between_judge: typing.Any = ...,
     temperature: float | None = ..., judgements: typing.Any = ..., split: typing.Any = ..., seed: int = ...,
     degree: int = ..., budget: int | None = ..., between: int | None = ..., rounds: int = ..., model: typing.Any = ...,
@@ -172,7 +169,7 @@ def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ...,
     columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ...,
     encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.rating.doors.Rated: ...
 def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typing.Any = ..., run: typing.Any = ...,
     split: typing.Any = ..., top: int = ..., feedback_depth: int = ..., second_pass: typing.Any = ...,
@@ -182,13 +179,13 @@ def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typin
     add_judgements: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
     query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
     precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    storage: typing.Any = ..., vectors: typing.Any = ...) -> foils.searching.runs.Searched: ...
+    vectors: typing.Any = ...) -> foils.searching.runs.Searched: ...
 def compose(collection: typing.Any, sources: typing.Any, *, top: int = ..., regularization: float = ...,
     weight: typing.Any = ..., temperature: float = ..., split: typing.Any = ..., columns: typing.Any = ...,
     corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
     max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.selection.benefit.Composed: ...
 def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..., collection: typing.Any = ...,
     split: typing.Any = ..., seed: int = ..., temperature: float = ..., labels: typing.Any = ...,
@@ -196,7 +193,7 @@ def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..
     add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., storage: typing.Any = ...,
+    trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
 def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any,
     reranker: bool = ..., recipe: typing.Any = ..., batches: typing.Any = ..., batch_settings: typing.Any = ...,

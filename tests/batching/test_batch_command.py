@@ -34,15 +34,7 @@ def folder(tmp_path):
 
 
 def arguments(folder, *more):
-    return [
-        "batch",
-        str(folder / "beir"),
-        "--encoder",
-        str(folder / "model"),
-        "--encoder-args",
-        f"vectors={folder / 'v'}",
-        *more,
-    ]
+    return ["batch", str(folder / "beir"), "--encoder", str(folder / "model"), *more]
 
 
 def test_it_writes_the_plan_and_says_how_good_it_is(folder, capsys):

@@ -101,8 +101,9 @@ def test_vectors_that_are_not_finite_are_a_failure(foils, world, monkeypatch):
         def encode(self, texts, kind):
             return super().encode(texts, kind) * np.nan
 
+    monkeypatch.setenv("FOILS_CACHE", str(world / "cache"))
     encoding(monkeypatch, Broken())
-    ended = foils("mine", "small", "--with", "dense", "-o", "out", "--encoder-args", "vectors=v")
+    ended = foils("mine", "small", "--with", "dense", "-o", "out")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("foils: failed: 3 vectors of hashing are NaN or infinite (first text: ")
     assert not (world / "out").exists()

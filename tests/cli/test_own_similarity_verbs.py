@@ -74,7 +74,6 @@ def test_search_evaluate_mine_and_rerank_agree_with_pairs_scored_one_by_one(foil
 @pytest.mark.parametrize(("command", "said"), [
     ("search FOLDER --model multi-vector --run r --dimensions rdime", "no one dense vector"),
     ("search FOLDER --model sparse --run r --index flat", "no effect with a sparse model"),
-    ("search FOLDER --model sparse --run r --encoder-args storage=float16", "not kept"),
     ("mine FOLDER --with dense --encoder multi-vector -o m", "no dense vector"),
     ("mine FOLDER --with sparse --encoder multi-vector -o m", "--with multi-vector"),
     ("mine FOLDER --with sparse --encoder sparse --scorer encoder -o m", "has none"),

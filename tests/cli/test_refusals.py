@@ -94,7 +94,7 @@ def test_a_setting_without_what_it_needs(foils, verb, name, value):
     with pytest.raises(InputError, match=rf"\b{name} .*: no effect with"):
         call(verb, **{name: value})
     setting, entry = EVERY[verb][name], DOORS[verb]
-    if setting.option.parse is None and not isinstance(value, bool):
+    if setting.option.parse is None and setting.option.in_program and not isinstance(value, bool):
         options = {each.name for each in options_of_verb(entry)}
         needed = [each for each in EVERY[verb].values() if each.default is inspect.Parameter.empty]
         typed = [part for each in needed for part in ((each.flag, "x") if each.name in options else ("x",))]
@@ -136,7 +136,7 @@ mine nowhere --with cross-encoder --cross-encoder m --pool dense --pool-depth 50
 filter nowhere a --scorer cross-encoder --cross-encoder m --margin 0.1 --max-length 9 -o out
 rate nowhere s --judge llm:m --judge cross-encoder:c --temperature 2 --judgements j -o out
 evaluate nowhere --run r --reranker m --rerank-depth 9 --max-length 9 --seed 3
-search nowhere --run r --dimensions eclipse --tune dev --measure AP --encoder-args vectors=v
+search nowhere --run r --dimensions eclipse --tune dev --measure AP --encoder-args precision=float32
 train nowhere --model m --training-args mini_batch_size=8 --max-length 64 -o out
 """.strip().splitlines()
 

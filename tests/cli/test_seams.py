@@ -81,8 +81,8 @@ def world(made, tmp_path, monkeypatch, loaded, small):
         yield server
 
 
-BOTH, V = "random.parquet bm25.parquet", "--encoder m --encoder-args vectors=v"
-OUT, SEARCH = "-o out.parquet --json out.json", "search small --model m --encoder-args vectors=v"
+BOTH, V = "random.parquet bm25.parquet", "--encoder m"
+OUT, SEARCH = "-o out.parquet --json out.json", "search small --model m"
 SEAMS = f"""
 describe small --json out.json
 mine small {OUT}
@@ -93,8 +93,7 @@ mine small --with dense --top 3 {V} -o out.parquet
 generate small --base-url URL --llm-model m --top 3 --limit 2 --llm-args price=1000000,0 {OUT}
 fuse small {BOTH} --method rrf --rrf-k 9 {OUT}
 filter small bm25.parquet --max-score 1 {OUT}
-score-pairs learnable learnable.parquet --teacher bi-encoder:static --teacher bi-encoder:other \
-    --encoder-args vectors=v {OUT}
+score-pairs learnable learnable.parquet --teacher bi-encoder:static --teacher bi-encoder:other {OUT}
 score small {BOTH} {V} --json out.json --report out.html
 score small {BOTH} {V} --labels labels.csv --json out.json
 rate small random.parquet {V} --judgements kept --degree 2 {OUT}
@@ -109,7 +108,7 @@ batch learnable learnable.parquet --with hobit --batch-size 4 --set seeds=2 --pe
 evaluate small --model bm25 --model lexical=bm25 --reranker models/short --top 2 --measures nDCG@10 \
     --write-runs out --json out.json
 evaluate small --model a=one --run first.trec --reranker models/short --measures nDCG@10,R@2 --top 5 \
-    --rerank-depth 3 --encoder-args vectors=v --write-runs out --json out.json
+    --rerank-depth 3 --write-runs out --json out.json
 {SEARCH} --run out.trec --json out.json
 {SEARCH} --dimensions none --top 3 --run out.trec --json out.json
 {SEARCH} --dimensions rdime --run out.trec --json out.json
@@ -152,7 +151,11 @@ def as_given(words: Sequence[str]) -> dict[str, Any]:
         else:
             next(rest)
     keyed = {each.name for each in options_of_verb(door)}
-    places = [name for name, each in settings.items() if name not in keyed and not each.option.within]
+    places = [
+        name
+        for name, each in settings.items()
+        if name not in keyed and not each.option.within and each.option.in_program
+    ]
     several = arguments[len(places) - 1 :] if len(arguments) > len(places) else arguments[len(places) - 1]
     given |= dict(zip(places, [*arguments[: len(places) - 1], several], strict=True))
     return given | ({"measures": given["measures"].split(",")} if "measures" in given else {})
@@ -165,7 +168,6 @@ def as_objects(verb: str, given: dict[str, Any]) -> dict[str, Any]:
         "sources": lambda names: {name.removesuffix(".parquet"): Negatives.read(name) for name in names},
         "source": Negatives.read,
         "encoder": lambda _: HashingEncoder(),
-        "vectors": library.VectorStore,
     }
     given = {name: made[name](value) if name in made else value for name, value in given.items()}
     if verb == "search":

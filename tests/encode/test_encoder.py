@@ -206,7 +206,7 @@ def test_a_prompt_the_model_does_not_have_is_named_with_those_it_has() -> None:
 
 
 def test_without_normalisation_lengths_stay() -> None:
-    raw, unit = SentenceEncoder(static(), EncoderSettings(similarity="dot")), SentenceEncoder(static())
+    raw, unit = SentenceEncoder(static(similarity_fn_name="dot")), SentenceEncoder(static())
     found = raw.encode(["boat", "wind bee"], "query")
     assert (abs(np.linalg.norm(found, axis=1) - 1) > 0.01).all()
     assert same(found / np.linalg.norm(found, axis=1, keepdims=True), unit.encode(["boat", "wind bee"], "query"))

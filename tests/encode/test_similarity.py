@@ -20,7 +20,7 @@ from foils.batching.vectors import EmbeddingCache
 from foils.cli.app import run
 from foils.data import Negatives
 from foils.deciding.doors import score
-from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
+from foils.encode import SentenceEncoder, VectorStore, load_encoder
 from foils.encode.models import check_temperature_of, similarity_of
 from foils.evaluation.measuring import measure_encoder
 from foils.mining.scorers import EncoderScorer
@@ -66,7 +66,7 @@ def test_the_models_own_similarity_is_taken_unless_another_is_asked_for() -> Non
 
 def test_vectors_of_a_model_for_inner_products_keep_their_lengths() -> None:
     texts = [" ".join(WORDS[:3]), " ".join(WORDS[-3:])]
-    own, unit = SentenceEncoder(dot_model()), SentenceEncoder(dot_model(), EncoderSettings(similarity="cosine"))
+    own, unit = SentenceEncoder(dot_model()), SentenceEncoder(dot_model("cosine"))
     np.testing.assert_allclose(own.encode(texts, "query"), dot_model().encode(texts), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(unit.encode(texts, "query"), axis=1), 1, atol=1e-5)
     assert own.fingerprint != unit.fingerprint
@@ -74,30 +74,19 @@ def test_vectors_of_a_model_for_inner_products_keep_their_lengths() -> None:
 
 
 def test_mining_ranks_by_the_models_similarity(collection: Any, tmp_path: Path) -> None:
-    dot_model().save(str(tmp_path / "model"))
-    assert load_encoder(tmp_path / "model").similarity == "dot"
     write_beir(collection, tmp_path / "beir")
     tables = {}
-    for name, more in (("own", []), ("cosine", ["--encoder-args", "similarity=cosine"])):
-        mine = ["mine", tmp_path / "beir", "--with", "dense", "--top", "5", "--encoder", tmp_path / "model", *more]
-        assert (
-            run(
-                [
-                    *map(str, mine),
-                    "--encoder-args",
-                    f"vectors={tmp_path / 'v'}",
-                    "-o",
-                    str(tmp_path / f"{name}.parquet"),
-                ]
-            )
-            == 0
-        )
+    for name in ("dot", "cosine"):
+        dot_model(name).save(str(tmp_path / name))
+        assert load_encoder(tmp_path / name).similarity == name
+        mine = ["mine", tmp_path / "beir", "--with", "dense", "--top", "5", "--encoder", tmp_path / name]
+        assert run([*map(str, mine), "-o", str(tmp_path / f"{name}.parquet")]) == 0
         tables[name] = Negatives.read(tmp_path / f"{name}.parquet").table.to_pylist()
-    assert tables["own"] != tables["cosine"]
+    assert tables["dot"] != tables["cosine"]
     model = dot_model()
     texts = dict(zip(collection.documents["doc_id"].to_pylist(), collection.documents["text"].to_pylist(), strict=True))
     asked = dict(zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True))
-    for name, unit in (("own", False), ("cosine", True)):
+    for name, unit in (("dot", False), ("cosine", True)):
         for row in tables[name][:10]:
             pair = model.encode([asked[row["query_id"]], texts[row["doc_id"]]], normalize_embeddings=unit)
             assert row["score"] == pytest.approx(float(pair[0] @ pair[1]), rel=1e-4, abs=1e-5)
@@ -222,15 +211,14 @@ def test_scores_are_of_the_models_similarity(collection: Any, tmp_path: Path) ->
         assert scores.sources[0].rho == pytest.approx(np.mean(expected), abs=1e-4)
 
 
-@pytest.mark.parametrize("asked", ["own", "cosine"])
-def test_the_program_measures_and_searches_by_it(collection: Any, tmp_path: Path, asked: str) -> None:
-    dot_model().save(str(tmp_path / "model"))
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_the_program_measures_and_searches_by_it(collection: Any, tmp_path: Path, similarity: str) -> None:
+    dot_model(similarity).save(str(tmp_path / "model"))
     write_beir(collection, tmp_path / "beir")
-    best = ranking(collection, dot_model(), unit=asked == "cosine")
+    best = ranking(collection, dot_model(), unit=similarity == "cosine")
     relevant = {row["query_id"]: row["doc_id"] for row in collection.qrels["test"].to_pylist()}
     hits = np.mean([best[int(query[1:])] == document for query, document in relevant.items()])
-    more = ["--encoder-args", "similarity=cosine"] if asked == "cosine" else []
-    common = [tmp_path / "beir", "--model", tmp_path / "model", "--encoder-args", f"vectors={tmp_path / 'v'}", *more]
+    common = [tmp_path / "beir", "--model", tmp_path / "model"]
     result, found = tmp_path / "result.json", tmp_path / "out.trec"
     evaluate = ["evaluate", *common, "--split", "test", "--measures", "P@1", "--json", result]
     assert run([str(each) for each in evaluate]) == 0

@@ -17,9 +17,9 @@ from fakes import HashingEncoder
 from foils.data import Collection
 from foils.data.texts import DocumentTexts
 from foils.encode import Kind, Vectors, VectorStore, vectors
-from foils.encode.vectors import cosine_loss, text_keys
+from foils.encode.vectors import text_keys
 from foils.runtime import progress
-from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from foils.runtime.errors import FailureError, InputError
 
 TEXTS = [f"text number {i} of the wind" for i in range(40)]
 
@@ -214,23 +214,6 @@ def test_only_the_blocks_that_are_asked_for_are_read(
     assert len(read) == 1, "once in a process"
 
 
-def test_float16_halves_the_space_and_loses_little(tmp_path: Path, encoder: HashingEncoder) -> None:
-    exact = VectorStore(tmp_path / "a").embed(encoder, TEXTS, "document").take(np.arange(40))
-    store = VectorStore(tmp_path / "b", storage="float16")
-    halved = store.embed(encoder, TEXTS, "document")
-    found = halved.take(np.arange(40))
-    assert (halved.array.dtype, found.dtype) == (np.float16, np.float32)
-    np.testing.assert_array_equal(found, exact.astype(np.float16).astype(np.float32))
-    np.testing.assert_array_equal(found, halved.take(np.arange(40), out=np.empty((40, 32), np.float32)))
-    mean, least = cosine_loss(exact, found)
-    assert 1 - 1e-6 < least <= mean < 1
-    assert stored(tmp_path / "b").stat().st_size == 40 * 32 * 2
-    VectorStore(tmp_path / "a", storage="float16").embed(encoder, TEXTS, "document")  # the storages do not mix
-    assert encoder.encoded == 120
-    with pytest.raises(UnknownNameError, match="storage 'int8'; expected one of: float16, float32"):
-        VectorStore(tmp_path, storage="int8")
-
-
 class Fixed(HashingEncoder):
     """Gives what it is told to."""
 
@@ -246,11 +229,7 @@ def test_vectors_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) ->
     for bad in (np.nan, np.inf):
         with pytest.raises(FailureError, match=r"1 vectors of hashing are NaN or infinite \(first text: 'b'\)"):
             VectorStore(tmp_path).embed(Fixed(np.array([[1, 0], [0, bad]], np.float32)), ["a", "b"], "document")
-    large = Fixed(np.array([[1, 0], [0, 1e6]], np.float32))
-    with pytest.raises(FailureError, match=r"first text: 'b'.*storage float32"):
-        VectorStore(tmp_path, storage="float16").embed(large, ["a", "b"], "document")
     assert not list(tmp_path.iterdir())
-    assert len(VectorStore(tmp_path).embed(large, ["a", "b"], "document")) == 2
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3), (2,)])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foils.data.read import collection_from_mteb
-from foils.encode import EncoderSettings, SentenceEncoder
+from foils.encode import SentenceEncoder
 from foils.evaluation import measure_run
 from foils.runtime.errors import InputError
 from foils.searching import DimensionSettings, embed_collection, search_collection
@@ -76,7 +76,7 @@ def test_the_example_of_the_docs_gives_our_figures(method, monkeypatch):
     (code,) = re.findall(r"^```py\n(import mteb\n.*?)^```", page, re.M | re.S)
     collection, encoder = (
         made_up(),
-        SentenceEncoder(static_model(), EncoderSettings(similarity="cosine"), name="static"),
+        SentenceEncoder(static_model(), name="static"),
     )
     monkeypatch.setattr("foils.encode.load_encoder", lambda name: encoder)
     monkeypatch.setattr(mteb, "get_task", lambda name: task_of(collection))

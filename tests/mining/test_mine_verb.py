@@ -81,19 +81,17 @@ def test_fusion(mined, tmp_path):
 def test_cross_encoder(mined, small, tmp_path):
     (folder := tmp_path / "model").mkdir()
     tiny_cross_encoder(folder, small.document_texts(range(10)))
-    vectors = ("--encoder-args", f"vectors={tmp_path / 'v'}")
-    found, _, facts = mined("--with", "cross-encoder", "--cross-encoder", folder, "--top", "2", *vectors)
+    found, _, facts = mined("--with", "cross-encoder", "--cross-encoder", folder, "--top", "2")
     assert set(found.table["source"].to_pylist()) == {"cross-encoder"}
     assert facts["settings"]["pool"].keys() == {"bm25"}
-    both, _, _ = mined("--with", "cross-encoder", "--cross-encoder", folder, "--pool", "random", "--top", "2", *vectors)
+    both, _, _ = mined("--with", "cross-encoder", "--cross-encoder", folder, "--pool", "random", "--top", "2")
     assert not both.table.equals(found.table)
     both.write(tmp_path / "pool.parquet")
     again, _, _ = mined(
-        "--with", "cross-encoder", "--cross-encoder", folder, "--pool", tmp_path / "pool.parquet", "--top", "1",
-        *vectors,
-    )  # fmt: skip
+        "--with", "cross-encoder", "--cross-encoder", folder, "--pool", tmp_path / "pool.parquet", "--top", "1"
+    )
     assert again.kept()["doc_id"].to_pylist() == [r["doc_id"] for r in both.kept().to_pylist() if r["rank"] == 0]
-    scored, _, _ = mined("--scorer", "cross-encoder", "--cross-encoder", folder, "--max-score", "0", *vectors)
+    scored, _, _ = mined("--scorer", "cross-encoder", "--cross-encoder", folder, "--max-score", "0")
     assert "logit" in scored.table.column_names
     assert "--cross-encoder MODEL" in mined("--with", "cross-encoder", status=2)
     assert "unknown --pool 'dens'" in mined(
@@ -133,7 +131,7 @@ def model(tmp_path_factory, small):
 
 
 def test_ance_and_trisampler(mined, model, tmp_path):
-    options = ("--encoder", model, "--encoder-args", f"vectors={tmp_path / 'v'}", "--top", "2")
+    options = ("--encoder", model, "--top", "2")
     dense, _, _ = mined("--with", "dense", *options)
     ance, _, facts = mined("--with", "ance", *options)
     assert ance.kept()["doc_id"].to_pylist() == dense.kept()["doc_id"].to_pylist()

@@ -69,8 +69,9 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
 
 
 def settings_of_verb(verb: Verb) -> list[Setting]:
-    """Return what a verb takes: the settings of its door, and those of the program alone."""
-    return [*verb.function().settings.values(), *verb.outputs()]  # type: ignore[attr-defined]
+    """Return what a verb takes: the settings of its door that the program has, and those of the program alone."""
+    every = verb.function().settings.values()  # type: ignore[attr-defined]
+    return [*(each for each in every if each.option.in_program), *verb.outputs()]
 
 
 def options_of_verb(verb: Verb) -> list[Setting]:

@@ -81,7 +81,7 @@ class EncoderSettings(Settings):
     device: str | None = None
     query_prompt: Annotated[str | None, Option(within=ENCODER_ARGS)] = None
     document_prompt: Annotated[str | None, Option(within=ENCODER_ARGS)] = None
-    similarity: Annotated[str | None, Option(names=SIMILARITIES, within=ENCODER_ARGS)] = None
+    similarity: Annotated[str | None, Option(names=SIMILARITIES, in_program=False)] = None
     precision: Annotated[str, Option(names=PRECISIONS, within=ENCODER_ARGS)] = "auto"
     encode_batch: Annotated[int | None, Option(least=1, within=ENCODER_ARGS)] = None
     trust_remote_code: Annotated[bool, Option(within=ENCODER_ARGS)] = False
@@ -231,7 +231,7 @@ def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloa
         text = texts[int(np.flatnonzero(~finite)[0])]
         raise FailureError(
             f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r}); "
-            f"try {spelled('precision', 'float32')} and {spelled('storage', 'float32')}, or check the model"
+            f"try {spelled('precision', 'float32')}, or check the model"
         )
     return vectors
 

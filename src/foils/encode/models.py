@@ -324,8 +324,8 @@ def similarity_of(model: Any, asked: str | None = None) -> str:
     own = str(model.similarity_fn_name or "cosine")
     if asked is None and own not in SIMILARITIES:
         raise InputError(
-            f"the model compares vectors by {own} distance; retrieval here ranks by cosine or dot: choose one of them "
-            "as the similarity"
+            f"the model compares vectors by {own} distance; retrieval here ranks by cosine or dot: write one of "
+            "them as similarity_fn_name in its config_sentence_transformers.json"
         )
     return asked or own
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
 from foils.encode.cross_encoders import load_cross_encoder
-from foils.encode.encoder import ENCODER_ARGS, Encoder, EncoderSettings, SentenceEncoder, load_encoder
+from foils.encode.encoder import Encoder, EncoderSettings, SentenceEncoder, load_encoder
 from foils.encode.models import DEFAULT_MODEL, called, refuse_own
 from foils.encode.own_similarity import OwnSimilarity, as_pair_model, open_own
 from foils.encode.precision import fastest
-from foils.encode.vectors import STORAGE, VectorStore
+from foils.encode.vectors import VectorStore
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, refuse
@@ -47,22 +47,19 @@ class StoreSettings(Settings):
     """Where vectors are kept.
 
     Attributes:
-        storage: Storage precision of vectors. float16 takes half the space of float32; the cosine of a vector to
-            its float32 form stays above .999999.
-        vectors: Folder where vectors are kept, so that no text is embedded twice. In Python also a `VectorStore`.
-            Default: the cache.
+        vectors: `VectorStore`, or its folder, where vectors are kept, so that no text is embedded twice. Default:
+            the cache.
     """
 
     heading = "Encoder"
 
-    storage: Annotated[str, Option(names=STORAGE, within=ENCODER_ARGS)] = "float32"
-    vectors: Annotated[StoreLike | None, Option(within=ENCODER_ARGS)] = None
+    vectors: Annotated[StoreLike | None, Option(in_program=False)] = None
 
     def open_store(self) -> VectorStore:
         """Return the store of vectors."""
         if isinstance(self.vectors, VectorStore):
             return self.vectors
-        return VectorStore(self.vectors or cache_folder() / "vectors", storage=self.storage)
+        return VectorStore(self.vectors or cache_folder() / "vectors")
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         Raises:
             InputError: a model of another kind, or options that have no effect on one of these.
         """
-        refuse(self.changed("storage", "vectors"), f"on {called(given)}, whose vectors are not kept; leave it out")
+        refuse(self.changed("vectors"), f"on {called(given)}, whose vectors are not kept; leave it out")
         return open_own(given, self.encoder_settings())
 
 

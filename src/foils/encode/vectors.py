@@ -1,6 +1,6 @@
 """Every text is embedded once: a store of vectors on disk, found by the encoder's fingerprint, the route and the text.
 
-For each fingerprint, dimension and storage there is a folder with two files that only grow: the vectors, one after the
+For each fingerprint and dimension there is a folder with two files that only grow: the vectors, one after the
 other, which are mapped and not read, and for each a key and the checksum of its block. A block's vectors are written
 before its keys, so that a kill costs at most the block in the making. What a checksum denies counts as missing: it is
 embedded again. Several processes may write, one at a time.
@@ -24,13 +24,12 @@ import xxhash
 from foils.data.collection import Rows
 from foils.encode.encoder import Encoder, Floats, Kind, check_finite
 from foils.runtime import progress
-from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import alone, flush, hold, make_folder
 from foils.runtime.parallel import map_shards
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
 BLOCK = 1_024  # texts of a block: what a kill can cost
-STORAGE = {"float32": "<f4", "float16": "<f2"}
 ALIKE = 32  # distinct texts whose vectors are compared, to see a model that gives all of them one
 RECORD = np.dtype([("key", "<u8", (2,)), ("checksum", "<u8")])  # of a vector, in the file of keys
 Keys = npt.NDArray[np.uint64]
@@ -123,21 +122,15 @@ class VectorStore:
 
     Args:
         folder: of the store; made on the first write.
-        storage: float32, or float16 for half the space (its loss: see `cosine_loss`).
-
-    Raises:
-        UnknownNameError: another storage.
     """
 
-    def __init__(self, folder: str | Path, *, storage: str = "float32") -> None:
-        if storage not in STORAGE:
-            raise UnknownNameError("storage", storage, STORAGE)
-        self.folder, self.storage = Path(folder), storage
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
         self._opened: dict[str, _Kept] = {}
 
-    def __reduce__(self) -> tuple[Callable[..., VectorStore], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type[VectorStore], tuple[Path]]:
         """Send a store to other processes by its folder."""
-        return _store_at, (self.folder.absolute(), self.storage)
+        return VectorStore, (self.folder.absolute(),)
 
     def embed(
         self, encoder: Encoder, texts: Texts, kind: Kind, *, task: str | None = None, unit: str = "texts"
@@ -156,13 +149,12 @@ class VectorStore:
         Raises:
             InputError: an encoder that gives another number of vectors, or of another dimension, than it says; or one
                 vector for all texts.
-            FailureError: a vector that is NaN or infinite (also in the storage's precision), or vectors that cannot
-                be written.
+            FailureError: a vector that is NaN or infinite, or vectors that cannot be written.
         """
         kept, keys = self._kept(encoder), _keys_of(texts, encoder.route(kind), f"looking up {kind} texts", unit)
         rows = kept.find(keys)
         there, fresh = len(np.unique(rows[rows >= 0])), _first(keys, rows < 0)
-        encode = _Encoding(encoder, kind, self.storage)
+        encode = _Encoding(encoder, kind)
         with progress.task(task or f"embedding {kind} texts", total=there + len(fresh), unit=unit) as advance:
             advance(there)
             for block, vectors in map_shards(encode, _blocks(texts, keys, fresh), model=True):
@@ -176,21 +168,21 @@ class VectorStore:
         return found
 
     def _kept(self, encoder: Encoder) -> _Kept:
-        place = f"{encoder.fingerprint}-{encoder.dimension}-{self.storage}"
+        place = f"{encoder.fingerprint}-{encoder.dimension}-float32"
         if place not in self._opened:
-            self._opened[place] = _Kept(self.folder / place, encoder.dimension, self.storage)
+            self._opened[place] = _Kept(self.folder / place, encoder.dimension)
         return self._opened[place]
 
 
 class _Kept:
-    """The vectors of one fingerprint in one storage.
+    """The vectors of one fingerprint.
 
     Attributes:
         vectors: (m, d), mapped.
     """
 
-    def __init__(self, folder: Path, dimension: int, storage: str) -> None:
-        self._folder, self._kind, self._held = folder, np.dtype((STORAGE[storage], (dimension,))), False
+    def __init__(self, folder: Path, dimension: int) -> None:
+        self._folder, self._kind, self._held = folder, np.dtype(("<f4", (dimension,))), False
         self._files = {folder / "vectors": self._kind, folder / "keys": RECORD}
         self._starts, self._sound = np.zeros(1, np.int64), np.zeros(0, bool)
         self._take(np.zeros(0, RECORD))
@@ -290,7 +282,6 @@ class _Encoding:
 
     encoder: Encoder
     kind: Kind
-    storage: str
 
     def __call__(self, block: tuple[Keys, list[str]]) -> tuple[Keys, npt.NDArray[np.floating]]:
         """Return the keys, (n, 2), and the vectors, (n, d), as they are stored."""
@@ -301,8 +292,7 @@ class _Encoding:
                 f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
                 f"expected ({len(texts)}, {encoder.dimension})"
             )
-        with np.errstate(over="ignore"):
-            return keys, check_finite(vectors.astype(STORAGE[self.storage]), texts, encoder.name)
+        return keys, check_finite(vectors.astype("<f4"), texts, encoder.name)
 
 
 def _blocks(texts: Texts, keys: Keys, fresh: Rows) -> Iterator[tuple[Keys, list[str]]]:
@@ -364,7 +354,3 @@ def _check_spread(vectors: Vectors, encoder: Encoder) -> None:
             f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector: its weights are zero, or its "
             "training collapsed; take another model"
         )
-
-
-def _store_at(folder: Path, storage: str) -> VectorStore:
-    return VectorStore(folder, storage=storage)

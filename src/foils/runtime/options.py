@@ -60,6 +60,7 @@ class Option:
         repeated: Whether the program takes the option several times.
         within: Name of the option of which it is a key in the program, as encoder_args for --encoder-args KEY=VALUE
             (see `foils.runtime.keyed`); empty: it is an option of its own.
+        in_program: Whether the program has it; where not, it is an argument in Python alone.
         help: What it is, where the docstring does not say it: of a type that many doors take.
         needs: Conditions on other settings without which this one has no effect (see `Needs`).
         aliases: Former names of the keyword argument, which still work, with a warning.
@@ -75,6 +76,7 @@ class Option:
     parse: Callable[[Any], Any] | None = None
     repeated: bool = False
     within: str = ""
+    in_program: bool = True
     help: str = ""
     needs: Needs = ()
     aliases: tuple[str, ...] = ()
