@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -12,16 +13,10 @@ import numpy as np
 
 from foils.data import Collection, Negatives, Run
 from foils.data.fusion import FUSED_DEPTH
-from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore
+from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC, load_model
-from foils.evaluation import (
-    dense_run,
-    first_documents,
-    named_systems,
-    rerank_run,
-    runs_of,
-)
+from foils.evaluation import dense_run, first_documents, named_systems, rerank_run, runs_of
 from foils.runtime.files import cache_folder, file_digest
 
 if TYPE_CHECKING:
@@ -33,8 +28,6 @@ BM25 = "bm25"
 UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"
 BASELINES = (UNTRAINED, IN_BATCH, FIRST_STAGE)
 MEASURES = ("nDCG@10", "RR@10", "R@100")
-SEARCH_DEPTH, RERANK_DEPTH = FUSED_DEPTH, 50
-"""Documents of each query that an encoder returns, and that a reranker scores."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +42,9 @@ class _Model:
         store: of vectors; None: that of the cache.
 
     A task also says: `measures`, what is measured where nothing else is asked for, the first decides; `baselines`,
-    what is measured beside trained models; `depth`, documents of each query in a ranking; and `in_batch`, whether the
-    other rows of a batch are negatives, too.
+    what is measured beside trained models; `depth`, documents of each query in a ranking; `in_batch`, whether the
+    other rows of a batch are negatives, too; `encoder`, which mines and decides; `init`, what training starts from:
+    `nothing` or an `encoder`.
     """
 
     model: str
@@ -73,13 +67,27 @@ class _Model:
         how: dict[str, Any] = {"form": form, "per_query": per_query if mined else None, "max_positives": max_positives}
         return training_set(collection, negatives, split=split, **how)
 
-    def _encoder(self, name: str, length: int | None) -> SentenceEncoder:
-        """An encoder whose texts are cut after so many tokens, or fewer where it takes no more."""
+    def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
+        """Load the model, or what was trained from it, texts cut; a head that its files lack is drawn from the seed."""
         how: dict[str, Any] = {"device": self.device, "trust_remote_code": self.trust_remote_code}
-        model = load_model(name, **how)
-        own = model.max_seq_length
-        length = length if length is None or own in (None, float("inf")) else min(int(length), int(own))
-        return SentenceEncoder(model, EncoderSettings(max_length=length, **how), name=name)
+        name = folder or self.model
+        model = load_model(name, **how) if self.in_batch else load_cross_encoder(name, new_head=True, seed=seed, **how)
+        if self.max_length is not None and (own := _length(model)) is not None:
+            model.max_seq_length = min(self.max_length, own)
+        return model
+
+    def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
+        """Train with sentence-transformers; one that was interrupted goes on from its checkpoint in the folder."""
+        from foils.training.train import train_model
+
+        model = self.load(seed=settings.seed)
+        settings = replace(settings, max_length=_length(model))
+        return train_model(model, data, folder, settings=settings, batches=batches, resume=True, **more)
+
+
+def _length(model: Any) -> int | None:
+    """Tokens after which a model cuts texts; None: it cuts none, as a static embedding."""
+    return None if model.max_seq_length in (None, math.inf) else int(model.max_seq_length)
 
 
 @dataclass(frozen=True)
@@ -88,13 +96,13 @@ class EncoderTask(_Model):
 
     measures: ClassVar[tuple[str, ...]] = MEASURES
     baselines: ClassVar[tuple[str, ...]] = (UNTRAINED, IN_BATCH)
-    depth: ClassVar[int] = SEARCH_DEPTH
+    depth: ClassVar[int] = FUSED_DEPTH
     in_batch: ClassVar[bool] = True
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
-        """The model as it is, which mines and decides."""
-        return self._encoder(self.model, self.max_length)
+        """The model as it is."""
+        return SentenceEncoder(self.load(), name=self.model)
 
     @cached_property
     def kind(self) -> str:
@@ -105,28 +113,13 @@ class EncoderTask(_Model):
 
     @property
     def init(self) -> str:
-        """What training starts from: `nothing` where it is a language model that nobody trained to embed."""
+        """`nothing` where it is a language model that nobody trained to embed."""
         return "nothing" if self.kind == "language model" else "encoder"
 
     @property
     def fingerprint(self) -> str:
         """Digest of the model's weights and settings."""
         return self.encoder.fingerprint
-
-    def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
-        """Load a SentenceTransformer, texts cut as in training; nothing of it is drawn."""
-        from foils.training.models import load_trainable
-
-        model = load_trainable(folder or self.model, device=self.device, trust_remote_code=self.trust_remote_code)
-        if self.max_length is not None and model.max_seq_length not in (None, float("inf")):
-            model.max_seq_length = min(self.max_length, int(model.max_seq_length))
-        return model
-
-    def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
-        """Train with sentence-transformers; one that was interrupted goes on from its checkpoint in the folder."""
-        from foils.training.train import train_model
-
-        return train_model(self.load(), data, folder, settings=settings, batches=batches, resume=True, **more)
 
     def ranked(self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None) -> Run:
         """Search all documents exactly by a loaded model, or the one before training."""
@@ -147,25 +140,24 @@ class RerankerTask(_Model):
 
     measures: ClassVar[tuple[str, ...]] = MEASURES[:2]  # it sees the first documents alone
     baselines: ClassVar[tuple[str, ...]] = (FIRST_STAGE,)
-    depth: ClassVar[int] = RERANK_DEPTH
+    depth: ClassVar[int] = 50
     in_batch: ClassVar[bool] = False
     kind: ClassVar[str] = "reranker"
 
     @cached_property
     def init(self) -> str:
-        """What training starts from: `nothing` where weights depend on the seed, of a head that nobody trained."""
+        """`nothing` where weights depend on the seed: of a head that nobody trained."""
         return "nothing" if has_drawn_weights(lambda seed: self.load(seed=seed)) else "encoder"
+
+    @property
+    def _encodes(self) -> bool:
+        return named_systems([self.first_stage])[0].kind == "encoder"
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
-        """What mines: the first stage, where it is an encoder, or all-MiniLM-L6-v2's word table, which costs little."""
-        return self._searcher or self._encoder(f"{STATIC}{DEFAULT_MODEL}", None)
-
-    @cached_property
-    def _searcher(self) -> SentenceEncoder | None:
-        """The first stage, where it is an encoder; texts are not cut, as a search does not cut them."""
-        encodes = named_systems([self.first_stage])[0].kind == "encoder"
-        return self._encoder(self.first_stage, None) if encodes else None
+        """The first stage, where it is an encoder, its texts not cut; else all-MiniLM-L6-v2's word table."""
+        how = EncoderSettings(device=self.device, trust_remote_code=self.trust_remote_code)
+        return load_encoder(self.first_stage if self._encodes else f"{STATIC}{DEFAULT_MODEL}", how)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -178,28 +170,12 @@ class RerankerTask(_Model):
         given = self.first_stage
         return f"{given} {file_digest(given) if Path(given).is_file() else ''} {self.depth}"
 
-    def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
-        """Load a CrossEncoder, a head that its files lack drawn from the seed."""
-        how: dict[str, Any] = {"device": self.device, "trust_remote_code": self.trust_remote_code, "seed": seed}
-        model = load_cross_encoder(folder or self.model, new_head=True, **how)
-        if self.max_length is not None:
-            model.max_seq_length = min(self.max_length, int(model.max_seq_length or self.max_length))
-        return model
-
-    def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
-        """Train with sentence-transformers; batches are random, for lists do not meet in a batch."""
-        from foils.training.train import train_model
-
-        model = self.load(seed=settings.seed)
-        settings = replace(settings, max_length=int(model.max_seq_length or self.max_length or 512))
-        return train_model(model, data, folder, settings=settings, resume=True, **more)
-
     def ranked(self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None) -> Run:
         """Return the first documents of each query, as the first stage or a loaded model orders them."""
         key = (collection.measured_digest, split)
         if key not in self._first_stages:
             use = EmbeddingSettings(device=self.device, vectors=self.store or VectorStore(cache_folder() / "vectors"))
-            first = named_systems([self._searcher or self.first_stage])
+            first = named_systems([self.encoder if self._encodes else self.first_stage])
             run = runs_of(first, collection, use, split=split, top=self.depth, rerank_depth=self.depth)[0]
             self._first_stages[key] = first_documents(run, collection, self.depth, split=split)
         run = self._first_stages[key]
