@@ -52,7 +52,7 @@ def measured(given: str, name: str, minutes: float | None, seed: int, work: Path
         "collection": Path(given).name, "model": name, "seed": seed, "minutes": minutes,
         "seconds": round(time.monotonic() - start),
         "means": {system: float(each.mean()) for system, each in of.items()},
-        "way": [chosen["normalisation"], chosen["weight"]], "deploys": tuned.deploys,
+        "way": ["z", chosen["weight"]], "deploys": tuned.deploys,
         "best_way": list(WAYS[int(np.argmax(ways))]), "best": max(ways), "better": better,
         "queries": len(gain), "sum": float(gain.sum()), "squares": float((gain**2).sum()),
         "difference": test.difference, "low": low, "high": high, "p": test.p,

@@ -41,6 +41,7 @@ import foils
 from common import load, save, words_of
 from foils.data import Collection, Run
 from foils.evaluation import dense_run, evaluate_runs
+from foils.experiments.plan import MAX_POSITIVES
 from foils.experiments.tune import MEASURE
 from foils.experiments.tuned import Tuned
 from foils.statistics import bootstrap_interval, paired_test
@@ -157,8 +158,7 @@ def compared(
         runs["tuned"] = Run(runs["base"].table, "tuned")
     trained = (tuned.trial or tuned.trials[0]).steps * int(tuned.plan["batches"]["size"])
     kind = "static embedding" if name.startswith("static:") else "encoder"
-    most = int(tuned.plan["negatives"]["max_positives"])
-    how: dict[str, Any] = {"max_length": tuned.plan["given"]["max_length"], "most": most, "seed": seed}
+    how: dict[str, Any] = {"max_length": tuned.plan["given"]["max_length"], "most": MAX_POSITIVES, "seed": seed}
     how["seconds"] = spent if same_minutes else None
     runs["documented"] = as_documented("documented", tuned.collection, name, rate=RATE, rows=None, **how)
     runs["bm25"] = foils.evaluate(tuned.collection, ["bm25"], split="test", measures=[MEASURE]).runs[0]

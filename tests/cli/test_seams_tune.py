@@ -31,9 +31,10 @@ FULLY: dict[str, Any] = {"model": "static", "output": FULL, "seed": 1}
 RERANKER = Plan({
     "given": {"collection": "marked", "model": "mlm", "seed": 0, "max_length": 32, "reranker": True,
               "first_stage": "run.trec"},
-    "negatives": {"source": "random", "per_query": 4, "max_positives": 1, "passes": 1},
+    "negatives": {"source": "random", "per_query": 4, "passes": 1},
     "batches": {"method": "random", "size": 8},
-    "trials": {"learning_rates": [0.01], "epochs": [30], "queries": 60, "final_epochs": 0, "dev_documents": 300},
+    "trials": {"documents": 600, "train_queries": 60, "test_queries": 30, "dev_documents": 300,
+               "learning_rates": [0.01], "epochs": [30], "queries": 60, "final_epochs": 0},
 })  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world):
     means = list(tuned.means.values())[:3]
     assert [each.means["nDCG@10"] for each in measured.systems] == pytest.approx(means, abs=1e-3)
     fusion, retriever = tuned.plan["retriever"], Fusion.of(FULL)
-    assert retriever == Fusion(fusion["normalisation"], fusion["weight"], tuned.deploys)
+    assert retriever == Fusion("z", fusion["weight"], tuned.deploys)
     pairs = {(each.a, each.b) for each in tuned.evaluation.comparisons}
     assert {("tuned", "base"), ("bm25 + tuned", "tuned"), ("bm25 + tuned", "bm25")} <= pairs
     best = max(tuned.trials[:-1], key=lambda trial: trial.dev)
@@ -160,7 +161,7 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(foils, world
     assert Fusion.of("edited").base == str(Path("static").resolve())
     (system,) = library.evaluate("pairs.csv", "edited", measures=["nDCG@10"]).systems
     assert system.means["nDCG@10"] == pytest.approx(tuned.means["bm25 + base"], abs=1e-3)
-    assert len(library.mine("pairs.csv", "dense", encoder="edited", top=3).negatives) > 0
+    assert len(library.mine("pairs.csv", "dense", encoder="edited", top=3)) > 0
 
 
 def test_little_time_and_a_folder_where_nothing_was_finished(foils, world):

@@ -41,7 +41,10 @@ from train_models import bert_model, made_up, static_model
 from tune_world import write_pairs
 
 GIVEN = {"collection": 'a "b"\\c\n\x7fé', "model": "m", "seed": 0, "columns": {"query": "a b"}, "minutes": 0.5}
-TRIALS = {"learning_rates": [1e-05, 0.003], "epochs": [1, 2], "queries": 3, "final_epochs": 0, "dev_documents": 9}
+TRIALS = {
+    "learning_rates": [1e-05, 0.003], "epochs": [1, 2], "queries": 3, "final_epochs": 0, "dev_documents": 9,
+    "documents": 30, "train_queries": 3, "test_queries": 2,
+}  # fmt: skip
 
 
 def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
@@ -80,13 +83,12 @@ def test_the_time_decides_what_is_tried_and_not_how_long_it_is_trained(
     """A text takes 0.1 s, so that a row takes 0.9 s: 30 seconds are 15 rows, of which the data have 50."""
     monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
     task, whole = EncoderTask("static"), made_up(100, 900)
-    made = schedule(task, whole, per_query=1, rates=(2e-5, 6e-5), seconds=seconds, seed=0)
-    trials, documents = made["trials"], made["documents"]
+    trials = schedule(task, whole, per_query=1, rates=(2e-5, 6e-5), seconds=seconds, seed=0)
     assert (len(trials["learning_rates"]), trials["epochs"], trials["final_epochs"]) == (rates, epochs, final)
     assert trials["learning_rates"] == ([6.7e-6, 2e-5, 6e-5] if rates == 3 else [6e-5])
     assert trials["ablation"] is (rates == 3)
     assert trials["queries"] == queries
-    assert documents["count"] == (900 if seconds in (None, 1e6) else 500)
+    assert trials["documents"] == (900 if seconds in (None, 1e6) else 500)
     if seconds == 1e6:  # the base's and the tuned model's documents, dev three times
         assert trials["seconds"] == 1e6 - (2 * 900 + 3 * 900) * 0.1
 
@@ -228,7 +230,7 @@ def test_few_steps_take_three_times_an_encoders_rate_and_adapters_ten_times(worl
 def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("peft")
     given = {"collection": str(world / "pairs.csv"), "model": str(world / "encoder"), "seed": 0, "lora": 2}
-    plan = Plan({"given": given, "negatives": {"source": "", "per_query": 1, "max_positives": 1}})
+    plan = Plan({"given": given, "negatives": {"source": "", "per_query": 1}})
     plan.sections["training"] = {"learning_rate": 0.05, "epochs": 2}
     plan.write(world / "plan.toml")
     monkeypatch.setattr("foils.experiments.tune.Tuning.tidy", lambda _: None)  # what was trained stays

@@ -28,15 +28,15 @@ Section = Mapping[str, Any]
 NUMBER = (int, float)
 SECTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "given": {"collection": (str,), "model": (str,), "seed": (int,)},
-    "documents": {"count": (int,), "train_queries": (int,)},
-    "sources": {"names": (list,)},
-    "negatives": {"source": (str,), "per_query": (int,), "max_positives": (int,)},
-    "batches": {"method": (str,), "size": (int,)},
     "trials": {
-        "learning_rates": (list,), "epochs": (list,), "queries": (int,), "final_epochs": (int,), "dev_documents": (int,)
+        "documents": (int,), "train_queries": (int,), "test_queries": (int,), "dev_documents": (int,),
+        "learning_rates": (list,), "epochs": (list,), "queries": (int,), "final_epochs": (int,),
     },
+    "sources": {"names": (list,)},
+    "negatives": {"source": (str,), "per_query": (int,)},
+    "batches": {"method": (str,), "size": (int,)},
     "training": {"learning_rate": NUMBER, "epochs": (int,)},
-    "retriever": {"weight": NUMBER, "normalisation": (str,)},
+    "retriever": {"weight": NUMBER},
 }  # fmt: skip
 """Sections in their order, and what each holds at least."""
 HEAD = (
@@ -176,9 +176,8 @@ def schedule(
     rates: tuple[float, float],
     seed: int,
     seconds: float | None = None,
-    documents: Section | None = None,
-) -> dict[str, Section]:
-    """Decide how much is searched and tried: sections [documents] and [trials].
+) -> Section:
+    """Decide how much is searched and tried: section [trials].
 
     Four ways: without a limit three learning rates for one, two and three epochs, or, of much data, for one epoch of a
     part of it, then two of all; with one the first of these, and a last training in the time that is left; and where
@@ -192,30 +191,28 @@ def schedule(
         rates: the default learning rate of the model, and that of a training of few steps.
         seed: of the texts that are timed.
         seconds: that are left; None: no limit.
-        documents: section [documents], where the plan has it.
     """
-    reranker, counts = isinstance(task, RerankerTask), collection.positives("train").counts
-    sizes = {name: len(collection.positives(name)) for name in SPLITS}
-    rows_of_query = float(np.minimum(counts, MAX_POSITIVES).mean()) * (1 if reranker else per_query)
-    rows = sizes["train"] * rows_of_query  # of an epoch
-    whole: dict[str, Any] = {"count": len(collection.documents), "train_queries": sizes["train"]}
-    if reranker:
-        whole["test_queries"] = sizes["test"]
-    dev = min(DEV_PAIRS, sizes["dev"] * task.depth) if reranker else min(DEV_DOCUMENTS, whole["count"])
+    reranker, positives = isinstance(task, RerankerTask), {name: collection.positives(name) for name in SPLITS}
+    queries, documents = {name: len(each) for name, each in positives.items()}, len(collection.documents)
+    rows_of_query = float(np.minimum(positives["train"].counts, MAX_POSITIVES).mean()) * (1 if reranker else per_query)
+    rows = queries["train"] * rows_of_query  # of an epoch
+    dev = min(DEV_PAIRS, queries["dev"] * task.depth) if reranker else min(DEV_DOCUMENTS, documents)
     epochs, final, share, little, timed = [1, 2, 3], 0, 1.0, False, dict[str, Any]()
-    if seconds is None:
-        if rows > MOST_ROWS:
-            epochs, final, share = [1], 2, MOST_ROWS / rows / 4
-        documents = documents or {**whole, "reason": "all of them; no limit of time was set"}
-        reason = f"the whole search: {SEVERAL}; more epochs for the better half, as long as dev rises"
-    else:
+    reason = f"no limit of time: {SEVERAL}; more epochs for the better half, as long as dev rises"
+    if seconds is None and rows > MOST_ROWS:
+        epochs, final, share = [1], 2, MOST_ROWS / rows / 4
+    if seconds is not None:
         text = seconds_a_text(task, collection, seed)
         row = text * (15 if reranker else 9)  # five pairs or three texts, forward and twice as long backward
         fitting, texts = 0.45 * seconds / row, int(0.15 * seconds / text)
-        may_fit = int(SLACK * fitting / rows_of_query)
-        documents = documents or _fitting(task, whole, sizes, may_fit, texts)
+        may_fit, whole = int(SLACK * fitting / rows_of_query), (*queries.values(), documents)
+        queries["train"] = min(queries["train"], max(LEAST_QUERIES, may_fit))
+        if reranker:
+            queries["test"] = min(queries["test"], max(LEAST_QUERIES, texts // task.depth))
+        else:
+            documents = min(documents, max(LEAST_DOCUMENTS, texts))
         dev = min(dev, max(LEAST_RERANKED * task.depth if reranker else 100, int(0.03 * seconds / text)))
-        searched = 2 * int(documents["test_queries"]) * task.depth if reranker else 2 * int(documents["count"])
+        searched = 2 * (queries["test"] * task.depth if reranker else documents)
         timed = {"seconds": round(max(0.0, seconds - (searched + 3 * dev) * text), 1), "may_fit": may_fit}
         little = not reranker and fitting < min(ENOUGH_ROWS, 3 * rows)
         epochs, final = ([4], 0) if little else ([1, 2, 3], 3)
@@ -223,32 +220,16 @@ def schedule(
         if little:
             reason = "so little training fits into the time that one takes all of it: the default learning rate of few "
             reason += "steps alone, on pairs alone"
-    queries = int(documents["train_queries"])
+        if (*queries.values(), documents) != whole:
+            reason += "; of queries and documents what may fit: the positives, what BM25 ranks first for dev and test, "
+            reason += "and random ones; measures are of these alone"
     learning_rates = [rates[1]] if little else [rates[0] * each for each in MULTIPLES]
-    trials = {
-        "learning_rates": [float(f"{each:.2g}") for each in learning_rates],
-        "queries": max(min(queries, LEAST_QUERIES), int(share * queries)),
-        "epochs": epochs, "final_epochs": final, "ablation": not little, **timed, "dev_documents": dev,
-        "reason": reason,
+    return {
+        "documents": documents, "train_queries": queries["train"], "test_queries": queries["test"],
+        "dev_documents": dev, "learning_rates": [float(f"{each:.2g}") for each in learning_rates], "epochs": epochs,
+        "queries": max(min(queries["train"], LEAST_QUERIES), int(share * queries["train"])), "final_epochs": final,
+        "ablation": not little, **timed, "reason": reason,
     }  # fmt: skip
-    return {"documents": documents, "trials": trials}
-
-
-def _fitting(task: Task, whole: dict[str, Any], sizes: Mapping[str, int], queries: int, texts: int) -> dict[str, Any]:
-    """Section [documents] of what fits into the time."""
-    fitting = {**whole, "train_queries": min(sizes["train"], max(LEAST_QUERIES, queries))}
-    if isinstance(task, RerankerTask):
-        fitting["test_queries"] = min(sizes["test"], max(LEAST_QUERIES, texts // task.depth))
-        reason = f"of {sizes['train']:,} training and {sizes['test']:,} test queries, what may fit into the time"
-    else:
-        fitting["count"] = min(whole["count"], max(LEAST_DOCUMENTS, texts))
-        reason = f"of {whole['count']:,} documents and {sizes['train']:,} training queries, what may fit into the time"
-        if fitting["count"] < whole["count"]:
-            reason += (
-                ": the positives, the documents that BM25 ranks first for queries of dev and test, and random ones; "
-                "measures are of these documents alone"
-            )
-    return {**fitting, "reason": "all of them; they fit into the time" if fitting == whole else reason}
 
 
 KEPT_INSIDE = {"per_query", "name", "seconds", "whole"}  # of a trial: what JSON does not tell

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.evaluation import bm25_run, evaluate_runs, measure_run
-from foils.evaluation.systems import Evaluation
 from foils.experiments.cache import TEMPORARY, StepCache
 from foils.experiments.plan import (
     DEV_QUERIES,
@@ -50,7 +49,7 @@ from foils.experiments.tasks import (
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder
-from foils.statistics import Comparison, bootstrap_interval, paired_test
+from foils.statistics import bootstrap_interval, paired_test
 
 MEASURE = "nDCG@10"
 BASE, TUNED, BOTH = "base", "tuned", "bm25 + tuned"
@@ -95,15 +94,14 @@ class Tuning:
     def __post_init__(self) -> None:
         self.given, self.seed = self.plan["given"], int(self.plan["given"]["seed"])
         self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_folder() / "vectors")
-        length, trusted = self.given.get("max_length"), bool(self.given.get("trust_remote_code"))
-        how = (str(self.given["model"]), self.device, length, trusted, self.store)
-        reranks = self.given.get("reranker")
-        self.task: Task = RerankerTask(*how, first_stage_of(self.given)) if reranks else EncoderTask(*how)
+        model, first = str(self.given["model"]), str(self.given.get("first_stage") or BM25)
+        how = (model, self.device, self.given.get("max_length"), bool(self.given.get("trust_remote_code")), self.store)
+        self.task: Task = RerankerTask(*how, first) if self.given.get("reranker") else EncoderTask(*how)
         self.static = self.task.kind == "static embedding"
         self.per_query = 10 if self.static else 1 if self.task.in_batch else 4
         # A reranker whose head nobody trained has to beat the first stage's own order.
         self.fresh = not self.task.in_batch and self.task.init == "nothing"
-        self.label = FIRST_STAGE if self.fresh else BASE
+        self.label, self.base = (FIRST_STAGE, f"the order of {first}") if self.fresh else (BASE, model)
 
     @cached_property
     def of(self) -> dict[str, str]:
@@ -114,23 +112,17 @@ class Tuning:
     # How much is done.
 
     def schedule(self) -> None:
-        """Decide how much is done: sections [documents], [trials] and [batches]."""
-        known: dict[str, Any] = {
-            name: self.plan[name] for name in ("documents", "trials") if name in self.plan.sections
-        }
+        """Decide how much is done: sections [trials] and [batches]."""
 
-        def scheduled() -> dict[str, Any]:
-            how: dict[str, Any] = {"seed": self.seed}
-            if (minutes := self.given.get("minutes")) is not None:
-                how["seconds"] = max(0.0, 60 * float(minutes) - (time.monotonic() - self.begun))
+        def scheduled() -> Section:
+            minutes = self.given.get("minutes")
+            left = None if minutes is None else max(0.0, 60 * float(minutes) - (time.monotonic() - self.begun))
+            how: dict[str, Any] = {"per_query": self.per_query, "rates": self._rates(), "seed": self.seed}
             with progress.quiet():
-                how |= {"per_query": self.per_query, "rates": self._rates(), "documents": known.get("documents")}
-                return schedule(self.task, self.whole, **how)
+                return schedule(self.task, self.whole, seconds=left, **how)
 
-        if len(known) < 2:
-            key = {"collection": self.whole.digest, **self.given, **known}
-            made = self.cache.facts("schedule", key, scheduled) if self.keeps else scheduled()
-            self.plan.sections |= {**made, **known}
+        key = {"collection": self.whole.digest, **self.given}
+        self.plan.decide("trials", lambda: self.cache.facts("schedule", key, scheduled) if self.keeps else scheduled())
         self.plan.decide("batches", self._batches)
 
     def _rates(self) -> tuple[float, float]:
@@ -147,7 +139,7 @@ class Tuning:
         if not self.task.in_batch:
             reason = f"lists of a positive and {self.per_query} negatives, in random order: they do not meet in a batch"
             return {"method": "random", "size": LISTS, "reason": reason}
-        queries = int(self.plan["documents"]["train_queries"])
+        queries = int(self.plan["trials"]["train_queries"])
         counts = np.minimum(self.whole.positives("train").counts, MAX_POSITIVES)
         rows = queries * float(counts.mean()) * self.per_query
         size = max((each for each in SIZES if rows / each >= STEPS), default=SIZES[0])
@@ -159,10 +151,9 @@ class Tuning:
     @cached_property
     def collection(self) -> Collection:
         """What is searched and trained on."""
-        documents = self.plan["documents"]
-        names = ("train", "test") if "test_queries" in documents else ("train",)
-        part = with_queries(self.whole, {name: int(documents[f"{name}_queries"]) for name in names}, self.seed)
-        return with_hard_documents(part, SPLITS, ("dev", "test"), int(documents["count"]), self.seed)
+        trials = self.plan["trials"]
+        part = with_queries(self.whole, {name: int(trials[f"{name}_queries"]) for name in ("train", "test")}, self.seed)
+        return with_hard_documents(part, SPLITS, ("dev", "test"), int(trials["documents"]), self.seed)
 
     @cached_property
     def dev(self) -> Collection:
@@ -180,10 +171,9 @@ class Tuning:
         """Decide what to train on; return what is said of the candidates, nothing where the plan says what to do."""
         if "negatives" in self.plan.sections:
             return {}
-        rows = {"source": "", "per_query": self.per_query, "max_positives": MAX_POSITIVES}
         if not self.plan["trials"].get("ablation", True):
             reason = "In-batch negatives alone: a row without a mined one takes less time, and so few rows fit into it."
-            self.plan.decide("negatives", lambda: self._pairs_alone(rows, reason))
+            self.plan.sections["negatives"] = self._pairs_alone(reason)
             return {}
         names = SOURCES if self.task.in_batch else RERANKER_SOURCES
         reason = "cheap ones, from easy to hard; the decision weighs how hard each is against how many are answers"
@@ -191,14 +181,13 @@ class Tuning:
         in_batch = int(self.plan["batches"]["size"]) - 1 if self.task.in_batch else 0
         key = {**self.of, "sources": list(sources), "in_batch": in_batch, "seed": self.seed}
         decided = self.cache.facts("decision", key, lambda: self._decided(list(sources), in_batch))
-        reason = " ".join(decided["sentences"])
-        made = {**rows, "source": decided["source"], "passes": 1, "reason": reason}
-        self.plan.decide("negatives", lambda: made if decided["source"] else self._pairs_alone(rows, reason))
+        made = {"source": decided["source"], "per_query": self.per_query, "passes": 1, "reason": decided["reason"]}
+        self.plan.sections["negatives"] = made if decided["source"] else self._pairs_alone(decided["reason"])
         return decided
 
     def _decided(self, names: list[str], in_batch: int) -> dict[str, Any]:
         collection, split = self.collection, "train"
-        if int(self.plan["documents"]["train_queries"]) > SAMPLED:
+        if int(self.plan["trials"]["train_queries"]) > SAMPLED:
             sampled, split = drawn_judgements(collection, "train", SAMPLED, self.seed), SAMPLE
             collection = replace(collection, qrels={**collection.qrels, SAMPLE: sampled})
         mined = {name: self.mined(name, collection, split) for name in names}
@@ -209,14 +198,15 @@ class Tuning:
         made = decide(collection, tables, self.task.encoder, self.store, belief, **how)
         table = made.table()
         shown = {"columns": list(table.columns), "rows": [list(map(str, row)) for row in table.rows]}
-        sentences = [each.replace(made.next, "").strip() for each in made.sentences]
-        return {"source": made.source or "", "sentences": sentences, "label_next": made.label_next, "table": shown}
+        reason = " ".join(each.replace(made.next, "").strip() for each in made.sentences)
+        return {"source": made.source or "", "reason": reason, "table": shown}
 
-    def _pairs_alone(self, rows: Section, reason: str) -> Section:
+    def _pairs_alone(self, reason: str) -> Section:
         """The section without mined negatives; a static embedding goes over the pairs more often."""
         passes = self.per_query if self.static else 1
         again = f"An epoch goes {passes} times over the pairs: as many steps as with {passes} negatives each."
-        return {**rows, "source": "", "passes": passes, "reason": f"{reason} {again if passes > 1 else ''}".strip()}
+        reason = f"{reason} {again}" if passes > 1 else reason
+        return {"source": "", "per_query": self.per_query, "passes": passes, "reason": reason}
 
     def mined(self, source: str, collection: Collection | None = None, split: str = "train") -> Negatives:
         """Return the negatives of one source: a method, and ranks counted from 0."""
@@ -249,16 +239,14 @@ class Tuning:
         """
         how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries}
         own = {name: self.given.get(name) for name in ("max_length", "lora", "seed")}
-        source = {name: rows.get(name) for name in ("source", "per_query", "max_positives", "passes")}
-        batches = {name: self.plan["batches"][name] for name in ("method", "size")}
-        key = {**self.of, **source, **batches, **how, **own, "seconds": seconds, "marks": list(marks)}
-        key["dev"] = self.dev.digest
+        key = {**self.of, **own, **how, "dev": self.dev.digest, "seconds": seconds, "marks": list(marks)}
+        for name, section in (("rows", rows), ("batches", self.plan["batches"])):
+            key[name] = {setting: value for setting, value in section.items() if setting != "reason"}
         place, checkpoints = (self.cache.temporary(name, key) for name in ("model", "training"))
 
         def make(seconds: float | None, marks: Sequence[int]) -> dict[str, Any]:
-            return self._trained(
-                rows, how, place, checkpoints, clock(seconds, marks) if seconds is not None or marks else None
-            )
+            timed = clock(seconds, marks) if seconds is not None or marks else None
+            return self._trained(rows, how, place, checkpoints, timed)
 
         facts = self.cache.facts("trial", key, lambda: make(seconds, marks))
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -280,9 +268,7 @@ class Tuning:
         begin, task, batches = time.monotonic(), self.task, self.plan["batches"]
         collection = with_queries(self.collection, {"train": int(how["queries"])}, self.seed)
         negatives, lora = self.mined(str(rows["source"])) if rows["source"] else None, self.given.get("lora")
-        data = task.rows(
-            collection, negatives, per_query=int(rows["per_query"]), max_positives=int(rows["max_positives"])
-        )
+        data = task.rows(collection, negatives, per_query=int(rows["per_query"]), max_positives=MAX_POSITIVES)
         settings = TrainSettings(
             learning_rate=how["learning_rate"],
             epochs=int(how["epochs"]) * int(rows.get("passes", 1)),
@@ -304,8 +290,7 @@ class Tuning:
 
     def on_dev(self, model: Any) -> list[float]:
         """Return the measure of each query of dev by a loaded model; None: the first stage's."""
-        run = self.task.ranked(self.dev, "dev", model)
-        return [float(each) for each in measure_run(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE]]
+        return [float(each) for each in on_split(self.task.ranked(self.dev, "dev", model), self.dev, "dev")]
 
     @cached_property
     def base_dev(self) -> float:
@@ -323,12 +308,12 @@ class Tuning:
     def train(self, decided: Mapping[str, Any]) -> Trial | None:
         """Choose learning rate and epochs on dev, and train; return the training, None where none beats the base."""
         base, trials, rows = self.base_dev, self.plan["trials"], self.plan["negatives"]
-        self.say(f"{self.before} has {base:.4f} on dev")
+        self.say(f"{self.base} has {base:.4f} on dev")
         if "training" in self.plan.sections:
             section = self.plan["training"]
             if not section["epochs"]:
                 return None
-            queries = int(section.get("queries", self.plan["documents"]["train_queries"]))
+            queries = int(section.get("queries", self.plan["trials"]["train_queries"]))
             rate, epochs = float(section["learning_rate"]), int(section["epochs"])
             return self.train_once(rows, rate, epochs, queries, marks=section.get("steps", ()))
         ablates = bool(decided and rows["source"] and self.task.in_batch)
@@ -337,7 +322,7 @@ class Tuning:
         runs, better = _plural(len(self.trials), "run"), best.dev > base
         reason = f"the best of {runs} on dev: {best.dev:.4f}, and {base:.4f} before"
         if not better:
-            reason = f"none: the best of {runs} has {best.dev:.4f} on dev, and {self.before} {base:.4f}"
+            reason = f"none: the best of {runs} has {best.dev:.4f} on dev, and {self.base} {base:.4f}"
         made = {"learning_rate": best.learning_rate, "epochs": best.epochs if better else 0, "queries": best.queries}
         steps = {"steps": list(best.marks)} if best.marks else {}
         self.plan.sections["training"] = {**made, **steps, "reason": reason}
@@ -372,7 +357,7 @@ class Tuning:
         left = self.left()
         seconds = None if left is None else left / 2 if ablates else left
         share = seconds / float(total) if seconds and total else 1.0  # 0: embedding took all of the time
-        queries = self._fitting(int(self.plan["documents"]["train_queries"]), share)
+        queries = self._fitting(int(trials["train_queries"]), share)
         return self.train_once(rows, best.learning_rate, last, queries, seconds=seconds)
 
     def _fitting(self, queries: int, share: float) -> int:
@@ -382,22 +367,19 @@ class Tuning:
 
     def _ablated(self, best: Trial) -> Trial:
         """Make the best run without mined negatives, too; take it where it is surely better on dev."""
-        rows = self.plan["negatives"]
-        alone = self._pairs_alone(rows, "")
+        rows, alone = self.plan["negatives"], self._pairs_alone("It is taken.")
         trial = self.train_once(alone, best.learning_rate, best.epochs, best.queries, seconds=self.left())
         gain = np.asarray(trial.per_query) - np.asarray(best.per_query)
-        test = paired_test(trial.per_query, best.per_query)
+        p, wins = paired_test(trial.per_query, best.per_query).p, improves(trial.per_query, best.per_query)
         low, high = bootstrap_interval(gain, rng=np.random.default_rng(self.seed))
-        said = f"({gain.mean():+.4f} [{low:+.4f}, {high:+.4f}] on {len(gain):,} queries of dev, p {test.p:.2g})"
-        same = "The same training with in-batch negatives alone"
-        wins = test.p < LEVEL and gain.mean() > 0
+        verdict = "is better" if wins else "shows no difference" if p >= LEVEL else "is worse"
+        reason = (
+            f"{rows['reason']} The same training with in-batch negatives alone {verdict} ({gain.mean():+.4f} "
+            f"[{low:+.4f}, {high:+.4f}] on {len(gain):,} queries of dev, p {p:.2g})."
+        )
+        self.plan.sections["negatives"] = {**rows, "reason": reason}
         if wins:
-            reason = f"{rows['reason']} But the same training{same[17:]} is better {said}, and is taken."
-            self.plan.sections["negatives"] = {**alone, "reason": f"{reason} {alone['reason']}".strip()}
-        else:
-            verdict = "shows no difference" if test.p >= LEVEL else "is worse"
-            self.plan.sections["negatives"] = {**rows, "reason": f"{rows['reason']} {same} {verdict} {said}."}
-        best = trial if wins else best
+            best, self.plan.sections["negatives"] = trial, {**alone, "reason": f"{reason} {alone['reason']}"}
         self.keep_models(best)
         return best
 
@@ -424,79 +406,64 @@ class Tuning:
         name = TUNED if final else self.label
         return replace(self.cache.run(name.replace(" ", "-"), key, make), name=name)
 
-    def _evaluated(self, collection: Collection, runs: Sequence[Run]) -> Evaluation:
-        names = [run.name for run in runs]
-        against = [name for name in (self.label, BM25, TUNED) if name in names[:-1]] if len(runs) > 1 else None
-        rng = np.random.default_rng(self.seed)
-        return evaluate_runs(collection, runs, rng=rng, measures=self.task.measures, against=against)
-
-    def _fusion(self, final: Trial | None) -> Section:
+    def _fusion(self, model: Trial | None) -> Section:
         """Choose on dev how BM25 and the tuned model, or the base, are weighed together."""
         part = self.collection if self.task.in_batch else self.dev
-        model, lexical = self._ranked(final, part, "dev"), bm25_run(part, "dev", depth=self.task.depth)
+        run, lexical = self._ranked(model, part, "dev"), bm25_run(part, "dev", depth=self.task.depth)
         if not len(lexical.table):
-            reason = "BM25 finds no document for any query"
-            return {"normalisation": "min-max", "weight": 1.0, "advised": False, "reason": reason}
-
-        def on_dev(run: Run) -> npt.NDArray[np.float64]:
-            return np.asarray(measure_run(run, part, "dev", (MEASURE,)).per_query[MEASURE])
-
-        values = {each: on_dev(fuse_runs([lexical, model], **Fusion("z", each).how)) for each in WEIGHTS}
+            return {"weight": 1.0, "advised": False, "reason": "BM25 finds no document for any query"}
+        values = {each: on_split(fuse_runs([lexical, run], **Fusion("z", each).how), part, "dev") for each in WEIGHTS}
         weight = weight_within_an_error(values)
-        alone = {
-            self.before if final is None else "the tuned model": float(on_dev(model).mean()),
-            "bm25": float(on_dev(lexical).mean()),
-        }
-        shown = ", ".join(f"{name} {value:.4f}" for name, value in alone.items())
-        both = float(values[weight].mean())
-        advised = both > max(alone.values())
+        alone = {self.base if model is None else "the tuned model": run, BM25: lexical}
+        means = {name: float(on_split(each, part, "dev").mean()) for name, each in alone.items()}
+        shown, both = ", ".join(f"{name} {value:.4f}" for name, value in means.items()), float(values[weight].mean())
+        advised = both > max(means.values())
         what = "both together are best on dev" if advised else "both together are no better than one on dev"
         reason = f"{what}: {both:.4f}, {shown}; the most even of the weights within a standard error of the best"
-        return {"normalisation": "z", "weight": weight, "advised": advised, "reason": reason}
+        return {"weight": weight, "advised": advised, "reason": reason}
 
     def run(self) -> Any:
         """Do all that is not done, and write what comes out of it."""
         from foils.experiments.tuned import Tuned
 
         self.schedule()
-        decided, collection = self.decide(), self.collection
+        decided, collection, task = self.decide(), self.collection, self.task
         self.say(f"negatives: {self.plan['negatives'].get('reason', 'as the plan says')}")
-        trial = self.train(decided)
-        base = self._ranked(None, collection)
-        runs, half = [base], trial
-        lexical = bm25_run(collection, "test", depth=self.task.depth)
-        if len(lexical.table) and not (self.fresh and first_stage_of(self.given) == BM25):
-            runs.append(lexical)
+        trial, base = self.train(decided), self._ranked(None, collection)
+        runs, half = [base], None  # half: what is put together with BM25, the tuned model or, by None, the base
         if trial is not None:
-            runs.insert(1, self._ranked(trial, collection))
-            tested = measured(self._evaluated(collection, runs[:2]))
-            if self.task.in_batch and not surely_better(tested[0]):
-                half = None  # the base is kept, and is deployed with BM25 where both together are better
+            runs.append(self._ranked(trial, collection))
+            before, after = (on_split(run, collection, "test") for run in runs)
+            half = trial if improves(after, before) or not task.in_batch else None
             losses = {"loss_first": trial.loss_first, "loss_last": trial.loss_last}
-            self.warnings += filter(None, [learned_nothing(self.task, losses, self.per_query)])
-        if half is not None or self.task.in_batch:
-            fusion = self.plan.decide("retriever", partial(self._fusion, half))
-            if len(lexical.table):
-                how = Fusion(str(fusion["normalisation"]), float(fusion["weight"])).how
+            self.warnings += filter(None, [learned_nothing(task, losses, self.per_query)])
+        lexical = bm25_run(collection, "test", depth=task.depth)
+        found = len(lexical.table) > 0
+        if found and not (isinstance(task, RerankerTask) and self.fresh and task.first_stage == BM25):
+            runs.append(lexical)
+        if half is not None or task.in_batch:
+            weight = float(self.plan.decide("retriever", lambda: self._fusion(half))["weight"])
+            if found:
                 model, name = (base, f"{BM25} + {self.label}") if half is None else (runs[1], BOTH)
-                runs.append(fuse_runs([lexical, model], name=name, **how))
+                runs.append(fuse_runs([lexical, model], name=name, **Fusion("z", weight).how))
         self.say("measured on test")
         self.plan.write(self.output / PLAN)
         if source := str(self.plan["negatives"]["source"]):
             self.mined(source).write(self.output / "negatives.parquet")
+        names = [run.name for run in runs]
+        against = [name for name in (self.label, BM25, TUNED) if name in names[:-1]] if len(runs) > 1 else None
+        how: dict[str, Any] = {"rng": np.random.default_rng(self.seed), "measures": task.measures, "against": against}
         made = Tuned(
-            self.output, collection, self.plan, self._evaluated(collection, runs), trial, self.base_dev,
+            self.output, collection, self.plan, evaluate_runs(collection, runs, **how), self.base, trial, self.base_dev,
             tuple(self.trials), decided, tuple(self.warnings),
         )  # fmt: skip
         if trial is not None and made.better:
             key = {"trial": trial.name, "sentence": made.sentence}
-            self.cache.facts("written", key, partial(self._write, trial, made))
-        if self.task.in_batch and (made.better or made.deploys == "both"):
-            chosen, name = self.plan["retriever"], "" if made.better else self.task.model
+            self.cache.facts("written", key, lambda: self._write(trial, made))
+        if task.in_batch and (made.better or made.deploys == "both"):
+            name = "" if made.better else task.model
             place = str(Path(name).resolve()) if name and Path(name).is_dir() else name
-            Fusion(str(chosen["normalisation"]), float(chosen["weight"]), made.deploys, place).write(
-                self.output / TUNED_FILE
-            )
+            Fusion("z", weight, made.deploys, place).write(self.output / TUNED_FILE)
         return made
 
     def _write(self, final: Trial, tuned: Any) -> dict[str, Any]:
@@ -506,11 +473,6 @@ class Tuning:
             card = aside / "README.md"
             card.write_text(tuned.card(card.read_text("utf-8")), encoding="utf-8", newline="\n")
         return {"model": "model"}
-
-    @property
-    def before(self) -> str:
-        """What the tuned model is measured against, in words that do not name the model."""
-        return f"the order of {first_stage_of(self.given)}" if self.fresh else "the model as it is"
 
     def tidy(self) -> None:
         """Remove what is big and no longer needed: models, checkpoints and vectors of the short runs."""
@@ -522,19 +484,15 @@ class Tuning:
         log.info("tune, after %s: %s", f"{spent:.0f} s" if spent < 90 else f"{spent / 60:.0f} min", message)
 
 
-def measured(evaluation: Evaluation) -> list[Comparison]:
-    """Return the comparisons by the measure that decides."""
-    return [each for each in evaluation.comparisons if each.measure == MEASURE]
+def on_split(run: Run, collection: Collection, split: str) -> npt.NDArray[np.float64]:
+    """Return the measure of each query of a split."""
+    return np.asarray(measure_run(run, collection, split, (MEASURE,)).per_query[MEASURE])
 
 
-def surely_better(comparison: Comparison | None) -> bool:
-    """Return whether the first system is significantly better than the second."""
-    return comparison is not None and comparison.difference > 0 and comparison.p < LEVEL
-
-
-def first_stage_of(given: Section) -> str:
-    """Return what a reranker reranks, by section [given]."""
-    return str(given.get("first_stage") or BM25)
+def improves(after: npt.ArrayLike, before: npt.ArrayLike) -> bool:
+    """Return whether values of queries are significantly better than others of the same queries."""
+    test = paired_test(after, before)
+    return test.difference > 0 and test.p < LEVEL
 
 
 def _plural(count: int, what: str) -> str:

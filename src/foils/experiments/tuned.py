@@ -12,7 +12,7 @@ from foils.data import Collection
 from foils.evaluation.systems import Evaluation
 from foils.experiments.plan import Plan, Trial
 from foils.experiments.tasks import BM25
-from foils.experiments.tune import BASE, BOTH, LEVEL, MEASURE, TUNED, first_stage_of, measured, surely_better
+from foils.experiments.tune import BOTH, LEVEL, MEASURE, TUNED
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number, p_value, signed
 from foils.statistics import Comparison
@@ -65,6 +65,7 @@ class Tuned(Result):
         collection: what was searched, with the splits.
         plan: every decision with its reason.
         evaluation: on test, of the base, the tuned model where one was trained, BM25, and both together.
+        base: what the tuned model is measured against: the model as it is, or a first stage's order.
         trial: the training that was tested; None: none was better than the base on dev.
         base_dev: what the base has on dev.
         trials: all trainings, in their order.
@@ -76,6 +77,7 @@ class Tuned(Result):
     collection: Collection = field(repr=False)
     plan: Plan = field(repr=False)
     evaluation: Evaluation = field(repr=False)
+    base: str
     trial: Trial | None
     base_dev: float
     trials: tuple[Trial, ...] = field(repr=False)
@@ -93,19 +95,16 @@ class Tuned(Result):
         return {system.name: system.means[MEASURE] for system in self.evaluation.systems}
 
     @property
-    def base(self) -> str:
-        """What the tuned model is measured against: the model as it is, or a first stage's order."""
-        given = self.plan["given"]
-        return str(given["model"]) if BASE in self.means else f"the order of {first_stage_of(given)}"
-
-    @property
     def retrieves(self) -> bool:
         """Whether it is an encoder, which searches with BM25; else a reranker."""
         return not self.plan["given"].get("reranker")
 
     def compared(self, a: str, b: str) -> Comparison | None:
         """Return how two systems differ on test; None where they were not compared."""
-        return next((each for each in measured(self.evaluation) if (each.a, each.b) == (a, b)), None)
+        return next((each for each in self._of_measure() if (each.a, each.b) == (a, b)), None)
+
+    def _of_measure(self) -> list[Comparison]:
+        return [each for each in self.evaluation.comparisons if each.measure == MEASURE]
 
     @property
     def comparison(self) -> Comparison | None:
@@ -115,7 +114,7 @@ class Tuned(Result):
     @property
     def better(self) -> bool:
         """Whether the tuned model is significantly better on test; then, and only then, it was written."""
-        return surely_better(self.comparison)
+        return _surely_better(self.comparison)
 
     @property
     def model(self) -> str:
@@ -137,7 +136,7 @@ class Tuned(Result):
             return "both"
         if self.better:
             return "model" if single == TUNED else BM25
-        return BM25 if surely_better(self.compared(BM25, base)) else "base"
+        return BM25 if _surely_better(self.compared(BM25, base)) else "base"
 
     @property
     def both(self) -> str:
@@ -181,10 +180,7 @@ class Tuned(Result):
 
     def pairs_table(self) -> Table:
         """Return the paired differences of the systems on test."""
-        rows = [
-            (f"{each.a} − {each.b}", _difference(each), each.test, p_value(each.p))
-            for each in measured(self.evaluation)
-        ]
+        rows = [(f"{each.a} − {each.b}", _difference(each), each.test, p_value(each.p)) for each in self._of_measure()]
         return Table("Differences on test", ["systems", MEASURE, "test", "p"], rows)
 
     def trials_table(self) -> Table:
@@ -210,10 +206,6 @@ class Tuned(Result):
         if comparison.difference > 0:
             wanted = max(2.0, (comparison.high - comparison.low) ** 2 / (4 * comparison.difference**2)) * self._queries
             return f"test on more queries: about {wanted:,.0f} would show a difference of {comparison.difference:.4f}."
-        if count := self.decision.get("label_next"):
-            return f"label about {count} pairs (foils label --draw uncertain), so that the choice is surer."
-        if given.get("minutes") is not None:
-            return "give more --minutes, or none, and more pairs."
         return "give more pairs: nothing else helps as surely."
 
     def card(self, card: str) -> str:
@@ -238,6 +230,10 @@ class Tuned(Result):
             "evaluation": self.evaluation.to_json(),
         }
         return dict(without_nan(value))
+
+
+def _surely_better(comparison: Comparison | None) -> bool:
+    return comparison is not None and comparison.difference > 0 and comparison.p < LEVEL
 
 
 def _difference(comparison: Comparison) -> str:
