@@ -237,7 +237,6 @@ BAD = {
     "blank corpus": ({"corpus": ["a", " "]}, r"1 rows without a text of the corpus \(first: 1"),
     "numbers": ({"corpus": [1, 2]}, "expected a list of texts"),
     "seed of nothing": ({"seed": 1}, "seed.*draws nothing"),
-    "seed": ({"seed": -1, "sampling_strategy": "random"}, "seed -1; expected at least 0"),
     "count": ({"num_negatives": 0}, "for 0 negatives; expected at least 1"),
     "window": ({"range_max": 4, "range_min": 2}, "leave 2 ranks for 3 negatives"),
     "before": ({"range_min": -1}, "range_min -1"),

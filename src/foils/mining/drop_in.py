@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
+from foils.data.examples import Example, Passage
+from foils.data.formats import VALUES, Record, labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.pairs import SPLIT, collection_of_texts
 from foils.data.records import arrow_table
-from foils.data.run import ranks_within
-from foils.data.tables import provenance, take
+from foils.data.tables import take
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
 from foils.encode.models import load_model, similarity_of
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
 log = logging.getLogger(__name__)
-FORMS = ("triplet", "n-tuple", "labeled-pair", "labeled-list")
+FORMS = {"triplet": triplets, "n-tuple": tuples, "labeled-pair": labelled_pairs, "labeled-list": labelled_lists}
 STRATEGIES = ("top", "random")
-PIECE = 1_000  # queries whose texts are copied at once: an Arrow array of strings ends at 2 GiB
+PIECE = 1_000  # records whose texts are copied at once: an Arrow array of strings ends at 2 GiB
 
 
 def mine_hard_negatives(
@@ -143,14 +144,8 @@ def mine_hard_negatives(
         refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
     elif seed is None:
         seed = random.getrandbits(32)
-    elif seed < 0:
-        raise InputError(f"seed {seed}; expected at least 0")
     prompts = {"query": (query_prompt, query_prompt_name), "document": (corpus_prompt, corpus_prompt_name)}
     encoder = _opened(model, batch_size, prompts)  # type: ignore[arg-type]  # keys that are kinds
-    facts = {
-        "encoder": encoder.describe(), "top": num_negatives, "ranks": (range_min, end), "limits": limits.changed(),
-        **({} if seed is None else {"draw": "uniform", "seed": seed}),
-    }  # fmt: skip
     depth = end + most  # room for the positives of every query
     with progress.bars() if verbose else nullcontext():
         store = StoreSettings(vectors=cache_folder).open_store()
@@ -173,23 +168,25 @@ def mine_hard_negatives(
             rules=limits.rules(lambda: scores),
             draw=None if seed is None else Uniform(),
             seed=seed or 0,
-            made=provenance("mine_hard_negatives", facts, inputs={"collection": collection.digest}),
         )
     if verbose:
         print_tables(mined.tables())
-    kept = mined.kept()
-    negatives = (
-        collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"]), kept["score"].to_numpy()
-    )  # fmt: skip
-    of_form = _labelled if output_format.startswith("labeled") else _tuples
-    tables = []
-    for start in range(0, len(collection.queries), PIECE):
-        pairs, theirs = (
-            slice(*np.searchsorted(queries, [start, start + PIECE])) for queries in (scores.query_rows, negatives[0])
-        )
-        of_pairs: list[Any] = [column[pairs] for column in (scores.query_rows, scores.doc_rows, scores.scores)]
-        piece = _Piece(collection, names, *of_pairs, *(column[theirs] for column in negatives))
-        tables.append(of_form(piece, output_format, num_negatives, scored=output_scores))
+    kept, form = mined.kept(), FORMS[output_format]
+    found = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"]), kept["score"].to_numpy()
+    positives, negatives = (
+        _by_query(*side, queries=len(collection.queries), scored=output_scores)
+        for side in ((scores.query_rows, scores.doc_rows, scores.scores), found)
+    )
+    examples = (
+        Example(query, chosen, others)
+        for query, (own, others) in enumerate(zip(positives, negatives, strict=True))
+        for chosen in ([own] if output_format == "labeled-pair" else [[each] for each in own if others])
+    )
+    records = (record for example in examples for record in form(example, num_negatives))
+    some = [Passage(0, score=0.0 if output_scores else None)] * num_negatives  # an empty data set has columns, too
+    tables = [_with_texts([*form(Example(0, some[:1], some), num_negatives)], names, collection).slice(0, 0)]
+    while block := list(islice(records, PIECE)):
+        tables.append(_with_texts(block, names, collection))
     made: Dataset = require("datasets", "train").Dataset(pa.concat_tables(tables))
     return made
 
@@ -200,9 +197,8 @@ def _pairs(
     """The names of two columns, those given or the first and the second, their texts, and the most rows of a query."""
     if isinstance(dataset, Mapping):
         raise InputError(f"a data set of the splits {', '.join(map(str, dataset))}; give one of them")
-    stored = hasattr(dataset, "select_columns") and hasattr(dataset, "__len__")
-    table = dataset if stored else arrow_table(dataset)
-    names = list(table.column_names)
+    table = arrow_table(dataset)
+    names = table.column_names
     for what, name in (("anchor_column_name", anchor), ("positive_column_name", positive)):
         if name is not None and name not in names:
             raise UnknownNameError(what, name, names)
@@ -211,7 +207,6 @@ def _pairs(
     anchor, positive = anchor or names[0], positive or names[1]
     if anchor == positive:
         raise InputError(f"the column {anchor} is both that of the queries and that of the positives; name two")
-    columns = arrow_table((table.select_columns if stored else table.select)([anchor, positive]))
     try:
         wrong = isinstance(corpus, str)
         more = None if corpus is None else pa.chunked_array([pa.array(list(corpus), pa.large_string())])
@@ -219,8 +214,8 @@ def _pairs(
         wrong = True
     if wrong:
         raise InputError(f"the corpus is {str(corpus)[:80]!r}; expected a list of texts")
-    collection = collection_of_texts(columns[anchor], columns[positive], more, name="the data set")
-    most = int(pc.max(pc.value_counts(columns[anchor]).field("counts")).as_py())
+    collection = collection_of_texts(table[anchor], table[positive], more, name="the data set")
+    most = int(pc.max(pc.value_counts(table[anchor]).field("counts")).as_py())
     return (anchor, positive), collection, most
 
 
@@ -247,79 +242,25 @@ def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, tuple[str | None
     return encoder
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Pairs of some queries, and the queries' negatives.
-
-    Attributes:
-        collection: has the texts.
-        names: of the columns of queries and of positives.
-        queries, documents, scores: (m,) of the pairs, by query.
-        owners, negatives, negative_scores: (k,) queries, documents and scores of the negatives, by query, best first.
-    """
-
-    collection: Collection
-    names: tuple[str, str]
-    queries: Rows
-    documents: Rows
-    scores: Scores
-    owners: Rows
-    negatives: Rows
-    negative_scores: Scores
-
-    def spans(self) -> tuple[Rows, Rows]:
-        """Return where the negatives of each pair's query begin, (m,), and how many they are."""
-        first = np.searchsorted(self.owners, self.queries)
-        return first, np.searchsorted(self.owners, self.queries, "right") - first
-
-    def asked(self, rows: Rows) -> pa.ChunkedArray:
-        return pa.chunked_array([take(self.collection.queries["text"], rows)]).cast(pa.string())
-
-    def texts(self, rows: Rows) -> pa.ChunkedArray:
-        return pa.chunked_array([take(self.collection.documents["text"], rows)]).cast(pa.string())
+def _by_query(
+    query_rows: Rows, documents: Rows, scores: Scores, *, queries: int, scored: bool
+) -> Iterator[list[Passage]]:
+    """Yield the documents of each query, which lie by query, as references."""
+    passages = map(Passage, documents.tolist(), repeat(None), repeat(""), scores.tolist() if scored else repeat(None))
+    for count in np.bincount(query_rows, minlength=queries).tolist():
+        yield list(islice(passages, count))
 
 
-def _tuples(piece: _Piece, form: str, wanted: int, *, scored: bool) -> pa.Table:
-    """A row for each pair and negative of its query; of n-tuple, for each pair whose query has as many as wanted."""
-    first, counts = piece.spans()
-    if form == "n-tuple":
-        pair = np.flatnonzero(counts == wanted)
-        place = first[pair][:, None] + np.arange(wanted)
-    else:
-        pair = np.repeat(np.arange(len(counts)), counts)
-        place = (first[pair] + ranks_within(pair))[:, None]
-    columns = {piece.names[0]: piece.asked(piece.queries[pair]), piece.names[1]: piece.texts(piece.documents[pair])}
-    for at, column in enumerate(place.T, 1):
-        columns[f"negative_{at}" if form == "n-tuple" else "negative"] = piece.texts(piece.negatives[column])
-    if scored:
-        each = np.column_stack([piece.scores[pair], piece.negative_scores[place]])
-        columns["scores"] = _listed(np.arange(len(each) + 1) * each.shape[1], pa.array(each.ravel()))
+def _with_texts(records: list[Record], names: tuple[str, str], collection: Collection) -> pa.Table:
+    """Records as a table, texts in the place of references, and the data set's names of columns."""
+    called = dict(zip(("anchor", "positive", "document", "documents"), (names[0], *[names[1]] * 3), strict=True))
+    columns, table = {}, pa.Table.from_pylist(records)
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        if name not in VALUES:
+            texts = collection.queries["text"] if name == "anchor" else collection.documents["text"]
+            flat = column.flatten() if pa.types.is_list(column.type) else column
+            taken = take(texts, np.asarray(flat)).cast(pa.string())
+            column = pa.ListArray.from_arrays(column.offsets, taken) if flat is not column else taken
+        columns[called.get(name, name)] = column
     return pa.table(columns)
-
-
-def _labelled(piece: _Piece, form: str, _: int, *, scored: bool) -> pa.Table:
-    """Positives before negatives: a row for each of a query, or a list for each pair whose query has negatives."""
-    first, counts = piece.spans()
-    if form == "labeled-pair":
-        pair, place = np.arange(len(counts)), np.arange(len(piece.owners))
-        owners = np.concatenate([piece.queries, piece.owners])
-    else:
-        pair, each = np.flatnonzero(counts), np.repeat(np.arange(len(counts)), counts)
-        place, owners = first[each] + ranks_within(each), np.concatenate([pair, each])
-    order = np.argsort(owners, kind="stable")
-    documents = piece.texts(np.concatenate([piece.documents[pair], piece.negatives[place]])[order])
-    values = np.repeat([1, 0], [len(pair), len(place)])
-    if scored:
-        values = np.concatenate([piece.scores[pair], piece.negative_scores[place]])
-    of = pa.array(values[order])
-    name = "score" if scored else "label"
-    if form == "labeled-pair":
-        return pa.table({piece.names[0]: piece.asked(owners[order]), piece.names[1]: documents, name: of})
-    ends = np.cumsum([0, *(counts[pair] + 1)])
-    lists = {piece.names[1]: _listed(ends, documents), f"{name}s": _listed(ends, of)}
-    return pa.table({piece.names[0]: piece.asked(piece.queries[pair]), **lists})
-
-
-def _listed(ends: Rows, values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat)
