@@ -123,8 +123,6 @@ def test_refusals():
         fuse_sources({"a": A})
     with pytest.raises(UnknownNameError, match="rrf"):
         fuse_sources({"a": A, "b": B}, method="rff")
-    with pytest.raises(InputError, match="top 0"):
-        fuse_sources({"a": A, "b": B}, top=0)
     with pytest.raises(InputError, match="k -1"):
         fuse_sources({"a": A, "b": B}, method="rrf", k=-1)
     with pytest.raises(UnknownNameError, match="source 'c'"):

@@ -75,7 +75,7 @@ def test_fusion(mined, tmp_path):
     assert rrf.provenance["settings"]["k"] == 60
     assert len(union) > len(rrf)
     assert "rows without a score" in mined(*sources, "--method", "weighted", verb="fuse", status=2)
-    assert "NAME=NUMBER" in mined(*sources, "--method", "weighted", "--weight", "a", verb="fuse", status=2)
+    assert "NAME=VALUE" in mined(*sources, "--method", "weighted", "--weight", "a", verb="fuse", status=2)
 
 
 def test_cross_encoder(mined, small, tmp_path):

@@ -136,8 +136,6 @@ def fuse(
     """
     loaded = reading.open(collection)
     named = as_sources(sources, loaded)
-    if len(named) < 2:
-        raise InputError(f"fusion needs at least two sources, not {len(named)}")
     fused_by = partial(
         fuse_sources,
         method=fusion.method,

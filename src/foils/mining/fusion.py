@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,18 +20,18 @@ from foils.data.run import ranks_within
 from foils.data.tables import provenance
 from foils.mining.pairs import BEFORE, NOT_DRAWN
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.keyed import parsed_settings
+from foils.runtime.options import Needs, Option, Settings
 from foils.runtime.results import Table
 
 Ranks = npt.NDArray[np.int32]
 
 
-def _by_rank(queries: Rows, ranks: Ranks, scores: Scores) -> Scores:
-    """NaN for every pair: a union has no score, since those of several sources do not compare; best ranks order it."""
-    return np.full(len(queries), np.nan)
+METHODS = ("union", "interleave", "rrf", "weighted")
+_WEIGHTED: Needs = {"method": ["weighted"]}
 
 
-def _interleaved(queries: Rows, ranks: Ranks, scores: Scores) -> Scores:
+def _interleaved(queries: Rows, ranks: Ranks) -> Scores:
     """−t, where t is the turn (from 0) in which a pair is taken.
 
     The sources take turns, in their order; each takes its best-ranked pair that none has taken yet, and passes when it
@@ -52,40 +53,6 @@ def _interleaved(queries: Rows, ranks: Ranks, scores: Scores) -> Scores:
     return -turns.astype(np.float64)
 
 
-def _reciprocal(queries: Rows, ranks: Ranks, scores: Scores, *, k: float) -> Scores:
-    return reciprocal_ranks(ranks, k=k)
-
-
-def _weighted(queries: Rows, ranks: Ranks, scores: Scores, **settings: Any) -> Scores:
-    return weighted_sum(queries, scores, **settings)
-
-
-METHODS: dict[str, Callable[..., Scores]] = {
-    "union": _by_rank,
-    "interleave": _interleaved,
-    "rrf": _reciprocal,
-    "weighted": _weighted,
-}
-
-
-def parsed_weights(texts: Sequence[str]) -> dict[str, float]:
-    """Read `NAME=NUMBER` of each text.
-
-    Raises:
-        InputError: a text that is not of this form.
-    """
-    weights = {}
-    for text in texts:
-        name, equals, value = text.rpartition("=")
-        try:
-            weights[name] = float(value)
-        except ValueError:
-            equals = ""
-        if not equals or not name:
-            raise InputError(f"{spelled('weights')} {text}: expected NAME=NUMBER, as in bm25=2")
-    return weights
-
-
 @dataclass(frozen=True, kw_only=True)
 class FusionSettings(Settings):
     """How several sources become one.
@@ -101,20 +68,17 @@ class FusionSettings(Settings):
             but from the least possible score (0 for BM25, −1 for cosines); or z, to mean 0 and variance 1.
     """
 
-    method: Annotated[str, Option(names=tuple(METHODS))] = "union"
+    method: Annotated[str, Option(names=METHODS)] = "union"
     top: Annotated[int | None, Option(least=1)] = None
-    rrf_k: Annotated[float, Option(least=0)] = 60.0
+    rrf_k: Annotated[float, Option(least=0, needs={"method": ["rrf"]})] = 60.0
     weights: Annotated[
         Mapping[str, float] | None,
-        Option(flag="--weight", parse=parsed_weights, repeated=True, metavar="NAME=NUMBER"),
-    ] = None
-    normalisation: Annotated[str, Option(names=tuple(NORMALISATIONS))] = "min-max"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, method in (("rrf_k", "rrf"), ("weights", "weighted"), ("normalisation", "weighted")):
-            if self.method != method:
-                refuse(self.changed(name), f"without {spelled('method')} {method}; give it, or leave it out")
+        Option(
+            flag="--weight", parse=partial(parsed_settings, option="weights"), repeated=True, metavar="NAME=NUMBER",
+            needs=_WEIGHTED,
+        ),
+    ] = None  # fmt: skip
+    normalisation: Annotated[str, Option(names=tuple(NORMALISATIONS), needs=_WEIGHTED)] = "min-max"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +129,7 @@ def fuse_sources(
         digests: of the sources, for provenance.
 
     Raises:
-        InputError: fewer than two sources, `top` below 1, a document with two texts, `weighted` of rows without a
+        InputError: fewer than two sources, a document with two texts, `weighted` of rows without a
             score, or settings out of range.
         UnknownNameError: no such method or normalisation, or a weight for a source that is not there.
     """
@@ -173,26 +137,30 @@ def fuse_sources(
         raise InputError(f"a union needs at least two sources, not {len(sources)}")
     if method not in METHODS:
         raise UnknownNameError("way of fusing", method, METHODS)
-    if top is not None and top < 1:
-        raise InputError(f"top {top}; expected at least 1 negative per query")
     for name in weights or {}:
         if name not in sources:
             raise UnknownNameError("source", name, sources)
     table, queries, ranks, scores = _stacked(sources)
     settings: dict[str, Any] = {}
-    if method == "rrf":
+    if method == "union":
+        fused = np.full(len(queries), np.nan)  # scores of several sources do not compare: best ranks order it
+    elif method == "interleave":
+        fused = _interleaved(queries, ranks)
+    elif method == "rrf":
         settings = {"k": k}
-    elif method == "weighted":
-        _check_scores(sources, ranks, scores)
+        fused = reciprocal_ranks(ranks, k=k)
+    else:
+        counts = zip(sources, ((ranks >= 0) & np.isnan(scores)).sum(axis=0), strict=True)
+        if without := [f"{name} ({count:,})" for name, count in counts if count]:
+            raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
         settings = {"weights": [(weights or {}).get(name, 1.0) for name in sources], "normalisation": normalisation}
-    fused = METHODS[method](queries, ranks, scores, **settings)
+        fused = weighted_sum(queries, scores, **settings)
     best = np.where(ranks < 0, np.iinfo(np.int32).max, ranks)
     lead = np.argmin(best, axis=1)
     order = np.lexsort((lead, best[np.arange(len(lead)), lead], -np.nan_to_num(fused), queries))
     table, queries, fused = table.take(pa.array(order)), queries[order], fused[order]
-    columns = {"rank": pa.array(ranks_within(queries)), "score": pa.array(fused)}
-    for name, column in columns.items():
-        table = table.set_column(REQUIRED.get_field_index(name), name, column)
+    for name, column in (("rank", ranks_within(queries)), ("score", fused)):
+        table = table.set_column(REQUIRED.get_field_index(name), name, pa.array(column))
     noted = {**settings, "weights": weights} if method == "weighted" else settings
     facts = {"method": method, "sources": list(sources), "top": top, **noted}
     whole = Negatives(table, provenance("fuse", facts, inputs=digests))
@@ -201,12 +169,6 @@ def fuse_sources(
     kept_before: Rows = np.cumsum(whole.keep) - whole.keep
     within = kept_before - kept_before[np.searchsorted(queries, queries)] < top
     return Negatives(table.filter(pa.array(within)), whole.provenance)
-
-
-def _check_scores(sources: Mapping[str, Negatives], ranks: Ranks, scores: Scores) -> None:
-    counts = zip(sources, ((ranks >= 0) & np.isnan(scores)).sum(axis=0), strict=True)
-    if without := [f"{name} ({count:,})" for name, count in counts if count]:
-        raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
 
 
 def _stacked(sources: Mapping[str, Negatives]) -> tuple[pa.Table, Rows, Ranks, Scores]:

@@ -27,7 +27,6 @@ from foils.llm import Client, NoAnswerError, Request, Sampling, Session, Templat
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import TemplateLike
 from foils.mining.rules import NEAR, LookAlikes
-from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
 
 SOURCE = "llm"
@@ -207,15 +206,14 @@ class Generated(Negatives):
 
     def to_json(self) -> dict[str, Any]:
         """Return settings, counts and what the requests used."""
+        counts = {each: getattr(self, each) for each in ("queries", "answered", "short", "failed", "turned_away")}
+        settings = self.provenance.get("settings", {})
+        rejected = self.rejected()
         return {
-            "source": "llm",
-            "settings": self.provenance.get("settings", {}),
-            "queries": self.queries,
-            "answered": self.answered,
-            "short": self.short,
-            "failed": self.failed,
-            "turned_away": self.turned_away,
-            "rejected": self.rejected(),
+            "source": SOURCE,
+            "settings": settings,
+            **counts,
+            "rejected": rejected,
             **self.usage.to_json(self.price),
         }
 
@@ -242,7 +240,7 @@ def generate_negatives(
         client: of the server.
         folder: of finished records.
         split: whose queries.
-        top: negatives per query, at least 1.
+        top: negatives per query.
         writing: what is asked.
         sampling: how answers are drawn, and domain, difficulty and length by its seed; None: at temperature 0.8.
         limit: ask for the first so many queries alone.
@@ -251,8 +249,6 @@ def generate_negatives(
         InputError: settings out of range, an unknown split, or a server that refuses key or model.
         FailureError: the server fails record after record; what was finished is kept.
     """
-    if top < 1:
-        raise InputError(f"top {top}; expected at least 1 negative per query")
     writing, sampling = writing or WritingSettings(), sampling or SAMPLING
     asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
     records = _records(collection, writing, (client.identity, asked), split, limit, sampling.seed)
@@ -296,8 +292,6 @@ def _records(
     collection: Collection, writing: WritingSettings, decisive: object, split: str, limit: int | None, seed: int
 ) -> list[Record]:
     """The records of a split; `decisive` is what decides an answer beside the texts."""
-    if limit is not None and limit < 1:
-        raise InputError(f"limit {limit}; expected at least 1 query")
     positives, known = collection.positives(split), collection.known_positives
     rows = positives.query_rows[:limit]
     ids = collection.queries["query_id"].take(pa.array(rows)).to_pylist()
