@@ -19,7 +19,6 @@ from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs, rankings_of, rerank_run
 from foils.evaluation.measuring import measure_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.mining.retrievers import embed_queries
 from foils.searching import DimensionSettings, embed_collection, judged_queries, search_collection
 
 DOCUMENTS = {
@@ -45,11 +44,7 @@ def retriever(name: str, collection: Collection, folder):
         return BM25Retriever(collection)
     if name == "random":
         return RandomRetriever(collection)
-    encoder, store = HashingEncoder(), VectorStore(folder)
-    return DenseRetriever(
-        embed_queries(collection, encoder, store),
-        store.embed(encoder, collection.document_texts(range(len(DOCUMENTS))), "document"),
-    )
+    return DenseRetriever.of_model(collection, HashingEncoder(), VectorStore(folder))
 
 
 def test_the_own_document_of_each_query(arguments):

@@ -221,11 +221,6 @@ def test_random_draws_are_uniform_at_every_rank() -> None:
         assert ((counts - 150) ** 2 / 150).sum() < 43.8  # chi-square, 19 degrees of freedom, p = 0.001
 
 
-def test_a_negative_seed_is_an_error() -> None:
-    with pytest.raises(InputError, match="seed -1"):
-        RandomRetriever(big(2), seed=-1)
-
-
 def test_a_gpu_screens_where_there_is_one(monkeypatch):
     import torch
 

@@ -46,7 +46,6 @@ COPIES = 100  # rows of a query that show copies of its positives; a collection 
 CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
 REASONS = (EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN)  # of codes 1 to 5; those of rules follow
 COPY, PASSED_OVER = (1, 2), (4, 5)
-MOST_RULES = 250  # whose codes fit into a byte
 _STREAM = 1  # of the draws' random numbers, apart from those by which RandomRetriever ranks with the same seed
 
 
@@ -85,16 +84,14 @@ class Mined(Negatives):
 
     def to_json(self) -> dict[str, Any]:
         """Return source, settings and counts."""
+        left_out = self.positives_left_out
+        counts = {"queries": self.queries, "negatives": int(self.keep.sum()), "positives_left_out": left_out}
+        copies = {"copies_left_out": self.copies_left_out} if self.copies_left_out else {}
+        settings = self.provenance.get("settings", {})
         return {
-            "source": self.source,
-            "settings": self.provenance.get("settings", {}),
-            "queries": self.queries,
-            "negatives": int(self.keep.sum()),
-            "positives_left_out": self.positives_left_out,
-            "rejected": self.rejected(),
-            **({"copies_left_out": self.copies_left_out} if self.copies_left_out else {}),
+            "source": self.source, "settings": settings, **counts, "rejected": self.rejected(), **copies,
             "short": self.short,
-        }
+        }  # fmt: skip
 
 
 def mine_negatives(
@@ -202,12 +199,8 @@ class Miner:
             raise InputError(f"top {self.top}; expected at least 1 negative per query")
         if first < 0 or (end is not None and end <= first):
             raise InputError(f"ranks {first}–{end}; expected a first rank of at least 0, and an end above it")
-        if self.depth is not None and self.depth < 1:
-            raise InputError(f"depth {self.depth}; expected at least 1 document of a ranking")
         if self.draw is not None and end is None:
             raise InputError("a draw needs a window of ranks with an end")
-        if len(self.rules) > MOST_RULES:
-            raise InputError(f"{len(self.rules)} rules; expected at most {MOST_RULES}")
 
     def mined(self, split: str, *, plant: int = 0, made: Provenance | None = None) -> Mined:
         """Mine for the queries of a split (`mine_negatives`)."""

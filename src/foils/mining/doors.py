@@ -182,7 +182,7 @@ def filter(
     named = as_source(source, loaded)
     models = Models(loaded, split, filters, encoding)
     scorer, scored_by = models.scorer()
-    rules = filters.rules(models.positive_scores(scorer))
+    rules = filters.rules(partial(models.positive_scores, scorer))
     marked = filter_negatives(named.negatives, loaded, rules, scorer=scorer)
     facts = {"split": split, "rules": filters.describe(), **scored_by}
     inputs = {"collection": loaded.digest, named.name: named.digest}

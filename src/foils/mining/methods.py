@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
@@ -90,27 +90,21 @@ class WindowSettings(Settings):
         super().__post_init__()
         if isinstance(self.ranks, str):
             object.__setattr__(self, "ranks", parsed_ranks(self.ranks))
-        self._simans()
-
-    def _simans(self) -> tuple[float, float]:
-        """The numbers a and b of a draw by SimANS."""
-        name, _, numbers = self.draw.partition(":")
-        if name not in DRAWS or (numbers and name != "simans"):
-            raise UnknownNameError(spelled("draw"), self.draw, DRAWS)
-        try:
-            a, b = map(float, numbers.split(",")) if numbers else (SimANS.a, SimANS.b)
-        except ValueError as error:
-            raise InputError(f"{spelled('draw')} {self.draw}: expected simans:A,B, as in simans:100,-0.1") from error
-        return a, b
+        self.drawn(PositiveScores.none)
 
     def drawn(self, positives: Callable[[], PositiveScores]) -> Draw | None:
         """Return how negatives are drawn from the window, None for its first; `positives` are scored for SimANS."""
-        if self.draw == "top":
-            return None
-        if self.draw == "uniform":
-            return Uniform()
-        a, b = self._simans()
-        return SimANS(positives(), a=a, b=b)
+        name, _, numbers = self.draw.partition(":")
+        if name == "simans":
+            try:
+                a, b = map(float, numbers.split(",")) if numbers else (SimANS.a, SimANS.b)
+            except ValueError as error:
+                asked = f"{spelled('draw')} {self.draw}"
+                raise InputError(f"{asked}: expected simans:A,B, as in simans:100,-0.1") from error
+            return SimANS(positives(), a=a, b=b)
+        if self.draw not in DRAWS:
+            raise UnknownNameError(spelled("draw"), self.draw, DRAWS)
+        return Uniform() if self.draw == "uniform" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,18 +122,6 @@ class RankingSettings(Settings):
 
     pool: Annotated[PoolLike, Option(metavar="POOL")] = "bm25"
     pool_depth: Annotated[int, Option(least=1)] = 100
-
-    def ranking(self) -> str | None:
-        """Return the name of the ranking that is the pool; None where it is a source.
-
-        Raises:
-            UnknownNameError: a name that is none of these, and no path of a source.
-        """
-        if not isinstance(self.pool, str) or (self.pool not in POOLS and any(sign in self.pool for sign in "=/.")):
-            return None
-        if self.pool not in POOLS:
-            raise UnknownNameError(spelled("pool"), self.pool, POOLS)
-        return self.pool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,16 +149,13 @@ class FilterSettings(Settings):
 
     def rules(self, positives: Callable[[], PositiveScores]) -> list[Rule]:
         """Return the rules, in the order in which they are asked; `positives` are scored for margins."""
-        rules: list[Rule] = []
-        if self.margin is not None:
-            rules.append(Margin(positives(), absolute=self.margin))
-        if self.relative_margin is not None:
-            rules.append(Margin(positives(), relative=self.relative_margin))
-        if self.max_score is not None:
-            rules.append(ScoreAbove(self.max_score))
-        if self.min_score is not None:
-            rules.append(ScoreBelow(self.min_score))
-        return rules
+        known: dict[str, Callable[[float], Rule]] = {
+            "margin": lambda margin: Margin(positives(), absolute=margin),
+            "relative_margin": lambda margin: Margin(positives(), relative=margin),
+            "max_score": ScoreAbove,
+            "min_score": ScoreBelow,
+        }
+        return [made(value) for name, made in known.items() if (value := getattr(self, name)) is not None]
 
     def describe(self) -> dict[str, Any]:
         """Return the rules' settings for provenance."""
@@ -262,16 +241,18 @@ class Models:
             ranks.name = method
             return ranks, facts
         if method == "cross-encoder":
-            name, depth = self.ranking.ranking(), self.ranking.pool_depth
+            given, depth = self.ranking.pool, self.ranking.pool_depth
             facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth}
             pool: Retriever
-            if name is None:
-                source = as_source(self.ranking.pool, self.collection)
+            if isinstance(given, str) and given in POOLS:
+                pool, of_pool = self.retriever(given)
+                facts["pool"] = {given: of_pool}
+            elif isinstance(given, str) and not any(sign in given for sign in "=/."):  # no path either
+                raise UnknownNameError(spelled("pool"), given, POOLS)
+            else:
+                source = as_source(given, self.collection)
                 pool = TableRetriever(self.collection, source.negatives, name=source.name)
                 facts["pool"] = {"source": source.name, "digest": source.digest}
-            else:
-                pool, of_pool = self.retriever(name)
-                facts["pool"] = {name: of_pool}
             return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
         model = self.encoding.open_own(self.encoding.encoder)
         if model.kind != method:
@@ -288,26 +269,19 @@ class Models:
             return self.cross_encoder, {"scored_by": self.cross_encoder.describe()}
         return None, {}
 
-    def positive_scores(self, scorer: Any) -> Callable[[], PositiveScores]:
-        """Return a function that scores the positives once, on the scale of a scorer or of a retriever that scores."""
-
-        @cache
-        def scored() -> PositiveScores:
-            if not hasattr(scorer, "score"):
-                raise InputError(
-                    "scores of the positives are wanted, which this source does not give; choose "
-                    f"{spelled('scorer')} encoder"
-                )
-            return PositiveScores.of(self.collection, scorer, self.collection.queries_of(self.split))
-
-        return scored
+    def positive_scores(self, scorer: Any) -> PositiveScores:
+        """Return the positives' scores by a scorer, or by a retriever that scores."""
+        if not hasattr(scorer, "score"):
+            asked = f"{spelled('scorer')} encoder"
+            raise InputError(f"scores of the positives are wanted, which this source does not give; choose {asked}")
+        return PositiveScores.of(self.collection, scorer, self.collection.queries_of(self.split))
 
     def miner(self, method: str, window: WindowSettings) -> tuple[Miner, dict[str, Any]]:
         """Return what ranks, rejects and draws by a method of METHODS, and what provenance says of it."""
         loaded = self.collection
         retriever, of_method = self.retriever(method)
         scorer, scored_by = self.scorer()
-        positives = self.positive_scores(scorer or retriever)
+        positives = partial(self.positive_scores, scorer or retriever)
         rules, draw = self.filters.rules(positives), window.drawn(positives)
         ranks = window.ranks if isinstance(window.ranks, tuple) else (0, None)
         if method == "trisampler" and isinstance(retriever, DenseRetriever):

@@ -26,6 +26,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.parallel import map_blocks, workers
 
 K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
+AT_ONCE = 10_000  # documents whose terms BM25 counts
 QUERIES = 256  # that BM25 scores at once, at most
 ENTRY = 16  # bytes of a BM25 score and its document, while the product is made
 
@@ -61,7 +62,11 @@ class BM25Retriever:
         )
         documents = len(collection.documents)
         with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
-            ids = [tokens for part in self._document_ids(documents, advance) for tokens in part]
+            ids = []
+            for start in range(0, documents, AT_ONCE):
+                texts = collection.document_texts(np.arange(start, min(start + AT_ONCE, documents)))
+                ids += self._ids(texts, grow=True)
+                advance(len(texts))
         index = bm25s.BM25(method="lucene", k1=k1, b=b)
         with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
             index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
@@ -113,12 +118,6 @@ class BM25Retriever:
             counts = sparse.csr_array((np.ones(len(flat), np.float32), flat, offsets), shape=(len(lists), terms))
             yield start, counts
 
-    def _document_ids(self, documents: int, advance: progress.Advance) -> Iterator[list[list[int]]]:
-        for start in range(0, documents, 10_000):
-            texts = self._collection.document_texts(np.arange(start, min(documents, start + 10_000)))
-            yield self._ids(texts, grow=True)
-            advance(len(texts))
-
     def _ids(self, texts: list[str], *, grow: bool) -> list[list[int]]:
         """Term numbers of each text, none where it has none: two texts of stop words share no term."""
         numbers: list[list[int]] = self._tokenizer.tokenize(
@@ -152,9 +151,6 @@ class RandomRetriever:
     Args:
         collection: whose documents.
         seed: of all generators, at least 0; a query's draw depends on it and on the query's row alone.
-
-    Raises:
-        InputError: a negative seed.
     """
 
     name = "random"
@@ -162,15 +158,11 @@ class RandomRetriever:
     short = WHOLE
 
     def __init__(self, collection: Collection, *, seed: int = 0) -> None:
-        if seed < 0:
-            raise InputError(f"seed {seed}; expected 0 or above")
         self._documents, self._seed = len(collection.documents), seed
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) distinct document rows and NaN for their scores."""
-        if not len(query_rows):
-            return np.zeros((0, depth), np.int64), np.zeros((0, depth))
-        rows = np.stack([self._draw(int(query), depth) for query in query_rows])
+        rows = np.array([self._draw(int(query), depth) for query in query_rows], np.int64).reshape(-1, depth)
         return rows, np.full(rows.shape, np.nan)
 
     def _draw(self, query: int, depth: int) -> Rows:
@@ -181,14 +173,6 @@ class RandomRetriever:
         rows = np.full(depth, -1, np.int64)
         rows[: self._documents] = list(drawn)[:depth]
         return rows
-
-
-def embed_queries(
-    collection: Collection, encoder: Encoder, store: VectorStore, query_rows: Rows | None = None
-) -> Vectors:
-    """Return vectors of all queries of a collection by row; with `query_rows`, of these alone."""
-    rows = np.arange(len(collection.queries)) if query_rows is None else query_rows
-    return store.embed(encoder, collection.query_texts(rows), "query").spread(rows, len(collection.queries))
 
 
 class DenseRetriever:
@@ -236,7 +220,8 @@ class DenseRetriever:
 
         Source: Xiong et al., ANCE (ICLR 2021); HOBIT, baselines.
         """
-        queries = embed_queries(collection, encoder, store, query_rows)
+        rows = np.arange(len(collection.queries)) if query_rows is None else query_rows
+        queries = store.embed(encoder, collection.query_texts(rows), "query").spread(rows, len(collection.queries))
         documents = store.embed(encoder, DocumentTexts(collection), "document")
         return cls(queries, documents, device=device, name=name)
 

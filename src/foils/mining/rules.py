@@ -49,6 +49,11 @@ class PositiveScores:
         pairs = TextPairs(collection, queries[wanted], documents[wanted], np.full(int(wanted.sum()), np.nan))
         return cls(pairs.query_rows, pairs.doc_rows, scorer.score(pairs))
 
+    @classmethod
+    def none(cls) -> PositiveScores:
+        """Return the scores of no positive."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
     def with_judgements(self, collection: Collection) -> PositiveScores:
         """Return the scores of those that are positives in a collection with fewer judgements."""
         left = collection.known_positives.contain(self.query_rows, self.doc_rows)
