@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,3 +60,14 @@ def sheet(path: Path, n: int = 6) -> LabelSheet:
     collection = world()
     universe = pairs_of({"a": source("a", 1), "b": source("b", 2)})
     return LabelSheet.of(path, collection, universe, universe.draw(n))
+
+
+def world_folder(path: Path) -> Path:
+    """Write the world as a BEIR folder, its first documents being the positives."""
+    path.joinpath("qrels").mkdir(parents=True)
+    of, qrels = world(), ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in range(QUERIES))]
+    for name, table, key in (("corpus", of.documents, "doc_id"), ("queries", of.queries, "query_id")):
+        lines = ({"_id": row[key], "title": "", "text": row["text"]} for row in table.to_pylist())
+        path.joinpath(f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    path.joinpath("qrels", "train.tsv").write_text("\n".join(qrels))
+    return path

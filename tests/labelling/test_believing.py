@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from label_world import QUERIES, oracle, relevant, source, world
+from label_world import oracle, relevant, source, world
 
 from fakes import HashingEncoder
 from foils import label
@@ -52,20 +52,6 @@ def test_a_pair_of_a_query_that_the_split_does_not_judge_has_the_mean(tmp_path: 
     of_it = np.array([query == "q0" for query in pairs_of(SOURCES).table["query_id"].to_pylist()])
     assert belief[of_it] == pytest.approx(belief[~of_it].mean())
     assert np.ptp(belief[~of_it]) > 0.1
-
-
-def test_text_outside_the_collection_is_believed_by_its_own_words(tmp_path: Path) -> None:
-    own = {"llm": source("llm", 3, text=lambda query, row: f"document {row} of subject {row % QUERIES}"), **SOURCES}
-    universe, belief = pairs_of(own), believed(world(), own, tmp_path)
-    assert belief is not None
-    written = np.array([text is not None for text in universe.table["text"].to_pylist()])
-    similar = np.array(
-        [
-            int(pair["query_id"][1:]) == int(pair["text"].rsplit(" ", 1)[1])
-            for pair in universe.table.take(np.flatnonzero(written)).to_pylist()
-        ]
-    )
-    assert belief[written][similar].mean() > 2 * belief[written][~similar].mean()
 
 
 def test_one_query_believes_nothing(tmp_path: Path) -> None:

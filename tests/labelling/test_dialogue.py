@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from label_world import sheet, source, world
+from label_world import sheet, source, world_folder
 
 from foils.data import Labels
 from foils.labelling import Dialogue
@@ -52,27 +52,6 @@ def test_keys(tmp_path: Path, keys: str, expected: list[object]) -> None:
     assert answers(path) == expected if expected else not path.exists()
     assert QUESTION in shown
     assert f"{len(expected)} of 6 pairs" in shown
-
-
-def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    path = tmp_path / "labels.tsv"
-    talk(path, "yn")
-    shown = talk(path, "ssss")
-    assert "1 of 6" not in shown.split(QUESTION)[0]
-    assert "3 of 6" in shown
-    assert answers(path) == [1, 0, "s", "s", "s", "s"]
-    assert QUESTION not in talk(path, "y")
-
-
-def test_every_answer_is_written_before_the_next_question(tmp_path: Path) -> None:
-    path, counts = tmp_path / "labels.tsv", []
-
-    def key() -> str:
-        counts.append(len(answers(path)) if path.exists() else 0)
-        return "y"
-
-    Dialogue(key, io.StringIO()).go_through(sheet(path), "anna")
-    assert counts == [0, 1, 2, 3, 4, 5]
 
 
 def test_texts_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -116,29 +95,18 @@ def on_a_terminal(folder: Path, reply: Callable[[int], str | None]) -> tuple[int
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode()
 
 
-def test_on_a_terminal_one_key_is_enough_and_a_kill_costs_nothing(
-    tmp_path: Path, beir_folder: Callable[..., Path]
-) -> None:
-    collection = world()
-    folder = beir_folder(
-        "world",
-        documents={row["doc_id"]: (row["title"], row["text"]) for row in collection.documents.to_pylist()},
-        queries={row["query_id"]: row["text"] for row in collection.queries.to_pylist()},
-        qrels={"train": {f"q{i}": {f"d{i}": 1} for i in range(30)}},
-    )
+def test_on_a_terminal_one_key_is_enough_and_a_kill_costs_nothing(tmp_path: Path) -> None:
+    folder = world_folder(tmp_path / "world")
     source("a", 1).write(folder / "a.parquet")
     status, _ = on_a_terminal(folder, lambda number: "y" if number < 4 else None)
     assert status == -signal.SIGKILL
-    assert Labels.read(folder / "labels.tsv").to_json()["judges"]["person"]["judged"] == 3
+    judged = {"judged": 3, "relevant": 3, "skipped": 0}
+    assert Labels.read(folder / "labels.tsv").to_json()["judges"]["person"] == judged
     status, shown = on_a_terminal(folder, lambda number: "n")
     assert status == 0
     assert "4 of 8" in shown
     assert "false negatives" in shown
-    assert Labels.read(folder / "labels.tsv").to_json()["judges"]["person"] == {
-        "judged": 8,
-        "relevant": 3,
-        "skipped": 0,
-    }
+    assert Labels.read(folder / "labels.tsv").to_json()["judges"]["person"] == {**judged, "judged": 8}
 
 
 def test_two_people_at_once_keep_both_their_answers(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from label_world import source, world
+from label_world import source
 
-from foils.data import Negatives
 from foils.labelling import pairs_of
 from foils.runtime.errors import InputError
 from foils.statistics import importance
@@ -28,13 +27,6 @@ def test_pairs_of_sources_come_once_and_rejected_ones_not() -> None:
     assert len(less.members["a"]) == len(a) - 100
     with pytest.raises(InputError, match="nothing to label"):
         pairs_of({"a": a.reject(np.ones(len(a), bool), "no")})
-
-
-def test_texts_of_ones_own_are_pairs_by_their_text() -> None:
-    own = source("llm", 3, text=lambda query, row: f"text {row}")
-    same = Negatives(own.table.set_column(1, "doc_id", pa.array([f"other-{i}" for i in range(len(own))])))
-    assert len(pairs_of({"one": own, "two": same})) == len(own)
-    assert world().document_rows(pairs_of({"one": own}).table["doc_id"]).max() < 0
 
 
 def test_importance_by_hand() -> None:

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pytest
 from label_world import oracle, relevant, source, world
 
-from fakes import HashingEncoder
 from foils import label
 from foils.data import Labels
 from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
 from foils.labelling.judging import AgainstPositive, ask_checks, errors_by_people, errors_on_known
 from foils.labelling.sheet import Pair
 from foils.llm import Client
-from foils.rating import BiEncoderJudge
 from foils.runtime.errors import FormatError, InputError
 from foils.statistics import estimate_share
 from llm_server import Reply, serving
@@ -44,12 +42,6 @@ class Rule:
         return np.where(np.logical_and(good, np.logical_not(missed)), 0.7, 0.2)
 
 
-def test_a_document_is_compared_with_the_positive() -> None:
-    judge = AgainstPositive("bi-encoder:m", BiEncoderJudge(HashingEncoder()))
-    assert judge.judge(PAIRS) == [True, False, None]
-    assert judge.judge([]) == []
-
-
 def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> None:
     def answer(number: int, body: dict[str, Any]) -> Reply:
         prompt = body["messages"][-1]["content"]
@@ -71,19 +63,6 @@ def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> 
     (tmp_path / "own.txt").write_text("{query} {positive}")
     with pytest.raises(FormatError, match="unknown slots positive"):
         RelevanceJudge(client, tmp_path / "log", tmp_path / "own.txt")
-
-
-def test_a_language_model_labels_and_says_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
-    with serving(lambda number, body: Reply('{"relevant": true}' if number % 2 else '{"relevant": false}')) as server:
-        settings = {"base_url": server.url, "price": (1e6, 0.0), "checks": 4}
-        labelled = label(world(), {"a": source("a", 1)}, n=10, output=tmp_path / "l.tsv", ask="llm:m", **settings)
-    assert labelled.labels.to_json()["judges"]["llm:m"]["judged"] == 10
-    assert labelled.errors["llm:m"].sensitivity[1] == 4
-    requests = labelled.to_json()["language_models"]["llm:m"]["requests"]
-    assert requests == len(server.seen) >= 17
-    assert f"{7 * requests:,}" in str(labelled), "prompt tokens"
-    assert "cost" in str(labelled)
 
 
 @pytest.mark.parametrize("ending", ["tsv", "parquet"])

@@ -56,15 +56,6 @@ def test_answers_are_remembered_and_read_again(tmp_path: Path) -> None:
     assert outcome["at"] == 4
 
 
-@needs_chromium
-def test_no_text_runs(tmp_path: Path) -> None:
-    page = sheet(tmp_path / "labels.tsv")
-    page.shown = [Pair(ATTACK, ATTACK, ATTACK)] * 6
-    outcome = pressed(label_page(page, "anna", title=ATTACK), ["y"], tmp_path)
-    assert outcome["document"] == ATTACK
-    assert "<title>Which documents are relevant?</title>" in in_chromium(tmp_path / "page.html")
-
-
 @pytest.mark.slow
 @needs_chromium
 def test_everyone_can_read_it(tmp_path: Path) -> None:

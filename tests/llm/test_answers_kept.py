@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 import subprocess
@@ -23,11 +22,9 @@ from foils.llm import (
     Sampling,
     Template,
     ask_missing,
-    digest,
     fenced,
 )  # fmt: skip
 from foils.llm.answers import NAME, STARTS, json_values, without_thoughts
-from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
 from llm_server import Reply, serving
 
@@ -91,26 +88,6 @@ def test_a_stopped_run_keeps_what_was_finished(tmp_path: Path):
     found, server = ask(echo, tmp_path, ["a1", "b1", "c1", "d1"])
     assert found == ["A1", "B1", "C1", "D1"]
     assert [request["messages"][0]["content"] for request in server.seen] == ["c1", "d1"]
-
-
-def test_progress_counts_what_was_there(tmp_path: Path):
-    told = []
-
-    class Reporter:
-        def task(self, description, total, unit):
-            told.append((description, total, unit))
-            return nullcontext(told.append)
-
-    ask(echo, tmp_path, ["a1", "b1"])
-    with progress.reporting(Reporter()):
-        ask(echo, tmp_path, ["a1", "b1", "c1"])
-    assert told == [("asking", 3, "questions"), 2, 1]
-
-
-def test_digests_tell_values_apart():
-    assert digest("m", {"a": 1}) == digest("m", {"a": 1})
-    assert len({digest("ab"), digest("a", "b"), digest(("a", "b")), digest(1), digest("1")}) == 5
-    assert digest("m", 1) == hashlib.blake2b(b"('m', 1)", digest_size=16).hexdigest()  # in any process
 
 
 def test_the_last_record_of_a_key_holds_and_each_is_on_disk_at_once(tmp_path: Path):

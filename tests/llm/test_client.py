@@ -155,32 +155,6 @@ def test_what_a_server_does_not_know_is_left_out(unknown, status):
     assert "response_format" in sent
 
 
-def test_a_prompt_that_is_refused_leaves_the_schema_to_the_others():
-    def answer(number, request):
-        return Reply(status=400, body=b"{}") if request["messages"][0]["content"] == "too long" else GOOD
-
-    found, server = ask(answer, ["too long", "b"], concurrency=1)
-    assert (found["too long"].failure, found["b"].text) == ("status 400", "yes")
-    assert ["response_format" in request for request in server.seen] == [True, False, True]
-
-
-def test_a_record_may_ask_several_times_and_counts_all():
-    async def twice(session, record):
-        said = [await session.answer(Request(f"{record}{turn}", PLAIN, turn)) for turn in range(2)]
-        return Answered(" ".join(said), None, session.usage)
-
-    found, server = ask(good, ["a", "b"], serve=twice)
-    assert found["b"].text == "yes yes"
-    assert found["a"].usage == Usage(2, 14, 6)
-    assert len(server.seen) == 4
-
-
-def test_concurrency_is_bounded():
-    slow = Reply("yes", stall=0.05)
-    _, server = ask(lambda *_: slow, list("abcdef"), concurrency=3)
-    assert server.most in (2, 3)
-
-
 def test_the_key_is_sent_and_never_told(monkeypatch):
     secret = "sk-very-secret-123"
     monkeypatch.setenv("MY_KEY", secret)
@@ -241,14 +215,6 @@ def test_patience_counts_failures_in_a_row():
     assert len(found) == 5  # four others, and "bad"
 
 
-def test_an_error_of_the_caller_ends_the_run():
-    async def broken(session, record):
-        raise RuntimeError("mine")
-
-    with pytest.raises(RuntimeError, match="mine"):
-        ask(good, ["a", "b"], serve=broken)
-
-
 def test_it_works_inside_a_running_loop():
     async def inside():
         return ask(good, ["a"])[0]
@@ -265,11 +231,10 @@ def test_refused_settings():
             Client("m", address)
 
 
-def test_settings_make_the_client(small, tmp_path):
+def test_settings_make_the_client(small):
     expected = Client("m", "http://h/v1", concurrency=2)
     assert LLMSettings(llm_model="m", base_url="http://h/v1", concurrency=2).client() == expected
     assert LLMSettings(llm_model=expected).client() is expected
-    assert LLMSettings(log=tmp_path).folder(small) == tmp_path
     assert small.digest[:16] in LLMSettings().folder(small).parts
     for wrong in ({"concurrency": 0}, {"llm_temperature": -1}, {"price": (1.0, -1.0)}, {"max_tokens": 0}):
         with pytest.raises(InputError, match="expected"):

@@ -51,12 +51,6 @@ def test_no_pair_is_asked_twice_and_each_query_gets_its_budget():
     assert len(np.unique(ends, axis=0)) == len(both)
 
 
-def test_parts_that_never_met_are_joined_first():
-    asked = Pairs.of_one(4, [0, 2], [1, 3])
-    more = informative_pairs(asked, thurstone(asked, [0.6, 0.6]), budget=1)
-    assert {int(more.first[0]) // 2, int(more.second[0]) // 2} == {0, 1}
-
-
 def noisy(truth, answers, seed):
     rng = np.random.default_rng(seed)
     return lambda pairs: rng.binomial(answers, ndtr(truth[pairs.first] - truth[pairs.second])) / answers
@@ -82,12 +76,6 @@ def test_it_spends_as_much_as_the_random_graph_and_orders_better():
         )
 
     assert agreement(thurstone(spent, preference).rating) > agreement(random) + 0.005
-
-
-def test_preferences_stay_with_their_pairs():
-    truth = np.random.default_rng(5).normal(size=20)
-    pairs, preference = adaptively([12, 8], lambda p: ndtr(truth[p.first] - truth[p.second]))
-    np.testing.assert_allclose(preference, ndtr(truth[pairs.first] - truth[pairs.second]))
 
 
 def test_more_rounds_choose_otherwise_and_missing_answers_are_borne():

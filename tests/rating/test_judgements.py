@@ -11,10 +11,9 @@ from foils.rating import (
     RecordedJudge,
     all_pairs,
     ask,
-    bradley_terry,
     combined,
 )
-from foils.runtime.errors import FailureError, FormatError, InputError
+from foils.runtime.errors import FailureError, FormatError
 
 KEY = {"judge": "numbers", "collection": "abc"}
 
@@ -34,15 +33,6 @@ def test_a_judge_without_order_is_asked_once():
     found = ask(judge, letters((3,)), all_pairs([3]))
     assert judge.asked == 3
     np.testing.assert_allclose(found.forward + found.backward, 1)
-
-
-def test_one_failed_order_is_a_missing_judgement():
-    judge = NumberJudge(bias=0.2, fail=[("q0d1", "q0d0")])  # fails when d1 is shown first
-    found = ask(judge, letters((3,)), all_pairs([3]))
-    np.testing.assert_array_equal(np.isnan(found.preference), [True, False, False])
-    assert np.isfinite(found.forward[0])
-    assert found.missing == 1
-    assert np.isfinite(bradley_terry(all_pairs([3]), found.preference).rating).all()
 
 
 def test_a_record_is_found_again_in_either_order(tmp_path):
@@ -90,42 +80,6 @@ def test_a_killed_run_asks_only_what_is_missing(tmp_path):
     resumed = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
     assert judge.asked == 2 * (len(pairs) - 6)
     np.testing.assert_array_equal(resumed.preference, ask(NumberJudge(), candidates, pairs).preference)
-
-
-def test_a_failed_judgement_is_tried_again(tmp_path):
-    candidates, pairs = letters((3,)), all_pairs([3])
-    ask(NumberJudge(fail=[("q0d0", "q0d1")]), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
-    assert len(JudgementRecord(tmp_path, KEY)) == 2
-    judge = NumberJudge()
-    found = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY))
-    assert judge.asked == 2
-    assert found.missing == 0
-    assert len(JudgementRecord(tmp_path, KEY)) == 3
-
-
-def test_an_untouched_record_leaves_no_folder(tmp_path):
-    candidates, pairs = letters((2,)), all_pairs([2])
-    everything = [("q0d0", "q0d1"), ("q0d1", "q0d0")]
-    ask(NumberJudge(fail=everything), candidates, pairs, record=JudgementRecord(tmp_path / "new", KEY))
-    assert not (tmp_path / "new").exists()
-
-
-def test_another_judge_does_not_get_these_answers(tmp_path):
-    ask(NumberJudge(), letters((2,)), all_pairs([2]), record=JudgementRecord(tmp_path, KEY))
-    with pytest.raises(InputError, match="choose another folder"):
-        JudgementRecord(tmp_path, {**KEY, "judge": "other"})
-
-
-def test_faulty_files_are_refused(tmp_path):
-    with pytest.raises(InputError, match="no judgements"):
-        RecordedJudge(tmp_path)
-    path = tmp_path / "answers.parquet"
-    pq.write_table(pa.table({"query_id": ["q"], "first": ["a"]}), path)
-    with pytest.raises(FormatError, match="second, forward, backward"):
-        RecordedJudge(path)
-    pq.write_table(pa.table({"query_id": ["q"], "first": ["a"], "second": ["b"], "preference": [1.5]}), path)
-    with pytest.raises(FormatError, match="outside"):
-        RecordedJudge(path)
 
 
 @pytest.mark.parametrize(("answers", "said"), [([2.0], "outside"), ([0.5, 0.5], "one each")])

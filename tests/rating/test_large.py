@@ -1,7 +1,5 @@
 """What a large rating costs, counted: work grows with the pairs, memory beside the data with the block alone."""
 
-from itertools import pairwise
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,9 +15,7 @@ from foils.rating import (
     regular_pairs,
     thurstone,
 )
-from foils.rating import pairs as candidates_module
 from foils.rating import pairs as pairs_module
-from foils.rating.pairs import parts_by_query
 from foils.runtime import memory
 
 KEY = {"judge": "numbers"}
@@ -30,43 +26,6 @@ def numbers(queries, documents=4, length=0):
     """Candidates whose texts are numbers, and ids of at least this many characters."""
     listed = [[(f"{q}-{i}".rjust(length, "x"), str(float(i))) for i in range(documents)] for q in range(queries)]
     return Candidates.of_lists([str(q).rjust(length, "y") for q in range(queries)], ["?"] * queries, listed)
-
-
-class CountedRows:
-    """An array that counts how many of its elements are read."""
-
-    def __init__(self, values):
-        self.values, self.read = values, 0
-
-    def __getitem__(self, chosen):
-        taken = self.values[chosen]
-        self.read += np.size(taken)
-        return taken
-
-
-@pytest.mark.parametrize("block", [1, 7, 1000])
-def test_parts_hold_whole_queries_and_each_pair_is_looked_at_once(block):
-    query = np.repeat(np.arange(40), 6)
-    rows, counted = np.flatnonzero(np.arange(240) % 5 > 0), CountedRows(query)
-    parts = list(parts_by_query(rows, counted, block))
-    np.testing.assert_array_equal(np.concatenate(parts), rows)
-    assert all(query[one[-1]] < query[other[0]] for one, other in pairwise(parts))
-    assert all(len(part) >= block for part in parts[:-1])
-    assert counted.read == len(rows)
-
-
-def test_blocks_check_nothing_that_was_checked(monkeypatch):
-    """What is compared and checked of all queries does not grow with the number of blocks."""
-    seen, check, equal = [], pairs_module._check, np.array_equal
-    monkeypatch.setattr(pairs_module, "_check", lambda pairs: seen.append("check") or check(pairs))
-    monkeypatch.setattr(candidates_module.np, "array_equal", lambda *both: seen.append("equal") or equal(*both))
-    counts = []
-    for queries in (5, 50):
-        candidates, pairs = numbers(queries), all_pairs([4] * queries)
-        seen.clear()
-        ask(NumberJudge(), candidates, pairs, block=1)
-        counts.append(len(seen))
-    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("kept", ["record", "recorded"])

@@ -13,7 +13,6 @@ from scipy.special import expit
 from foils.llm import AnswerStore, Client, Sampling, Template
 from foils.rating import LLMJudge, Pairs, QuestionSettings, all_pairs, ask
 from foils.rating.llm_judge import FORMS, SLOTS
-from foils.runtime.errors import InputError
 from llm_server import Reply, serving
 
 UNREAD = 'an answer in which "preference" cannot be read'
@@ -99,25 +98,6 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_as_often_as_allowed(tm
     with AnswerStore(tmp_path / "a") as store:
         ((failure, preference),) = ((each["failure"], each["preference"]) for each in store.records.values())
     assert (failure, preference) == (UNREAD, None)
-
-
-def test_a_stopped_run_asks_only_for_what_is_missing(tmp_path):
-    candidates, pairs = letters((5, 4)), all_pairs([5, 4])
-
-    def dies(number, asked):
-        return honest(number, asked) if number < 10 else Reply(status=401)
-
-    with serving(dies) as server:
-        with pytest.raises(InputError, match="refuses the key"):
-            ask(judge(server, tmp_path, concurrency=1), candidates, pairs)
-        server.answer, server.seen = honest, []
-        asked = judge(server, tmp_path)
-        found = ask(asked, candidates, pairs)
-        assert len(server.seen) == 2 * len(pairs) - 10
-        again = ask(asked, candidates, pairs)
-        assert len(server.seen) == 2 * len(pairs) - 10, "what is known is not asked again"
-    np.testing.assert_array_equal(again.preference, found.preference)
-    assert not np.isnan(found.preference).any()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,9 @@
+"""foils rate by recorded answers, by language models, and by judges that are distilled from answers."""
+
+from __future__ import annotations
+
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -7,131 +12,211 @@ import pytest
 
 from foils.cli.app import run
 from foils.data import Negatives
+from foils.data.negatives import negatives_table
+from llm_server import Reply, serving
+from tiny_models import tiny_cross_encoder
+
+QUERIES, LEVELS = {f"q{i}": f"query {i}" for i in range(6)}, {f"d{i}": f"w{i}" for i in range(8)}
+
+
+def record(path, preference):
+    """Write P(di ≻ dj) for all queries and i > j."""
+    rows = [(q, f"d{i}", f"d{j}", preference(i, j)) for q in QUERIES for i in range(8) for j in range(i)]
+    names = ("query_id", "first", "second", "preference")
+    pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, beir_folder):
+    """Six queries, eight documents: d7 is the best for all and the labelled one; the others are negatives."""
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "qrels").mkdir()
-    documents = [{"_id": f"d{i}", "title": "", "text": f"text {i}"} for i in range(8)]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in documents))
-    (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "query"}) + "\n")
-    (tmp_path / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq\td7\t1\n")
-    table = pa.table(
-        {
-            "query_id": ["q"] * 7,
-            "doc_id": [f"d{i}" for i in range(7)],
-            "source": ["s"] * 7,
-            "rank": range(7),
-            "score": [0.0] * 7,
-        }
-    )
-    Negatives(table).write(tmp_path / "negatives.parquet")
-    pairs = [(i, j) for i in range(8) for j in range(i + 1, 8)]
-    answers = pa.table(
-        {
-            "query_id": ["q"] * len(pairs),
-            "first": [f"d{i}" for i, _ in pairs],
-            "second": [f"d{j}" for _, j in pairs],
-            "preference": [1 / (1 + np.exp(j - i)) for i, j in pairs],
-        }
-    )
-    pq.write_table(answers, tmp_path / "answers.parquet")
-    return tmp_path
+    documents, qrels = {key: ("", text) for key, text in LEVELS.items()}, {query: {"d7": 1} for query in QUERIES}
+    made = beir_folder("small", documents=documents, queries=QUERIES, qrels={"train": qrels})
+    rows = [(query, f"d{i}") for query in QUERIES for i in range(7)]
+    ids = [pa.array(column) for column in zip(*rows, strict=True)]
+    table = negatives_table(*ids, "s", np.arange(len(rows)) % 7, np.zeros(len(rows)))
+    Negatives(table).write(made / "negatives.parquet")
+    record(made / "answers.parquet", lambda i, j: 1 / (1 + np.exp(j - i)))
+    return made
 
 
 def rate(folder, *more):
-    arguments = [
-        "rate",
-        str(folder),
-        str(folder / "negatives.parquet"),
-        "--judge",
-        f"recorded:{folder / 'answers.parquet'}",
-    ]
-    return run([*arguments, "-o", str(folder / "rated.parquet"), *more])
+    recorded = () if "--judge" in more else ("--judge", f"recorded:{folder / 'answers.parquet'}")
+    given = [str(folder), str(folder / "negatives.parquet"), "-o", str(folder / "rated.parquet")]
+    return run(["rate", *given, *recorded, *more])
+
+
+def gaps(folder, column="gap"):
+    return Negatives.read(folder / "rated.parquet").kept()[column].to_numpy()
 
 
 def test_it_writes_table_and_json_and_repeats_itself(folder, capsys):
-    assert (
-        rate(folder, "--json", str(folder / "rated.json"), "--rating-args", "model=bradley-terry", "--validate", "all")
-        == 0
-    )
-    found = Negatives.read(folder / "rated.parquet")
-    gaps = found.kept()["gap"].to_numpy()
-    np.testing.assert_allclose(gaps, 173.7 * np.arange(7, 0, -1), rtol=0.06)  # less by the prior
-    np.testing.assert_allclose(found.kept()["preference"].to_numpy()[-1], 1 / (1 + np.exp(-1)))
-    assert found.provenance["stage"] == "rate"
-    assert found.provenance["settings"]["model"] == "bradley-terry"
+    options = ("--rating-args", "model=bradley-terry", "--validate", "all")
+    assert rate(folder, "--json", str(folder / "rated.json"), *options) == 0
+    np.testing.assert_allclose(gaps(folder)[:7], 173.7 * np.arange(7, 0, -1), rtol=0.06)  # less by the prior
+    np.testing.assert_allclose(gaps(folder, "preference")[6], 1 / (1 + np.exp(-1)))
+    found = Negatives.read(folder / "rated.parquet").provenance
+    assert (found["stage"], found["settings"]["model"]) == ("rate", "bradley-terry")
     report = json.loads((folder / "rated.json").read_text())
-    assert (
-        report["comparisons"] == 24 + 1
-    )  # degree 6 on eight candidates, and the positive against the one it leaves out
-    assert report["missing"] == 0
+    # degree 6 on eight candidates, and the positive against the one that it leaves out
+    assert (report["comparisons"], report["missing"]) == (6 * 25, 0)
     assert "comparisons" in capsys.readouterr().out
     once = (folder / "rated.parquet").read_bytes()
-    assert rate(folder, "--rating-args", "model=bradley-terry", "--validate", "all") == 0
+    assert rate(folder, *options) == 0
     assert (folder / "rated.parquet").read_bytes() == once
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("--degree", "4"),
-        ("--rating-args", "rounds=2", "--degree", "4"),
-        ("--rating-args", "prior_sd=0.5"),
-        ("--rating-args", "prior_sd=1e6"),
-        ("--seed", "5", "--degree", "2"),
-        ("--degree", "4", "--seed", "2"),
-    ],
-)
-def test_options_reach_the_rating(folder, more):
-    rate(folder)
-    plain = Negatives.read(folder / "rated.parquet").table["elo_se"].to_numpy()
-    assert rate(folder, *more) == 0
-    assert np.abs(Negatives.read(folder / "rated.parquet").table["elo_se"].to_numpy() - plain).max() > 1
+def test_options_reach_the_rating(folder):
+    found = []
+    for more in (
+        "--degree 4",
+        "--rating-args rounds=2 --degree 4",
+        "--rating-args prior_sd=0.5",
+        "--seed 5 --degree 4",
+    ):
+        assert rate(folder, *more.split()) == 0
+        found.append(gaps(folder, "elo_se"))
+    assert all(np.abs(one - other).max() > 1 for at, one in enumerate(found) for other in found[:at])
 
 
 @pytest.mark.parametrize("in_a_circle", [True, False])
 def test_answers_that_no_rating_fits_are_warned_of(folder, caplog, in_a_circle):
     """Each candidate beats the three after it, round in a circle, or not round: then it is an order."""
-    pairs = [(i, j) for i in range(8) for j in range(8) if i != j and (j - i) % 8 in (1, 2, 3)]
-    wins = [1.0 if in_a_circle or i < j else 0.0 for i, j in pairs]
-    columns = {
-        "query_id": ["q"] * len(pairs),
-        "first": [f"d{i}" for i, _ in pairs],
-        "second": [f"d{j}" for _, j in pairs],
-    }
-    pq.write_table(pa.table({**columns, "preference": wins}), folder / "answers.parquet")
+    record(folder / "answers.parquet", lambda i, j: float(in_a_circle and i - j > 4) if abs(i - j) != 4 else 0.5)
     assert rate(folder, "--degree", "8", "--json", str(folder / "rated.json")) == 0
     found = json.loads((folder / "rated.json").read_text())
     assert (found["deviance_explained"] < 0.05) == in_a_circle
     assert ("the ratings explain" in caplog.text) == in_a_circle
 
 
-def test_several_judges_are_averaged(folder):
-    halves = pq.read_table(folder / "answers.parquet").set_column(3, "preference", pa.array([0.5] * 28))
-    pq.write_table(halves, folder / "halves.parquet")
-    rate(folder)
-    alone = Negatives.read(folder / "rated.parquet").kept()["gap"].to_numpy()
-    assert rate(folder, "--judge", f"recorded:{folder / 'halves.parquet'}") == 0
-    both = Negatives.read(folder / "rated.parquet").kept()["gap"].to_numpy()
-    assert (both < 0.8 * alone).all()
+def by_number(number, asked):
+    content = asked["messages"][0]["content"]
+    first, second = (int(one) for one in re.findall(r"Passage [AB]:\n<\S+>\nw(\d)", content))
+    return Reply(json.dumps({"preference": 0.85 if first > second else 0.25}))
+
+
+def test_costs_are_said_first_and_a_failure_of_every_question_last(folder, capsys):
+    with serving(lambda number, asked: Reply("no idea")) as server:
+        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--llm-args", "price=1000,0"]
+        assert rate(folder, *options, "--budget", "12") == 1  # fewer questions than those after which a run stops
+        said = " ".join(capsys.readouterr().err.split())
+        assert re.search(r"m at http://127\S+: 12 questions, about [\d,]+ prompt tokens .* cost: [\d,]+\.\d\d", said)
+        assert re.search(r"the budget leaves \d+ of 48 candidates unrated; give more", said)
+        assert re.search(rf"no question was answered .*{server.url.rstrip('/')}", said)
+    assert not (folder / "rated.parquet").exists()
+
+
+def test_a_language_model_rates(folder, capsys):
+    with serving(by_number) as server:
+        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--json", str(folder / "r.json")]
+        assert rate(folder, *options, "--llm-args", "price=1000,0") == 0
+        found, asked = gaps(folder), len(server.seen)
+        assert rate(folder, *options) == 0
+        assert len(server.seen) == asked == 6 * 24 * 2, "answers are kept"
+        np.testing.assert_array_equal(gaps(folder), found)
+    assert (found > -1e-6).all()  # 0 where the two best are the pair that degree 6 leaves out
+    shown = capsys.readouterr().out
+    assert re.search(r"position bias +0.050 \(95 % interval 0.050 to 0.050\)", shown)
+    assert re.search(r"m: requests +288", shown)
+    assert re.search(r"m: cost +2.02", shown)
+    assert json.loads((folder / "r.json").read_text())["position_bias_interval"] == pytest.approx([0.05, 0.05])
+    told = Negatives.read(folder / "rated.parquet").provenance["settings"]["language_models"][0]
+    assert (told["model"], told["prompt"], told["answer"]) == ("m", "pairwise-1", "preference")
+
+
+def test_each_model_has_a_server_and_settings_of_its_own(folder, tmp_path):
+    """Two servers, each with its own temperature and form of answer; the prompt and the field are shared."""
+    (tmp_path / "own.txt").write_text("Passage A:\n{first}\n\nPassage B:\n{second}\n\n{query} {domain} {answer}")
+
+    def chooses(number, asked):
+        first = json.loads(by_number(number, asked).content)["preference"] > 0.5
+        return Reply("A", tokens={"A" if first else "B": -0.01})
+
+    with serving(by_number) as one, serving(chooses) as other:
+        judges = [f"llm:x,base_url={one.url}", f"llm:y,base_url={other.url},temperature=0.7,answer=token"]
+        shared = f"temperature=0.1,domain=law,question={tmp_path / 'own.txt'}"
+        options = ["--llm-args", shared, "--degree", "4"]
+        assert rate(folder, *(part for each in judges for part in ("--judge", each)), *options) == 0
+        assert {(each["model"], each["temperature"]) for each in one.seen} == {("x", 0.1)}
+        assert {(each["model"], each["temperature"]) for each in other.seen} == {("y", 0.7)}
+        assert len(one.seen) == len(other.seen) == 6 * 16 * 2
+        assert " law Answer in JSON" in one.seen[0]["messages"][0]["content"]
+    told = Negatives.read(folder / "rated.parquet").provenance["settings"]["language_models"]
+    assert [(each["model"], each["answer"]) for each in told] == [("x", "preference"), ("y", "token")]
+
+
+def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_path):
+    def answer(number, asked):
+        """Model two says A whatever is shown, and fails where w6 comes second."""
+        content = asked["messages"][0]["content"]
+        if asked["model"] == "two":
+            return Reply("?" if re.search(r"Passage B:\n<\S+>\nw6", content) else json.dumps({"preference": 0.9}))
+        return by_number(number, asked)
+
+    kept = tmp_path / "kept"
+    with serving(answer) as server:
+        options = ["--judge", "llm:one", "--judge", "llm:two", "--base-url", server.url, "--judgements", str(kept)]
+        assert rate(folder, *options) == 0
+    rows = sorted(sum(pq.read_metadata(part).num_rows for part in each.glob("*.parquet")) for each in kept.iterdir())
+    assert rows == [6 * (24 - 6), 6 * 24], "six pairs of w6 in each query lack an order of the second model"
+    together = gaps(folder)
+    assert rate(folder, "--judge", f"recorded:{kept}") == 0
+    np.testing.assert_allclose(gaps(folder), together, atol=1e-6)
+
+
+def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
+    (tmp_path / "base").mkdir()
+    base, device = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"]), ("--device", "cpu")
+    rated = []
+    for form in ("scores", "pairwise"):
+        made, how = tmp_path / form, ["--distil-args", f"from={base},form={form},length=32", *device]
+        assert rate(folder, "--distil", str(made), *how, "--json", str(folder / "r.json")) == 0
+        facts = json.loads((folder / "r.json").read_text())["distilled"]
+        assert facts["trained"] + facts["held_out"] == 6 * 24
+        assert "prefers what its teachers do" in capsys.readouterr().out
+        for temperature in ("1", "3"):
+            assert rate(folder, "--judge", f"pairwise:{made}", *device, "--temperature", temperature) == 0
+            rated.append(gaps(folder))
+        assert rate(folder, "--distil", str(made), *how) == 2
+        assert "is there already" in capsys.readouterr().err
+    assert all(np.abs(one - other).max() > 0.1 for at, one in enumerate(rated) for other in rated[:at])
+
+
+def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeypatch, capsys):
+    from foils.encode import cross_encoders
+
+    place = tiny_cross_encoder(tmp_path, [*LEVELS.values(), "query"])
+    asked, load = {}, cross_encoders.load_cross_encoder
+    monkeypatch.setattr(
+        "foils.rating.opening.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
+    )
+    options = ["--device", "cpu", "--max-length", "32", "--encoder-args", "trust_remote_code=true"]
+    assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
+    assert asked == {"device": "cpu", "max_length": 32, "trust_remote_code": True}
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--rating-args", "model=elo"), "bradley-terry, thurstone"),
-        (("--degree", "3"), "even degree"),
-        (("--budget", "10"), "--budget 10: the judgements are recorded"),
-        (("--rating-args", "prior_sd=0"), "prior_sd=0; expected auto, or a number above 0"),
-        (("--rating-args", "prior_sd=weak"), "prior_sd=weak; expected auto"),
-        (("--judge", "cross-encoder"), "needs its model"),
-        (("--judge", "recorded"), "needs its path"),
-        (("--split", "dev"), "split"),
+        ("--rating-args model=elo", "bradley-terry, thurstone"),
+        ("--degree 3", "even degree"),
+        ("--budget 10", "--budget 10: the judgements are recorded"),
+        ("--rating-args prior_sd=weak", "prior_sd=weak; expected auto, or a number above 0"),
+        ("--split dev", "split"),
+        ("--temperature 1", "--temperature 1.0: no effect without --judge bi-encoder or cross-encoder or pairwise"),
+        ("--judge cross-encoder", "cross-encoder needs its model"),
+        ("--judge cross-encoder:m --temperature 0", "--temperature 0; expected above 0"),
+        ("--judge pairwise:/nowhere", "no pairwise judge"),
+        ("--judge llm", "the model's name"),
+        ("--judge llm:m --llm-args answer=points", "preference, token"),
+        ("--judge llm:m --llm-args question=/nowhere.txt", "nowhere.txt"),
+        ("--judge llm:m,base_ur=x", "Did you mean 'base_url'"),
+        ("--judge llm:m,temperature=-1", "at least 0"),
+        ("--judge llm:m,price=1,2", "unknown key"),
+        ("--judge recorded:answers.parquet,temperature=1", "has no settings"),
     ],
 )
 def test_bad_input_is_said(folder, capsys, more, said):
-    assert rate(folder, *more) == 2
-    assert said in capsys.readouterr().err
+    assert rate(folder, *more.split()) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
     assert not (folder / "rated.parquet").exists()

@@ -5,29 +5,24 @@ import pytest
 from judging import NumberJudge, rate_negatives
 
 from foils.data import Collection, Negatives
+from foils.data.collection import ALL_QUERIES
+from foils.data.negatives import TOP, negatives_table
 from foils.rating import ELO_PER_LOGIT
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
+from foils.selection.doors import select
+
+JUDGED = {"train": {"q0": {"d11": 1, "d2": 1}, "q1": {"d5": 1}}, "test": {"q2": {"d3": 1}}}
+EXACT = {"degree": 10, "model": "bradley-terry", "prior_sd": 1e4}  # all pairs, and next to no prior
 
 
-def collection():
+def collection(qrels=JUDGED):
     documents = {f"d{i}": str(float(i)) for i in range(12)}
-    qrels = {"train": {"q0": {"d11": 1, "d2": 1}, "q1": {"d5": 1}}, "test": {"q2": {"d3": 1}}}
     return Collection.from_dicts("numbers", documents, {f"q{i}": f"query {i}" for i in range(3)}, qrels)
 
 
 def table(rows):
     queries, documents = zip(*rows, strict=True)
-    return Negatives(
-        pa.table(
-            {
-                "query_id": list(queries),
-                "doc_id": list(documents),
-                "source": ["s"] * len(rows),
-                "rank": list(range(len(rows))),
-                "score": [0.5] * len(rows),
-            }
-        )
-    )
+    return Negatives(negatives_table(list(queries), list(documents), "s", range(len(rows)), [0.5] * len(rows)))
 
 
 def rows():
@@ -121,22 +116,16 @@ def test_a_negative_that_never_met_its_positive_has_no_gap():
     assert rated.summary.missing == 3
 
 
-@pytest.mark.parametrize("validate", ["borderline", "all"])
-def test_direct_preferences_of_the_positive(validate):
-    judge = NumberJudge()
-    near = [("q0", "d10"), ("q0", "d9"), ("q0", "d0"), ("q0", "d1")]
-    rated = rate_negatives(collection(), table(near), judge, split="train", validate=validate, model="bradley-terry")
-    preference, plain = (
-        column(rated, "preference"),
-        rate_negatives(collection(), table(near), judge, model="bradley-terry"),
+def test_direct_preferences_of_the_positive():
+    near = table([("q0", "d10"), ("q0", "d9"), ("q0", "d0"), ("q0", "d1")])
+    plain, some, every = (
+        rate_negatives(collection(), near, NumberJudge(), validate=how, model="bradley-terry")
+        for how in ("none", "borderline", "all")
     )
-    known = [True] * 4 if validate == "all" else ((column(plain, "gap") >= 80) & (column(plain, "gap") <= 150)).tolist()
-    np.testing.assert_array_equal(np.isfinite(preference), known)
-    assert sum(known) in (0, 4) or validate == "borderline"
-    if validate == "all":
-        np.testing.assert_allclose(preference, 1 / (1 + np.exp(-(11 - np.array([10, 9, 0, 1.0])))))
-    plain = rate_negatives(collection(), table(near), judge, split="train")
     assert "preference" not in plain.table.column_names
+    borderline = (column(plain, "gap") >= 80) & (column(plain, "gap") <= 150)
+    np.testing.assert_array_equal(np.isfinite(column(some, "preference")), borderline)
+    np.testing.assert_allclose(column(every, "preference"), 1 / (1 + np.exp(-(11 - np.array([10, 9, 0, 1.0])))))
 
 
 def test_direct_answers_enter_the_fit_and_none_is_asked_twice():
@@ -163,37 +152,47 @@ def test_direct_answers_enter_the_fit_and_none_is_asked_twice():
     )
 
 
-@pytest.mark.parametrize(
-    "setting", [{"model": "bradley-terry"}, {"degree": 4}, {"prior_sd": 0.3}, {"rounds": 2}, {"seed": 1}]
-)
-def test_every_setting_changes_the_ratings(setting):
-    class Rough(NumberJudge):
-        def judge(self, candidates, pairs):
-            return np.round(super().judge(candidates, pairs), 1)
-
-    base = {"split": "train", "degree": 2}
-    plain = rate_negatives(collection(), table(rows()), Rough(), **base)
-    other = rate_negatives(
-        collection(),
-        table(rows()),
-        Rough(),
-        **{**base, "degree": 4, **setting} if "rounds" in setting else {**base, **setting},
-    )
-    assert np.abs(column(plain, "gap") - column(other, "gap")).max() > 1
+def test_the_top_candidate_is_what_gaps_are_held_against():
+    """Document i has the strength i: q0 has a labelled positive, d11, q1 has none, and d9 is its best."""
+    given = table([("q0", "d4"), ("q1", "d2"), ("q1", "d9"), ("q0", "d1"), ("q1", "d6")])
+    rated = rate_negatives(collection({"train": {"q0": {"d11": 1}}}), given, NumberJudge(), validate="all", **EXACT)
+    rows = rated.table.to_pylist()
+    np.testing.assert_allclose([row["gap"] / ELO_PER_LOGIT for row in rows], [7, 7, np.nan, 10, 3, np.nan], rtol=1e-3)
+    np.testing.assert_allclose(rows[4]["preference"], 1 / (1 + np.exp(-3)))
+    assert [row["reason"] for row in rows] == [None, None, TOP, None, None, "labelled positive"]
+    assert all(np.isfinite([row["elo"], row["elo_se"]]).all() for row in rows)
+    assert np.isnan(rows[2]["gap_se"])
+    summary = rated.summary
+    assert (summary.queries, summary.without_positive, summary.unrated, summary.skipped) == (2, 1, 0, {})
+    assert "of them without a positive" in str(rated)
 
 
-def test_a_record_is_resumed_and_gives_the_same_table(tmp_path):
-    judge = NumberJudge()
-    first = rate_negatives(collection(), table(rows()), judge, judgements=tmp_path)
-    asked = judge.asked
-    again = rate_negatives(collection(), table(rows()), judge, judgements=tmp_path)
-    assert judge.asked == asked
-    anew = rate_negatives(collection(), table(rows()), NumberJudge())
-    assert repr(first.table.to_pylist()) == repr(again.table.to_pylist()) == repr(anew.table.to_pylist())
+@pytest.mark.parametrize("split", ["train", ALL_QUERIES])
+def test_a_collection_without_judgements_is_rated_with_any_split(split):
+    given = table([*((f"q{i % 3}", f"d{i}") for i in range(9)), ("q2", "d10")])
+    rated = rate_negatives(collection({}), given, NumberJudge(), split=split, **EXACT)
+    assert rated.summary.without_positive == 3
+    assert sorted(zip(*rated.kept().select(["query_id", "doc_id"]).to_pydict().values(), strict=True)) == [
+        ("q0", "d0"), ("q0", "d3"), ("q1", "d1"), ("q1", "d4"), ("q2", "d2"), ("q2", "d5"), ("q2", "d8"),
+    ]  # fmt: skip
+    chosen = select(Negatives(rated.table))
+    assert chosen.keep.sum() == 7
+    assert set(chosen.table["reason"].to_pylist()) == {None, TOP}
 
 
-def test_unknown_names_are_listed():
-    with pytest.raises(UnknownNameError, match="bradley-terry, thurstone"):
-        rate_negatives(collection(), table(rows()), NumberJudge(), split="train", model="elo")
-    with pytest.raises(UnknownNameError, match="borderline"):
-        rate_negatives(collection(), table(rows()), NumberJudge(), split="train", validate="some")
+def test_all_splits_together_have_every_positive():
+    judged = collection({"train": {"q0": {"d11": 1}}, "test": {"q1": {"d5": 1, "d6": 0}}})
+    given = table([("q0", "d4"), ("q1", "d2"), ("q1", "d6"), ("q2", "d7"), ("q2", "d3")])
+    alone = rate_negatives(judged, given, NumberJudge(), **EXACT)
+    assert alone.summary.skipped == {"query whose positives are in other splits": 2}
+    both = rate_negatives(judged, given, NumberJudge(), split=ALL_QUERIES, **EXACT)
+    assert (both.summary.queries, both.summary.without_positive, both.summary.skipped) == (3, 1, {})
+    np.testing.assert_allclose(both.table["gap"].to_numpy()[1:3] / ELO_PER_LOGIT, [3, -1], rtol=1e-3)
+
+
+def test_a_query_of_one_candidate_has_no_rating_and_no_top():
+    rated = rate_negatives(collection({}), table([("q0", "d1"), ("q1", "d1"), ("q1", "d2")]), NumberJudge(), **EXACT)
+    rows = rated.table.to_pylist()
+    assert np.isnan(rows[0]["elo"])
+    assert [row["reason"] for row in rows] == [None, None, TOP]
+    assert rated.summary.unrated == 1

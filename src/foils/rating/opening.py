@@ -69,9 +69,9 @@ class JudgeSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for each in (*self.judges, self.between_judge):
-            if isinstance(each, str):
-                _own(each)  # refuses what cannot be read
+        object.__setattr__(self, "judge", [_named(each) for each in self.judges])
+        if self.between_judge is not None:
+            object.__setattr__(self, "between_judge", _named(self.between_judge))
 
     @property
     def judges(self) -> list[JudgeLike]:
@@ -215,7 +215,7 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
     """
     if not isinstance(judge, str):
         return judge
-    kind, where = _kind(judge)
+    kind, _, where = without_keys(judge)[0].partition(":")
     if (form := JUDGES[kind].form) and not where:
         raise InputError(f"{kind} needs its {form.partition(':')[2].lower()}: {form}")
     return JUDGES[kind].make(where, opening.with_own(_own(judge)), collection)
@@ -223,12 +223,8 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
 
 def heeding(name: str) -> list[dict[str, Any]]:
     """Return what a setting needs to have an effect: a judge who heeds it, of ratings or between queries."""
-
-    def heeds(judge: Any) -> bool:
-        named = [_kind(each) for each in several(judge) if isinstance(each, str)]
-        return any(name in JUDGES[kind].heeds and not (where and name == "encoder") for kind, where in named)
-
-    return [{"judge": heeds}, {"between_judge": heeds}]
+    kinds = [kind for kind, each in JUDGES.items() if name in each.heeds]
+    return [{"judge": kinds}, {"between_judge": kinds}]
 
 
 def records_of(
@@ -256,11 +252,13 @@ def records_of(
     return [record(judge) for judge in judges]
 
 
-def _kind(judge: str) -> tuple[str, str]:
-    """The kind of judge that a name is of, and what stands behind the colon; a bare model is a bi-encoder's."""
-    name, _ = without_keys(judge)
-    kind, _, where = name.partition(":")
-    return (kind, where) if kind in JUDGES else (BI_ENCODER, name)
+def _named(judge: JudgeLike) -> JudgeLike:
+    """A judge whose name begins with its kind, a bare model being a bi-encoder's; its own settings are read."""
+    if not isinstance(judge, str):
+        return judge
+    named = judge if without_keys(judge)[0].partition(":")[0] in JUDGES else f"{BI_ENCODER}:{judge}"
+    _own(named)
+    return named
 
 
 def _own(judge: str) -> dict[str, Any]:
@@ -270,7 +268,8 @@ def _own(judge: str) -> dict[str, Any]:
         InputError: a value that is not of its key's type, or a kind of judge that has no settings of its own.
         UnknownNameError: an unknown key.
     """
-    (kind, _), (name, keys) = _kind(judge), without_keys(judge)
+    name, keys = without_keys(judge)
+    kind = name.partition(":")[0]
     if not keys:
         return {}
     heeded = JUDGES[kind].heeds - {"llm_model", "price"}  # the model stands in the name, prices are of the run
