@@ -93,9 +93,9 @@ HEADER = "query_id,doc_id,relevant,probability,judge\n"
 @pytest.mark.parametrize(
     ("content", "messages"),
     [
-        (f"{HEADER}q1,d1,maybe,,\nq1,d2,2,,", ["csv:2: relevant is 'maybe'; expected 1, 0", "csv:3: relevant is '2'"]),
+        (f"{HEADER}q1,d1,maybe,,\nq1,d2,2,,", ["csv:2: the relevant (relevant) is 'maybe'; expected 1, 0", "is '2'"]),
         (f"{HEADER}q1,d1,1,,\nq1,d1,0,,", ["csv:3: person judged query 'q1', document 'd1' as 1 above, and as 0 here"]),
-        (f"{HEADER}q1,d1,1,0,\nq1,d2,1,x,", ["csv:2: probability is '0'", "csv:3: probability is 'x'"]),
+        (f"{HEADER}q1,d1,1,0,\nq1,d2,1,x,", ["csv:2: the probability (probability) is '0'", "csv:3: the probab"]),
         (f"{HEADER}q1,,1,,\n,d1,1,,", ["csv:2: a label needs a query_id", "csv:3: a label needs a query_id"]),
         ("query_id,relevant\nq1,1\n", ["csv:1: no column doc_id (or text); labels have query_id"]),
         ("query_id,doc_id\nq1,d1\n", ["no column relevant"]),

@@ -160,7 +160,7 @@ class Columns:
                 f"which is which: {spelled('columns')} query=COLUMN,positive=COLUMN",
                 where,
             )
-        return cls({role: fitting for role, fitting in names.items() if fitting})
+        return cls(names)
 
     def understood(self, columns: Sequence[str]) -> str:
         """Say what each of a table's columns is read as, and which are not read."""
@@ -171,7 +171,7 @@ class Columns:
 
     def pairs(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
         """Yield (line, what a record of pairs says); what is wrong in others is added to the complaints."""
-        only_two = {*self.names} == {"query", "positive"}
+        only_two = {role for role, names in self.names.items() if names} == {"query", "positive"}
         first, second = (*self.names["query"], *self.names["positive"]) if only_two else ("", "")
         for line, fields in records.read(complaints):
             if only_two:  # what most records are is read quickly
@@ -187,13 +187,13 @@ class Columns:
                 complaints.add(str(error), line)
 
     def _pair(self, fields: Fields) -> Example:
-        said = {role: self._values(fields, role) for role in self.names}
+        said = {role: self.values(fields, role) for role, names in self.names.items() if names}
         for role, values in said.items():
             missing = role in ("query", "positive", "score") and not values
             by_id_alone = any(isinstance(each, Passage) and not each.whole for each in values)
             if missing or by_id_alone or (role in ONE and len(values) > 1):
                 given = [fields.get(name) for name in self.names[role]]
-                raise self._wrong(role, given[0] if len(given) == 1 else given)
+                raise self._wrong(role, given[0] if len(given) == 1 else given, READ_AS[role][1])
         one = {role: values[0] for role, values in said.items() if values}
         positives, doc_id = said["positive"], one.get("doc_id")
         if doc_id is not None and len(positives) > 1:
@@ -210,7 +210,7 @@ class Columns:
         Raises:
             InputError: what is wrong with it.
         """
-        of = partial(self._values, fields)
+        of = partial(self.values, fields)
         query, query_id = (next(iter(of(role)), None) for role in ("query", "query_id"))
         if query is None and query_id is None:
             raise InputError(EXPECTED)
@@ -228,16 +228,26 @@ class Columns:
         sides = _scored(positives, of("pos_scores")), _scored(negatives, of("neg_scores"))
         return Example(query, *sides, (), query_id)
 
-    def _values(self, fields: Fields, role: str) -> list[Any]:
-        """What the columns of a role say."""
+    def values(self, fields: Fields, role: str, readers: Readers | None = None) -> list[Any]:
+        """Return what the columns of a role say.
+
+        Args:
+            fields: of a record.
+            role: of the columns.
+            readers: what reads the values; None: `READ_AS`.
+
+        Raises:
+            InputError: something that cannot be read so.
+        """
+        read, expected = (readers or READ_AS)[role]
         given = [each for name in self.names[role] for each in _listed(fields.get(name))]
-        values = list(map(READ_AS[role][0], given))
+        values = list(map(read, given))
         if None in values:
-            raise self._wrong(role, given[values.index(None)])
+            raise self._wrong(role, given[values.index(None)], expected)
         return values
 
-    def _wrong(self, role: str, given: Any) -> InputError:
-        return InputError(f"the {role} ({', '.join(self.names[role])}) is {given!r:.40}; expected {READ_AS[role][1]}")
+    def _wrong(self, role: str, given: Any, expected: str) -> InputError:
+        return InputError(f"the {role} ({', '.join(self.names[role])}) is {given!r:.40}; expected {expected}")
 
 
 def _listed(value: Any) -> list[Any]:
@@ -293,10 +303,11 @@ def _number(value: Any) -> float | None:
     return float(value) if known else None
 
 
+Readers = Mapping[str, tuple[Callable[[Any], Any], str]]
 TEXTS = (_passage, "a text, or a list of texts")
 IDENTIFIER = (_identifier, "a text or a whole number")
 NUMBERS = (_number, "finite numbers")
-READ_AS: dict[str, tuple[Callable[[Any], Any], str]] = {
+READ_AS: Readers = {
     "query": (lambda value: _text(value) or None, "a text"),
     **dict.fromkeys(("positive", "negative", "document"), TEXTS),
     **dict.fromkeys(("query_id", "doc_id"), IDENTIFIER),

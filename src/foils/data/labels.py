@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection
-from foils.data.examples import ROLES, plain
+from foils.data.examples import READ_AS, ROLES, Columns, Names
 from foils.data.negatives import Negatives
-from foils.data.records import DELIMITERS, Complaints, Fields, Records, records_of, text_field
+from foils.data.records import DELIMITERS, Complaints, records_of, text_field
 from foils.data.tables import Provenance, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import write_whole
@@ -46,15 +46,17 @@ PERSON = "person"
 ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
 
 
-_ANSWERS = {"1": 1, "yes": 1, "y": 1, "true": 1, "0": 0, "no": 0, "n": 0, "false": 0, "": None, "skip": None, "s": None}
+SKIPPED = -1  # in the place of an answer, while a file is read
+_ANSWERS = {"1": 1, "yes": 1, "y": 1, "true": 1, "0": 0, "no": 0, "n": 0, "false": 0, "skip": SKIPPED, "s": SKIPPED}
 
 
-_COLUMNS = {
+OF_LABELS: Names = {
     **{each: (each,) for each in LABELS.names},
     "query_id": ROLES["query_id"],
     "doc_id": ROLES["doc_id"],
     "relevant": ("relevant", "relevance", "label"),
 }
+"""What a column of a table of labels can be, and its usual names."""
 
 
 _FORMULA = re.compile(r"'*[=+\-@\t]")  # what a spreadsheet takes for a formula, or for one that is quoted already
@@ -69,68 +71,25 @@ def check_ending(path: str | Path) -> None:
         raise InputError(f"{path}: labels are written as {', '.join(ENDINGS)}; name the file so")
 
 
-def _columns(records: Records) -> dict[str, str]:
-    """The columns of labels in a table: what each is -> its name there."""
-    named = {plain(name): name for name in reversed(records.columns)}
-    columns = {what: next((named[name] for name in names if name in named), "") for what, names in _COLUMNS.items()}
-    missing = [name for name in ("query_id", "relevant") if not columns[name]]
-    if not (columns["doc_id"] or columns["text"]):
-        missing.append("doc_id (or text)")
-    if missing:
-        raise FormatError(
-            f"no column {', '.join(missing)}; labels have query_id, doc_id (or text), relevant, and may have judge and "
-            "probability",
-            records.where,
-            1,
-        )
-    return {what: name for what, name in columns.items() if name}
+def _answer(value: Any) -> int | None:
+    """1, 0, or −1 where the pair was skipped; None: it is no answer."""
+    return _ANSWERS.get(str(value).strip().lower().removesuffix(".0"))
 
 
-def _row(
-    fields: Fields, columns: Mapping[str, str], complaints: Complaints, line: int, *, quoted: bool
-) -> dict[str, Any] | None:
-    """A record as a row of labels; None where it is none."""
-    row: dict[str, Any] = {}
-    for what, name in columns.items():
-        value = fields.get(name)
-        if what in ("relevant", "probability"):
-            row[what] = value
-            continue
-        text = text_field(value)
-        row[what] = (_without_quote(text) if quoted else text) if text else None
-    if not row["query_id"] or not (row.get("doc_id") or row.get("text")):
-        complaints.add("a label needs a query_id, and a doc_id or a text", line)
-        return None
-    answer = _answer(row["relevant"])
-    if answer not in _ANSWERS:
-        complaints.add(f"relevant is {row['relevant']!r}; expected 1, 0, yes, no, true, false, or nothing", line)
-        return None
-    row["relevant"] = _ANSWERS[answer]
-    if "probability" in row:
-        row["probability"] = _probability(row["probability"], complaints, line)
-    return row
-
-
-def _answer(value: Any) -> str:
-    """An answer as `_ANSWERS` has it."""
-    if value is None or value != value:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip().lower().removesuffix(".0")
-
-
-def _probability(value: Any, complaints: Complaints, line: int) -> float | None:
-    if value in (None, "") or value != value:
-        return None
+def _probability(value: Any) -> float | None:
     try:
         number = float(value.strip().replace(",", ".") if isinstance(value, str) else value)
-        if 0 < number <= 1:
-            return number
     except (TypeError, ValueError):
-        pass
-    complaints.add(f"probability is {value!r}; expected a number above 0 and at most 1, or nothing", line)
-    return None
+        return None
+    return number if 0 < number <= 1 else None
+
+
+READ_LABELS_AS = {
+    **READ_AS,
+    "relevant": (_answer, "1, 0, yes, no, true, false, or nothing"),
+    "probability": (_probability, "a number above 0 and at most 1, or nothing"),
+    **dict.fromkeys(("text", "judge", "sources"), (text_field, "a text")),
+}
 
 
 def _quoted(text: str) -> str:
@@ -183,7 +142,7 @@ class Labels(Result):
         table = with_types(table.select(LABELS.names), dict(zip(LABELS.names, LABELS.types, strict=True)))
         named = pc.if_else(pc.is_valid(table["relevant"]), pc.fill_null(table["judge"], PERSON), table["judge"])
         table = table.set_column(LABELS.names.index("judge"), "judge", named)
-        object.__setattr__(self, "table", table.take(pa.array(_check(table))))
+        object.__setattr__(self, "table", table.take(pa.array(_check(table, "labels"))))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -207,21 +166,31 @@ class Labels(Result):
                 other.
         """
         if isinstance(given, Labels):
-            _complain_of_ids(given.table, collection, Complaints("labels"), [None] * len(given))
+            _check(given.table, "labels", collection)
             return given
         records = records_of(given)
-        columns, complaints = _columns(records), Complaints(records.where)
+        columns, complaints = Columns.of(records, {}, OF_LABELS), Complaints(records.where)
+        missing = [role for role in ("query_id", "relevant") if not columns.names[role]]
+        if missing or not (columns.names["doc_id"] or columns.names["text"]):
+            said = f"no column {', '.join(missing) or 'doc_id (or text)'}; labels have query_id, doc_id (or text)"
+            raise FormatError(f"{said}, relevant, and may have judge and probability", records.where, 1)
         quoted = any(where.lower().removesuffix(".gz").endswith(tuple(DELIMITERS)) for where in map(str, records.files))
-        rows: list[dict[str, Any]] = []
-        lines: list[int] = []
+        rows, lines = list[dict[str, Any]](), list[int]()
         for line, fields in records.read(complaints):
-            if any(value not in (None, "") for value in fields.values()):
-                rows += filter(None, [_row(fields, columns, complaints, line, quoted=quoted)])
-                lines += [line] * (len(rows) - len(lines))
-        table = pa.Table.from_pylist(rows, LABELS)
-        _first_of_each(table, complaints, lines)
+            try:
+                row = {role: next(iter(columns.values(fields, role, READ_LABELS_AS)), None) for role in LABELS.names}
+            except InputError as error:
+                complaints.add(str(error), line)
+                continue
+            if any(value is not None for value in row.values()):
+                answer = None if row["relevant"] == SKIPPED else row["relevant"]
+                judge = row["judge"] or (None if answer is None else PERSON)
+                texts = {role: _without_quote(text) for role, text in row.items() if quoted and isinstance(text, str)}
+                rows.append({**row, **texts, "relevant": answer, "judge": judge})
+                lines.append(line)
         complaints.settle()
-        _complain_of_ids(table, collection, complaints, lines)
+        table = pa.Table.from_pylist(rows, LABELS)
+        _check(table, records.where, collection, lines)
         return cls(table)
 
     @classmethod
@@ -373,29 +342,41 @@ def _places(keys: pa.ChunkedArray, among: pa.ChunkedArray) -> npt.NDArray[np.int
     return np.array(pc.fill_null(places, -1).to_numpy(), np.int64)
 
 
-def _check(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Raise an InputError for values out of range; return the rows to keep, one of each pair and judge."""
-    nothing = pc.and_(table["doc_id"].is_null(), table["text"].is_null())
-    if len(table) and (table["query_id"].null_count or pc.any(nothing).as_py()):
-        raise InputError("a label needs a query_id, and a doc_id or a text")
-    if not set(table["relevant"].unique().to_pylist()) <= {0, 1, None}:
-        raise InputError("a value of relevant is neither 0 nor 1; leave it empty where a pair is not judged")
-    given = table["probability"].drop_null().to_numpy()
-    if not ((given > 0) & (given <= 1)).all():
-        raise InputError("a probability of being drawn is not in (0, 1]; leave it empty where a pair was not drawn")
-    complaints = Complaints("labels")
-    rows = _first_of_each(table, complaints, [None] * len(table))
-    complaints.settle()
-    return rows
+def _check(
+    table: pa.Table, where: str, collection: Collection | None = None, lines: Sequence[int] = ()
+) -> npt.NDArray[np.int64]:
+    """Raise a FormatError for values out of range and unknown ids; return the rows to keep, one of each pair and judge.
 
-
-def _first_of_each(table: pa.Table, complaints: Complaints, lines: Sequence[int | None]) -> npt.NDArray[np.int64]:
-    """The row to keep of each pair and judge, ascending; complain of a judge who said otherwise of it before."""
+    A row in which a judge skipped the pair gives way to one in which it answered.
+    """
+    complaints, line_of = Complaints(where), dict(enumerate(lines))
+    has_text, relevant = table["text"].is_valid().to_numpy(), table["relevant"].to_pylist()
+    drawn = table["probability"].fill_null(1).to_numpy()
+    nothing = pc.or_(table["query_id"].is_null(), pc.and_(table["doc_id"].is_null(), table["text"].is_null()))
+    for wrong, said in (
+        (nothing.to_numpy(), "a label needs a query_id, and a doc_id or a text"),
+        (
+            [each not in (0, 1, None) for each in relevant],
+            "relevant is neither 0 nor 1; leave it empty where not judged",
+        ),
+        (
+            ~((drawn > 0) & (drawn <= 1)),
+            "a probability of being drawn is not in (0, 1]; leave it empty where not drawn",
+        ),
+    ):
+        for row in np.flatnonzero(wrong).tolist():
+            complaints.add(said, line_of.get(row))
+    if collection is not None:
+        documents = (collection.document_rows(table["doc_id"]) < 0) & ~has_text
+        for column, unknown in (("query_id", collection.query_rows(table["query_id"]) < 0), ("doc_id", documents)):
+            for row in np.flatnonzero(unknown).tolist():
+                complaints.add(
+                    f"unknown {column} {table[column][row].as_py()!r}: not in the collection {collection.name} (a "
+                    "spreadsheet may have changed it, as 007 to 7; keep such columns as text)",
+                    line_of.get(row),
+                )
     first: dict[tuple[Any, ...], int] = {}
-    relevant = table["relevant"].to_pylist()
-    named = zip(table["judge"].to_pylist(), relevant, strict=True)
-    judges = [judge or (PERSON if answer is not None else None) for judge, answer in named]
-    for row, key in enumerate(zip(pair_keys(table).to_pylist(), judges, strict=True)):
+    for row, key in enumerate(zip(pair_keys(table).to_pylist(), table["judge"].to_pylist(), strict=True)):
         before = first.setdefault(key, row)
         if relevant[before] is None:
             first[key] = row
@@ -404,27 +385,10 @@ def _first_of_each(table: pa.Table, complaints: Complaints, lines: Sequence[int 
             complaints.add(
                 f"{key[1]} judged query {pair['query_id']!r}, document {pair['doc_id'] or pair['text']!r} as "
                 f"{relevant[before]} above, and as {relevant[row]} here; keep one of the two",
-                lines[row],
-            )
-    return np.sort(np.array(list(first.values()), np.int64))
-
-
-def _complain_of_ids(
-    table: pa.Table, collection: Collection | None, complaints: Complaints, lines: Sequence[int | None]
-) -> None:
-    if collection is None:
-        return
-    has_text = np.asarray(table["text"].is_valid().to_numpy(), bool)
-    queries = collection.query_rows(table["query_id"]) < 0
-    documents = (collection.document_rows(table["doc_id"]) < 0) & ~has_text
-    for name, unknown in (("query_id", queries), ("doc_id", documents)):
-        for row in np.flatnonzero(unknown).tolist():
-            complaints.add(
-                f"unknown {name} {table[name][row].as_py()!r}: not in the collection {collection.name} (a spreadsheet "
-                "may have changed it, as 007 to 7; keep such columns as text)",
-                lines[row],
+                line_of.get(row),
             )
     complaints.settle()
+    return np.sort(np.array(list(first.values()), np.int64))
 
 
 log = logging.getLogger(__name__)
