@@ -66,8 +66,3 @@ def test_a_name_that_promises_another_form_is_refused(negatives: Negatives, tmp_
         negatives.write(tmp_path / name)
     assert not (tmp_path / name).exists()
     negatives.write(tmp_path / "without_an_ending")
-
-
-def test_attributes_that_a_result_does_not_have_are_refused(negatives: Negatives) -> None:
-    with pytest.raises(TypeError, match="has no titel"):
-        Negatives.of(negatives, titel="x")

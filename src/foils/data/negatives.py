@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,32 +20,18 @@ from foils.data.tables import Provenance, read_table, table_bytes, with_types, w
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table, counted
 
-REQUIRED = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("doc_id", pa.string()),
-        ("source", pa.string()),
-        ("rank", pa.int32()),
-        ("score", pa.float64()),
-    ]
-)
+if TYPE_CHECKING:
+    from foils.data.formats import Exported
 
-
+IDS = {name: pa.string() for name in ("query_id", "doc_id", "source")}
+REQUIRED = pa.schema({**IDS, "rank": pa.int32(), "score": pa.float64()})
 KNOWN = {
     "text": pa.large_string(),
     "keep": pa.bool_(),
-    "reason": pa.string(),
-    "cosine": pa.float64(),
-    "dot": pa.float64(),
-    "elo": pa.float64(),
-    "elo_se": pa.float64(),
-    "gap": pa.float64(),
-    "teacher": pa.float64(),
-    "weight": pa.float64(),
-    "tier": pa.string(),
-    "relevance": pa.float64(),
-    "verdict": pa.string(),
+    **dict.fromkeys(("reason", "tier", "verdict"), pa.string()),
+    **dict.fromkeys(("cosine", "dot", "elo", "elo_se", "gap", "teacher", "weight", "relevance"), pa.float64()),
 }
+"""Columns that later stages add, and their types."""
 
 
 def negatives_table(
@@ -57,7 +43,7 @@ def negatives_table(
     return pa.table([query_ids, doc_ids, sources, pa.array(ranks), pa.array(scores)], schema=REQUIRED)
 
 
-def checked(table: pa.Table) -> pa.Table:
+def checked_table(table: pa.Table) -> pa.Table:
     """Return a table with its columns in their types.
 
     Raises:
@@ -138,6 +124,7 @@ class Negatives(Result):
         title: of what is shown.
         collection: that the table was made from, for the texts of exports; None: not known.
         split: whose positives exports take.
+        checked: that the table has been checked before, which takes long.
 
     Raises:
         InputError: a column is missing, repeated or of another type, an id, source or rank is null, a rank is
@@ -149,33 +136,27 @@ class Negatives(Result):
     title: str = field(default="Negatives", kw_only=True)
     collection: Collection | None = field(default=None, repr=False, compare=False, kw_only=True)
     split: str = field(default="train", kw_only=True)
+    checked: InitVar[bool] = field(default=False, kw_only=True)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "table", checked(self.table))
-        check_pairs(self.table)
+    def __post_init__(self, checked: bool) -> None:
+        if not checked:
+            object.__setattr__(self, "table", checked_table(self.table))
+            check_pairs(self.table)
 
     @classmethod
     def of(cls, negatives: Negatives, **more: Any) -> Self:
         """Return a table as an object of this class; `more` are its other attributes.
 
-        The table's pairs are not checked again: that takes longest.
+        The table is not checked again: that takes longest.
         """
-        result: Self = object.__new__(cls)
-        values = {"table": negatives.table, "provenance": negatives.provenance, **more}
-        for each in fields(cls):
-            if each.name not in values and each.default is MISSING:
-                raise TypeError(f"{cls.__name__} needs {each.name}")
-            object.__setattr__(result, each.name, values.pop(each.name, each.default))
-        if values:
-            raise TypeError(f"{cls.__name__} has no {', '.join(values)}")
-        return result
+        return cls(**{"table": negatives.table, "provenance": negatives.provenance, "checked": True, **more})
 
     def altered(self, **more: Any) -> Self:
-        """Return it with other attributes; the table's pairs are not checked again."""
-        return self.of(self, **{**{each.name: getattr(self, each.name) for each in fields(self)}, **more})
+        """Return it with other attributes; the table is not checked again."""
+        return replace(self, checked=True, **more)
 
     def _with_table(self, table: pa.Table) -> Self:
-        return self.altered(table=checked(table))
+        return self.altered(table=checked_table(table))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -243,9 +224,7 @@ class Negatives(Result):
             InputError: the collection is not known, or nothing is there to export.
             UnknownNameError: no such form.
         """
-        from foils.data.formats import Exported
-
-        return Exported(self._of_collection(), self, form, self.split, scores).write(path)
+        return self._exported(form, scores).write(path)
 
     def to_pandas(self, form: str = "") -> Any:
         """Return the table as a DataFrame; in a form of `foils.export`, as triplets, its kept rows with their texts.
@@ -255,17 +234,15 @@ class Negatives(Result):
             InputError: the collection is not known, or nothing is there to export.
             UnknownNameError: no such form.
         """
+        require("pandas", "hub")
+        return (self._exported(form).to_arrow() if form else self.table).to_pandas()
+
+    def _exported(self, form: str, scores: str = "") -> Exported:
         from foils.data.formats import Exported
 
-        require("pandas", "hub")
-        if not form:
-            return self.table.to_pandas()
-        return Exported(self._of_collection(), self, form, self.split).to_arrow().to_pandas()
-
-    def _of_collection(self) -> Collection:
         if self.collection is None:
             raise InputError("the texts of this table are not known; name the collection that it was made from")
-        return self.collection
+        return Exported(self.collection, self, form, self.split, scores)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and the settings that made the table."""
