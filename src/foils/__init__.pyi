@@ -8,7 +8,6 @@ import foils.data.collection
 import foils.data.description
 import foils.data.formats
 import foils.data.negatives
-import foils.data.push
 import foils.deciding.doors
 import foils.evaluation.systems
 import foils.experiments.analysis
@@ -42,7 +41,6 @@ if not typing.TYPE_CHECKING:
     from .data.doors import describe as describe
     from .data.doors import export as export
     from .data.doors import load as load
-    from .data.doors import push as push
     from .deciding.doors import score as score
     from .deciding.mine import mine as mine
     from .evaluation.doors import evaluate as evaluate
@@ -78,8 +76,6 @@ def export(collection: typing.Any, source: typing.Any, *, form: typing.Any = ...
     add_judgements: typing.Any = ...) -> foils.data.formats.Exported: ...
 def load(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.data.collection.Collection: ...
-def push(what: typing.Any, to: typing.Any, *, license: typing.Any, public: bool = ...,
-    overwrite: bool = ...) -> foils.data.push.Pushed: ...
 def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = ..., verbose: bool = ...,
     split: typing.Any = ..., hybrids: int = ..., temperature: float = ..., regularization: float = ...,
     sample: int | None = ..., seed: int = ..., labels: typing.Any = ..., starts: typing.Any = ..., in_batch: int = ...,

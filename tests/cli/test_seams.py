@@ -119,7 +119,7 @@ train learnable learnable.parquet --model static --loss weighted --set temperatu
 merge static other --alpha 0.5 -o out --json out.json
 cache size --kind llm --json out.json
 """.strip().splitlines()
-ELSEWHERE = {"demo", "push", "relabel", "report", "study", "tune"}  # tests of their own compare program and library
+ELSEWHERE = {"demo", "relabel", "report", "study", "tune"}  # tests of their own compare program and library
 OF_NAMES = {"cache", "merge", "score-pairs", "train"}  # nothing of theirs is given as an object here
 OF_OBJECTS = {"rate", "generate"}  # what they record says where something is kept, or what was asked anew
 

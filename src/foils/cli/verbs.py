@@ -278,6 +278,5 @@ DOORS: dict[str, Verb] = {
         after=_fail_where_kept,
     ),
     "merge": Verb("foils.experiments.doors:merge", "foils merge all-MiniLM-L6-v2 better/model/ --alpha 0.5 -o merged/"),
-    "push": Verb("foils.data.doors:push", "foils push bm25.parquet hf:me/scifact-bm25 --license cc-by-4.0"),
     "cache": Verb("foils.upkeep:cache", "foils cache prune --keep 20GiB", alone=True),
 }

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from foils.data.collection import Collection
 from foils.data.description import Description, describe_collection
 from foils.data.formats import FORMS, Exported
-from foils.data.push import Pushed, push_to_hub
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.runtime.doors import door
 from foils.runtime.options import Option, refuse, spelled
-
-if TYPE_CHECKING:
-    PushLike = SourceLike
-else:
-    PushLike = Annotated[str, Option(metavar="TABLE")]
 
 
 @door
@@ -71,31 +65,3 @@ def export(
         refuse({"number": number}, f"with {spelled('form')} {form}; it goes with {spelled('form')} tuples")
     loaded = reading.open(collection)
     return Exported(loaded, as_source(source, loaded).negatives, form, split, scores or "", number)
-
-
-@door
-def push(
-    what: PushLike,
-    to: Annotated[str, Option(metavar="REPOSITORY")],
-    *,
-    license: str,
-    public: bool = False,
-    overwrite: bool = False,
-) -> Pushed:
-    """Put a table of negatives on the Hugging Face hub, with a card that says how it was made.
-
-    It is read again as the source hf:OWNER/NAME, with the same digest. Of absolute paths in its provenance only the
-    last part is sent. Log in first, by `hf auth login` or HF_TOKEN.
-
-    Args:
-        what: The Parquet file of a table. In Python also a table of negatives.
-        to: Where to: hf:OWNER/NAME, made where it is not there.
-        license: Licence, by the hub's identifier, as apache-2.0 or cc-by-4.0; that of the texts may decide it.
-        public: Let everyone see it. Default: only you, and who you share the repository with.
-        overwrite: Replace the files that the repository holds.
-
-    Raises:
-        InputError: HF_HUB_OFFLINE is set, nothing that can be pushed, or a repository that holds files.
-        FailureError: the hub refuses, or cannot be reached.
-    """
-    return push_to_hub(what, to, license=license, public=public, overwrite=overwrite)
