@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,34 +28,22 @@ from foils.runtime.errors import FailureError, FormatError, InputError
 from llm_server import Reply, serving
 
 
-@dataclass(frozen=True)
-class Question:
-    key: str
-    text: str
-
-
-@dataclass
-class Answer:
-    text: str | None
-    failure: str | None = None
-
-    def as_record(self):
-        return {"text": self.text, "failure": self.failure}
-
-
-async def serve(session, record: Question) -> Answer:
+async def serve(session, text: str):
     try:
-        return Answer(await session.answer(Request(record.text, Sampling())))
+        return {"text": await session.answer(Request(text, Sampling())), "failure": None}
     except NoAnswerError as error:
-        return Answer(None, str(error))
+        return {"text": None, "failure": str(error)}
 
 
 def ask(answer, log, texts, **settings):
-    records = [Question(text[0], text) for text in texts]
+    """Ask about texts, whose first letters are their keys."""
     with serving(answer) as server:
-        client = Client("m", server.url, concurrency=1, retries=0, **settings)
-        found = ask_missing(client, log, records, serve, task="asking", unit="questions")
-    return [record["text"] for record in found], server
+        client, records = (
+            Client("m", server.url, concurrency=1, retries=0, **settings),
+            {text[0]: text for text in texts},
+        )
+        found = ask_missing(client, AnswerStore(log), records, serve, task="asking", unit="questions")
+    return {key: record["text"] for key, record in found.items()}, server
 
 
 def echo(number: int, request: dict) -> Reply:
@@ -65,18 +52,18 @@ def echo(number: int, request: dict) -> Reply:
 
 def test_answers_come_in_the_order_of_the_records_and_stay(tmp_path: Path):
     found, server = ask(echo, tmp_path, ["a1", "b1", "c1"])
-    assert found == ["A1", "B1", "C1"]
-    found, server = ask(echo, tmp_path, ["c1", "d1", "a1", "d2"])
-    assert (found, len(server.seen)) == (["C1", "D1", "A1", "D1"], 1), "records of one key are asked for once"
-    assert ask(echo, tmp_path, [])[0] == []
+    assert found == {"a": "A1", "b": "B1", "c": "C1"}
+    found, server = ask(echo, tmp_path, ["c2", "d1", "a1"])
+    assert (found, len(server.seen)) == ({"c": "C1", "a": "A1", "d": "D1"}, 1)
+    assert ask(echo, tmp_path, [])[0] == {}
 
 
 def test_a_failure_is_asked_for_again(tmp_path: Path):
     found, _ = ask(lambda *_: Reply(""), tmp_path, ["a1"])
-    assert found == [None]
+    assert found == {"a": None}
     with AnswerStore(tmp_path) as log:
         assert log.records["a"]["failure"].startswith("an empty answer")
-    assert ask(echo, tmp_path, ["a1"])[0] == ["A1"]
+    assert ask(echo, tmp_path, ["a1"])[0] == {"a": "A1"}
 
 
 def test_a_stopped_run_keeps_what_was_finished(tmp_path: Path):
@@ -86,7 +73,7 @@ def test_a_stopped_run_keeps_what_was_finished(tmp_path: Path):
     with pytest.raises(FailureError, match="1 records in a row"):
         ask(answer, tmp_path, ["a1", "b1", "c1", "d1"], patience=1)
     found, server = ask(echo, tmp_path, ["a1", "b1", "c1", "d1"])
-    assert found == ["A1", "B1", "C1", "D1"]
+    assert found == {"a": "A1", "b": "B1", "c": "C1", "d": "D1"}
     assert [request["messages"][0]["content"] for request in server.seen] == ["c1", "d1"]
 
 

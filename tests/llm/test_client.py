@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -19,20 +18,12 @@ GOOD = Reply("yes")
 PLAIN = Sampling(0.0)
 
 
-@dataclass
-class Answered:
-    text: str | None = None
-    failure: str | None = None
-    usage: Usage = field(default_factory=Usage)
-
-
-async def serve(session, record: str) -> Answered:
+async def serve(session, record: str):
+    said = {"text": None, "failure": None, "usage": session.usage}
     try:
-        return Answered(
-            await session.answer(Request(record, Sampling(0.25, None, 5), schema=SCHEMA)), None, session.usage
-        )
+        return {**said, "text": await session.answer(Request(record, Sampling(0.25, None, 5), schema=SCHEMA))}
     except NoAnswerError as error:
-        return Answered(None, str(error), session.usage)
+        return {**said, "failure": str(error)}
 
 
 def good(number: int, asked: dict) -> Reply:
@@ -53,7 +44,7 @@ def ask(answer, records, *, serve=serve, **settings):
 
 def test_every_record_is_served_and_counted():
     found, server = ask(good, ["a", "b", "c"])
-    assert {record: (served.text, served.usage) for record, served in found.items()} == {
+    assert {record: (served["text"], served["usage"]) for record, served in found.items()} == {
         record: ("yes", Usage(1, 7, 3)) for record in "abc"
     }
     assert sorted(request["messages"][0]["content"] for request in server.seen) == ["a", "b", "c"]
@@ -75,8 +66,8 @@ def test_every_record_is_served_and_counted():
 def test_what_may_pass_is_asked_again(bad):
     slow = bad.stall or bad.drip
     found, server = ask(lambda number, _: bad if number < 2 else GOOD, ["a"], timeout=1.0 if slow else 60.0)
-    assert (found["a"].text, len(server.seen)) == ("yes", 3)
-    assert found["a"].usage.requests in (3, 4), "on a connection that was just hung up, one may fail unseen"
+    assert (found["a"]["text"], len(server.seen)) == ("yes", 3)
+    assert found["a"]["usage"].requests in (3, 4), "on a connection that was just hung up, one may fail unseen"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +87,7 @@ def test_what_may_pass_is_asked_again(bad):
 )
 def test_what_cannot_pass_is_a_failure_with_its_reason(bad, reason, requests):
     found, _ = ask(lambda *_: bad, ["a"], timeout=0.2 if bad.stall else 60.0, retries=1)
-    assert (found["a"].text, found["a"].failure, found["a"].usage.requests) == (None, reason, requests)
+    assert (found["a"]["text"], found["a"]["failure"], found["a"]["usage"].requests) == (None, reason, requests)
 
 
 def test_the_pause_is_the_servers_or_grows():
@@ -118,13 +109,13 @@ def test_a_schema_is_asked_for_unless_the_server_knows_none():
         found, server = ask(
             lambda _, asked, no=refused: no if "response_format" in asked else GOOD, ["a", "b"], concurrency=1
         )
-        assert [served.text for served in found.values()] == ["yes", "yes"]
+        assert [served["text"] for served in found.values()] == ["yes", "yes"]
         assert ["response_format" in request for request in server.seen] == [True, False, False]
     _, server = ask(good, ["a"], structured=False)
     assert "response_format" not in server.seen[0]
 
     async def plain(session, record):
-        return Answered(await session.answer(Request(record, PLAIN)))
+        return {"text": await session.answer(Request(record, PLAIN)), "failure": None}
 
     _, server = ask(good, ["a"], serve=plain)
     assert "response_format" not in server.seen[0]
@@ -142,12 +133,12 @@ def test_what_a_server_does_not_know_is_left_out(unknown, status):
         return GOOD
 
     async def asks(session, record):
-        return Answered(await session.answer(Request(record, Sampling(0.5, 9, 11), schema=SCHEMA)))
+        return {"text": await session.answer(Request(record, Sampling(0.5, 9, 11), schema=SCHEMA)), "failure": None}
 
     found, server = ask(answer, ["a", "b"], serve=asks, concurrency=1)
     first = server.seen[0]
     assert (first["model"], first["temperature"], first["seed"], first["max_tokens"]) == ("m", 0.5, 11, 9)
-    assert [served.text for served in found.values()] == ["yes", "yes"]
+    assert [served["text"] for served in found.values()] == ["yes", "yes"]
     assert len(server.seen) == len(unknown) + 2, "the second record is asked without at once"
     sent = server.seen[-1]
     assert not set(unknown) & set(sent)
@@ -165,11 +156,11 @@ def test_the_key_is_sent_and_never_told(monkeypatch):
         ask(lambda *_: refused, ["a"], key_variable="MY_KEY")
     echo = Reply(json.dumps({"error": secret}), status=422)
     found, _ = ask(lambda *_: echo, ["a"], key_variable="MY_KEY")
-    for said in (str(caught.value), repr(caught.value.__cause__), str(found), found["a"].failure):
+    for said in (str(caught.value), repr(caught.value.__cause__), str(found), found["a"]["failure"]):
         assert secret not in said
     monkeypatch.setenv("MY_KEY", "stop")  # a word of the reason itself
     found, _ = ask(lambda *_: Reply(""), ["a"], key_variable="MY_KEY")
-    assert found["a"].failure == "an empty answer (finish reason ***)"
+    assert found["a"]["failure"] == "an empty answer (finish reason ***)"
     assert Client("m", "http://me:word@host:1/v1").describe() == {"model": "m", "server": "http://host:1/v1"}
     assert Client("m").describe() == {"model": "m", "server": None}
 
@@ -219,7 +210,7 @@ def test_it_works_inside_a_running_loop():
     async def inside():
         return ask(good, ["a"])[0]
 
-    assert asyncio.run(inside())["a"].text == "yes"
+    assert asyncio.run(inside())["a"]["text"] == "yes"
 
 
 def test_refused_settings():

@@ -15,8 +15,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foils.llm.answers import AnswerStore
 from foils.llm.client import Client, Usage
@@ -37,31 +36,9 @@ CHARACTERS_A_TOKEN = 4  # about, in English
 _UNKNOWN = (400, 422)  # statuses of a request with something that a server does not know
 
 
-class Keyed(Protocol):
-    """What is asked for."""
-
-    @property
-    def key(self) -> str:
-        """A digest of everything that decides the answer: the client's identity, settings, texts."""
-        ...
-
-
-class Kept(Protocol):
-    """What a record came to, and can be kept."""
-
-    @property
-    def failure(self) -> str | None:
-        """Why it came to nothing; None where it came to something."""
-        ...
-
-    def as_record(self) -> dict[str, Any]:
-        """Return it as JSON has it, its `failure` with it."""
-        ...
-
-
 R = TypeVar("R")
-KeyedRecord = TypeVar("KeyedRecord", bound=Keyed)
-KeptRecord = TypeVar("KeptRecord", bound=Kept)
+Served = dict[str, Any]
+"""What a record came to, as JSON has it: `failure` says why it came to nothing, None where it came to something."""
 
 
 def digest(*parts: object) -> str:
@@ -72,8 +49,8 @@ def digest(*parts: object) -> str:
 def ask_all(
     client: Client,
     records: Sequence[R],
-    serve: Callable[[Session, R], Awaitable[KeptRecord]],
-    finished: Callable[[R, KeptRecord], None],
+    serve: Callable[[Session, R], Awaitable[Served]],
+    finished: Callable[[R, Served], None],
 ) -> None:
     """Serve every record, `concurrency` at once; hand each to `finished` as soon as it is.
 
@@ -103,8 +80,8 @@ def ask_all(
 async def _ask_all(
     client: Client,
     records: Sequence[R],
-    serve: Callable[[Session, R], Awaitable[KeptRecord]],
-    finished: Callable[[R, KeptRecord], None],
+    serve: Callable[[Session, R], Awaitable[Served]],
+    finished: Callable[[R, Served], None],
 ) -> None:
     from openai import AsyncOpenAI
 
@@ -118,10 +95,10 @@ async def _ask_all(
             for record in waiting:
                 served = await serve(Session(server), record)
                 finished(record, served)
-                in_a_row = 0 if served.failure is None else in_a_row + 1
+                in_a_row = 0 if served["failure"] is None else in_a_row + 1
                 if in_a_row >= client.patience:
                     raise FailureError(
-                        f"{in_a_row} records in a row failed (last: {served.failure}) at "
+                        f"{in_a_row} records in a row failed (last: {served['failure']}) at "
                         f"{client.server or 'the default server'}; what was finished is kept, and another run asks for "
                         "the rest"
                     )
@@ -261,24 +238,25 @@ def announce(asked: Mapping[Client, Usage]) -> None:
 
 def ask_missing(
     client: Client,
-    folder: str | Path | AnswerStore,
-    records: Sequence[KeyedRecord],
-    serve: Callable[[Session, KeyedRecord], Awaitable[KeptRecord]],
+    store: AnswerStore,
+    records: Mapping[str, R],
+    serve: Callable[[Session, R], Awaitable[Served]],
     *,
-    text_of: Callable[[KeyedRecord], str] | None = None,
+    text_of: Callable[[R], str] | None = None,
     answer_tokens: int = ANSWER_TOKENS,
     task: str,
     unit: str,
-) -> list[dict[str, Any]]:
-    """Return what each record came to, as JSON has it, in the order of `records`.
+) -> dict[str, Served]:
+    """Return what each record came to, by its key.
 
     A record that the store has, and not as a failure, is not asked for again; each other is on disk as soon as it is
-    finished, so that a run that was stopped asks for what is missing alone. Records of one key are asked for once.
+    finished, so that a run that was stopped asks for what is missing alone.
 
     Args:
         client: of the server.
-        folder: of the finished records, or the store in it.
-        records: what is to be served.
+        store: of the finished records.
+        records: what is to be served, by a digest of everything that decides the answer: the client's identity,
+            settings, texts.
         serve: as in `ask_all`.
         text_of: the prompt of a record, for what is announced; None: it was announced before.
         answer_tokens: about how many an answer takes, likewise.
@@ -290,24 +268,21 @@ def ask_missing(
         InputError: the server refuses the key, or does not know the model.
         FailureError: the store cannot be written, or record after record failed; what was finished is kept.
     """
-    with folder if isinstance(folder, AnswerStore) else AnswerStore(folder) as kept:
-        by_key: dict[str, KeyedRecord] = {}
-        for record in records:
-            by_key.setdefault(record.key, record)
-        answers = {key: line for key in by_key if (line := kept.get(key)) is not None and line["failure"] is None}
-        missing = [record for key, record in by_key.items() if key not in answers]
+    with store:
+        answers = {key: line for key in records if (line := store.get(key)) is not None and line["failure"] is None}
+        missing = [key for key in records if key not in answers]
         if missing and text_of is not None:
-            characters = sum(len(text_of(record)) for record in missing)
+            characters = sum(len(text_of(records[key])) for key in missing)
             usage = Usage(len(missing), characters // CHARACTERS_A_TOKEN, len(missing) * answer_tokens)
             announce({client: usage})
-        with progress.task(task, total=len(by_key), unit=unit) as advance:
+        with progress.task(task, total=len(records), unit=unit) as advance:
             advance(len(answers))
 
-            def finished(record: KeyedRecord, served: KeptRecord) -> None:
-                answers[record.key] = served.as_record()
-                kept.add(record.key, answers[record.key])
+            def finished(key: str, served: Served) -> None:
+                answers[key] = served
+                store.add(key, served)
                 advance(1)
 
             if missing:
-                ask_all(client, missing, serve, finished)
-        return [answers[record.key] for record in records]
+                ask_all(client, missing, lambda session, key: serve(session, records[key]), finished)
+        return answers

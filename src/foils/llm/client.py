@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -140,10 +140,10 @@ class ModelUse:
     failures: Counter[str] = field(default_factory=Counter)
     price: Price | None = None
 
-    def counted(self, answers: Mapping[str, Mapping[str, Any]]) -> ModelUse:
-        """Return it with what the answers of these questions took, by key: those of one question are one."""
-        usage = Usage.total([self.usage.as_record(), *answers.values()])
-        failed = Counter(each["failure"] for each in answers.values() if each["failure"] is not None)
+    def counted(self, answers: Sequence[Mapping[str, Any]]) -> ModelUse:
+        """Return it with what these answers took."""
+        usage = Usage.total([self.usage.as_record(), *answers])
+        failed = Counter(each["failure"] for each in answers if each["failure"] is not None)
         return replace(self, usage=usage, failures=self.failures + failed)
 
     def rows(self, name: str) -> list[tuple[str, str]]:

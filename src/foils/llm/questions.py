@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from foils.llm.answers import AnswerStore, json_values, without_thoughts
-from foils.llm.asking import Session, ask_missing, digest
-from foils.llm.client import Client, ModelUse, Sampling, Usage
+from foils.llm.asking import Served, Session, ask_missing, digest
+from foils.llm.client import Client, ModelUse, Sampling
 from foils.llm.prompts import Template, fenced
 from foils.llm.request import NoAnswerError, Request
 
 ATTEMPTS = 2  # times that a question is asked until its answer can be read
 LONGEST = 6_000  # characters of a document that a model is shown
-UNREADABLE = 'an answer in which "{}" cannot be read'
 
 
 @dataclass(frozen=True)
@@ -53,23 +52,6 @@ class Form:
         objects = [each for each in json_values(without_thoughts(answer)) if isinstance(each, dict)]
         values = (self.read(each.get(self.name)) for each in reversed(objects))
         return next((value for value in values if value is not None), None)
-
-
-@dataclass(frozen=True)
-class _Question:
-    key: str
-    prompt: str
-
-
-@dataclass
-class _Answered:
-    name: str
-    usage: Usage
-    value: Any = None
-    failure: str | None = None
-
-    def as_record(self) -> dict[str, Any]:
-        return {self.name: self.value, "failure": self.failure, **self.usage.as_record()}
 
 
 class Questions:
@@ -125,27 +107,24 @@ class Questions:
             FailureError: the store cannot be written, or question after question failed; what was answered is kept.
             MissingExtraError: the openai package is not installed.
         """
-        questions, form = [_Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts], self._form
+        keys, form = [digest(self.fingerprint, prompt) for prompt in prompts], self._form
 
-        async def serve(session: Session, question: _Question) -> _Answered:
-            answered = _Answered(form.name, session.usage)
+        async def serve(session: Session, prompt: str) -> Served:
+            value, failure = None, ""
             for attempt in range(ATTEMPTS):
                 try:
-                    answer = await session.answer(form.request(question.prompt, self._sampling, attempt))
+                    value = form.value(await session.answer(form.request(prompt, self._sampling, attempt)))
                 except NoAnswerError as error:
-                    answered.failure = str(error)
+                    failure = str(error)
                     continue
-                answered.value = form.value(answer)
-                answered.failure = (
-                    f'an answer in which "{form.name}" cannot be read' if answered.value is None else None
-                )
-                if answered.failure is None:
+                if value is not None:
                     break
-            return answered
+                failure = f'an answer in which "{form.name}" cannot be read'
+            return {form.name: value, "failure": failure if value is None else None, **session.usage.as_record()}
 
         answers = ask_missing(
-            self.client, self._store, questions, serve, task=f"asking {self.client.model}", unit="questions",
-            text_of=None if announced else lambda question: question.prompt,
+            self.client, self._store, dict(zip(keys, prompts, strict=True)), serve,
+            text_of=None if announced else str, task=f"asking {self.client.model}", unit="questions",
         )  # fmt: skip
-        self.asked = self.asked.counted({key.key: answer for key, answer in zip(questions, answers, strict=True)})
-        return [answer[form.name] for answer in answers]
+        self.asked = self.asked.counted([*answers.values()])
+        return [answers[key][form.name] for key in keys]

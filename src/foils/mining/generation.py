@@ -23,7 +23,19 @@ from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.tables import provenance
 from foils.data.tokens import alphanumeric
-from foils.llm import Client, NoAnswerError, Request, Sampling, Session, Template, Usage, ask_missing, digest, fenced
+from foils.llm import (
+    AnswerStore,
+    Client,
+    NoAnswerError,
+    Request,
+    Sampling,
+    Session,
+    Template,
+    Usage,
+    ask_missing,
+    digest,
+    fenced,
+)
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import TemplateLike
 from foils.mining.rules import NEAR, LookAlikes
@@ -253,16 +265,18 @@ def generate_negatives(
     asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
     records = _records(collection, writing, (client.identity, asked), split, limit, sampling.seed)
 
-    async def serve(session: Session, record: Record) -> Written:
-        return await _write(session, record, writing, sampling, top)
+    async def serve(session: Session, record: Record) -> dict[str, Any]:
+        return (await _write(session, record, writing, sampling, top)).as_record()
 
     def text_of(record: Record) -> str:
         return writing.asked(record.query, record.positives[0], top, record.drawn)
 
     tokens, task = top * PASSAGE_TOKENS, "asking for negatives"
-    answers = ask_missing(
-        client, folder, records, serve, text_of=text_of, answer_tokens=tokens, task=task, unit="queries"
-    )
+    by_key = ask_missing(
+        client, AnswerStore(folder), {record.key: record for record in records}, serve, text_of=text_of,
+        answer_tokens=tokens, task=task, unit="queries",
+    )  # fmt: skip
+    answers = [by_key[record.key] for record in records]
     counts, turned_away = [len(answer["negatives"]) for answer in answers], Counter[str]()
     for answer in answers:
         turned_away.update(answer["turned_away"])
