@@ -38,8 +38,6 @@ def test_windows_and_draws(mined):
     assert facts["rejected"] == {"ranked before the window": 3}
     assert window.provenance["settings"]["ranks"] == [1, 5]
     drawn, _, _ = mined("--with", "random", "--top", "2", "--ranks", "0-6", "--draw", "uniform", "--seed", "3")
-    again, _, _ = mined("--with", "random", "--top", "2", "--ranks", "0-6", "--draw", "uniform", "--seed", "3")
-    assert drawn.table.drop_columns("score").equals(again.table.drop_columns("score"))
     assert drawn.rejected() == {"not drawn": 12}
     assert plain.provenance["settings"].keys() == {"with", "top", "split", "near_duplicate", "seed"}
     for bad in ("5", "5-2", "a-b"):
