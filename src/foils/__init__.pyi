@@ -11,7 +11,7 @@ import foils.data.negatives
 import foils.deciding.doors
 import foils.evaluation.systems
 import foils.experiments.analysis
-import foils.experiments.demo
+import foils.experiments.doors
 import foils.experiments.plan
 import foils.experiments.tuned
 import foils.labelling.doors
@@ -44,7 +44,7 @@ if not typing.TYPE_CHECKING:
     from .deciding.doors import score as score
     from .deciding.mine import mine as mine
     from .evaluation.doors import evaluate as evaluate
-    from .experiments.demo import demo as demo
+    from .experiments.doors import demo as demo
     from .experiments.doors import merge as merge
     from .experiments.doors import report as report
     from .experiments.doors import study as study
@@ -100,7 +100,7 @@ def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.A
     query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
     precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
-def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.demo.Demo: ...
+def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.doors.Demo: ...
 def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
     device: typing.Any = ...) -> foils.experiments.tuned.Merged: ...
 def report(studies: typing.Any, *, measure: typing.Any = ...,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from foils.experiments.demo import PACKAGES, demo
+from foils.experiments.doors import PACKAGES, demo
 
 
 @pytest.mark.slow

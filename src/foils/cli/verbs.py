@@ -209,7 +209,7 @@ DOORS: dict[str, Verb] = {
         moved={"--reliable": "give the studies whose order of the sources is reliable"},
     ),
     "demo": Verb(
-        "foils.experiments.demo:demo", "foils demo -o foils-demo/", more=(OPEN,), after=_open_report, alone=True
+        "foils.experiments.doors:demo", "foils demo -o foils-demo/", more=(OPEN,), after=_open_report, alone=True
     ),
     "rate": Verb(
         "foils.rating.doors:rate",

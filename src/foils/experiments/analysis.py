@@ -5,14 +5,7 @@ A cell's reliability says how far the order of its sources repeats from seeds to
     h = mean over splits of τ(means of one half of the seeds, means of the other)
     reliability of all seeds = 2h/(1 + h)                   (Spearman 1910, Brown 1910)
 
-A cell is flat where its sources differ so little that no affordable number of seeds would tell their order. With the
-sources' mean square M_s and the residual's M_e of a two-way table (sources × seeds), F = M_s/M_e, the ratio of the
-sources' variance to that of a single training is, with 95 % confidence, at most
-
-    θ = (F/q − 1)/n,   q the 5 % quantile of F(S − 1, (S − 1)(n − 1))          (Searle 1971)
-
-and τ = .8 is a correlation of sin(.8·π/2) = .951, which takes .951/.049/θ seeds. Where these are more than 64, the cell
-is flat. Two or three seeds may agree by chance: four at least must say either.
+Two or three seeds may agree by chance: a cell is reliable from .8 on, with four seeds at least.
 """
 
 from __future__ import annotations
@@ -40,9 +33,7 @@ from foils.statistics.agreement import kendall_tau, resampled_taus
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1_000
 RELIABLE = 0.8
-MOST_SEEDS = 64
-LEAST_SEEDS = 4  # before a cell is reliable or flat
-CONFIDENCE = 0.95
+LEAST_SEEDS = 4  # before a cell is reliable
 EVERY_SPLIT = 9  # seeds up to which every split into halves is looked at
 SPLITS = 100
 ROUNDING = 1e-9
@@ -157,13 +148,11 @@ class Reliability:
         half: mean Kendall's τ of the sources' means over one half of the seeds with those over the other; NaN with one
             seed, or where all means are equal.
         whole: the same for all seeds (Spearman–Brown); `half` itself where that is not above 0.
-        at_best: seeds that .8 takes at the upper end of the 95 % interval of the sources' variance; NaN with one seed.
     """
 
     seeds: int
     half: float
     whole: float
-    at_best: float
 
     @property
     def reliable(self) -> bool:
@@ -171,16 +160,9 @@ class Reliability:
         return self.seeds >= LEAST_SEEDS and self.whole >= RELIABLE - ROUNDING
 
     @property
-    def flat(self) -> bool:
-        """Whether four seeds or more show that above 64 would be needed, with 95 % confidence."""
-        return self.seeds >= LEAST_SEEDS and not self.reliable and self.at_best > MOST_SEEDS
-
-    @property
     def verdict(self) -> str:
-        """In a word or two: reliable, flat, not reliable, or too few seeds to say."""
-        if self.seeds < LEAST_SEEDS:
-            return "too few seeds"
-        return "reliable" if self.reliable else "flat" if self.flat else "not reliable"
+        """In a word or two: reliable, not reliable, or too few seeds to say."""
+        return "too few seeds" if self.seeds < LEAST_SEEDS else "reliable" if self.reliable else "not reliable"
 
 
 def reliability_of(results: Floats) -> Reliability:
@@ -191,32 +173,9 @@ def reliability_of(results: Floats) -> Reliability:
     """
     seeds = results.shape[1]
     if seeds < 2:
-        return Reliability(seeds, math.nan, math.nan, math.nan)
+        return Reliability(seeds, math.nan, math.nan)
     half = _half(results)
-    return Reliability(seeds, half, 2 * half / (1 + half) if half > 0 else half, seeds_at_best(results))
-
-
-def seeds_at_best(results: Floats) -> float:
-    """Return the seeds that τ = .8 takes at the upper end of the 95 % interval of the sources' variance.
-
-    Args:
-        results: (sources, seeds), two seeds or more.
-
-    Returns:
-        A number above 0; infinite where even the upper end is 0, 0 where no seed differs from another.
-    """
-    from scipy.stats import f
-
-    sources, seeds = results.shape
-    between = results.mean(axis=1) - results.mean()
-    residual = results - results.mean(axis=1, keepdims=True) - results.mean(axis=0) + results.mean()
-    freedom = (sources - 1) * (seeds - 1)
-    of_sources, of_noise = seeds * float(between @ between) / (sources - 1), float((residual**2).sum()) / freedom
-    if of_noise <= 1e-12 * of_sources or not of_noise:
-        return 0.0 if of_sources else math.inf
-    highest = (of_sources / of_noise / float(f.ppf(1 - CONFIDENCE, sources - 1, freedom)) - 1) / seeds
-    correlation = math.sin(RELIABLE * math.pi / 2)
-    return correlation / (1 - correlation) / highest if highest > 0 else math.inf
+    return Reliability(seeds, half, 2 * half / (1 + half) if half > 0 else half)
 
 
 def _half(results: Floats) -> float:
@@ -271,8 +230,7 @@ class StudyAnalysis(Result):
         measure: that predictors are compared with.
         cells: in order, those with two sources or more. `outcomes`: cell → results, best first, baselines among them.
         leads: cell → by how much its best source is ahead of the next.
-        leaderboard: predictors that every source has, by mean τ over the cells of three sources or more that count;
-            empty where no cell does.
+        leaderboard: predictors that every source has, by mean τ over the cells of three sources or more.
         reliability: cell of three sources or more → how far the order of its sources repeats from seeds to seeds.
         chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
     """
@@ -286,28 +244,21 @@ class StudyAnalysis(Result):
     chance: float
 
     @property
-    def left_out(self) -> list[str]:
-        """Cells of three sources or more that do not count in the means, as flat."""
-        return [name for name, each in self.reliability.items() if each.flat]
-
-    @property
     def ceiling(self) -> float:
         """Mean over cells of τ of half of the seeds with the other half; NaN where no cell has one."""
-        return _mean([each.half for name, each in self.reliability.items() if name not in self.left_out])
+        halves = [each.half for each in self.reliability.values() if not math.isnan(each.half)]
+        return sum(halves) / len(halves) if halves else math.nan
 
     @property
     def headline(self) -> str:
         """What the study says in a few sentences, or that nothing can be told, and why."""
-        left_out = ", ".join(f"{name}, flat" for name in self.left_out)
         if not self.leaderboard and self.reliability:
-            why = f"no cell counts ({left_out})" if left_out else "no predictor is there for every source"
-            return f"{NOTHING} {why}."
+            return f"{NOTHING} no predictor is there for every source."
         if not self.leaderboard:
             leads = " ".join(f"{cell.name}, two sources: {self.lead_sentence(cell.name)}" for cell in self.cells)
             return f"{leads} Of two sources no τ is made: their order is foreseen by chance in half of the cases."
-        aside = f" Left out: {left_out}." if left_out else ""
         if doubts := self.doubts():
-            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more.{aside}"
+            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more."
         best = self.leaderboard[0]
         text = (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is best "
@@ -316,7 +267,7 @@ class StudyAnalysis(Result):
         )
         if (published := next((each for each in self.leaderboard if each.predictor == "eci_sem"), None)) is not None:
             text += f" ECI_sem: {published.kendall:+.2f} [{published.low:+.2f}, {published.high:+.2f}]."
-        return text + aside
+        return text
 
     def doubts(self) -> list[str]:
         """Return why the order of the predictors says nothing; none where it does.
@@ -383,21 +334,13 @@ class StudyAnalysis(Result):
         return Table(cell.name, [*columns, *cell.tests], rows, caption=self.lead_sentence(cell.name))
 
     def reliability_table(self) -> Table:
-        """Return how far the order of each cell's sources repeats, and the seeds that it takes at best."""
+        """Return how far the order of each cell's sources repeats."""
         rows = [
-            (
-                name,
-                f"{each.seeds}",
-                _tau(each.half),
-                _tau(each.whole),
-                f"{max(1, math.ceil(each.at_best))}" if math.isfinite(each.at_best) else "–",
-                each.verdict,
-            )
+            (name, f"{each.seeds}", _tau(each.half), _tau(each.whole), each.verdict)
             for name, each in self.reliability.items()
         ]
-        columns = ["cell", "seeds", "τ of halves", "of all seeds", f"seeds for {RELIABLE:g}, at best", "order"]
-        caption = f"Left out of the means, as flat: {', '.join(self.left_out)}." if self.left_out else ""
-        return Table("How far the order of the sources repeats", columns, rows, caption)
+        columns = ["cell", "seeds", "τ of halves", "of all seeds", "order"]
+        return Table("How far the order of the sources repeats", columns, rows)
 
     def predictor_table(self, *, by_cell: bool = False) -> Table:
         """Return the predictors, best first; if wanted, with their τ in each cell."""
@@ -431,7 +374,6 @@ class StudyAnalysis(Result):
             "headline": self.headline,
             "warnings": self.warnings,
             "chance": self.chance,
-            "left_out": self.left_out,
             "cells": [self._cell_json(cell) for cell in self.cells],
             "leaderboard": [
                 {
@@ -454,9 +396,7 @@ class StudyAnalysis(Result):
             "model": cell.facts["model"]["name"],
             "settings": cell.facts["settings"],
             "ceiling": None if reliability is None else reliability.half,
-            "reliability": None
-            if reliability is None
-            else {**vars(reliability), "verdict": reliability.verdict, "counts": cell.name not in self.left_out},
+            "reliability": None if reliability is None else {**vars(reliability), "verdict": reliability.verdict},
             "lead": vars(self.leads[cell.name]),
             "outcomes": [{**vars(each), **own.get(each.source, {})} for each in self.outcomes[cell.name]],
             "predictors": {name: dict(cell.predictors[name]) for name in cell.sources},
@@ -487,17 +427,17 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     leads = {cell.name: lead_of(cell, outcomes[cell.name], measure, rng) for cell in usable}
     several = [cell for cell in usable if len(cell.sources) > 2]
     reliability = {cell.name: reliability_of(cell.results(cell.sources, measure)) for cell in several}
-    counted, chance = [cell for cell in several if not reliability[cell.name].flat], math.nan
-    having = [cell.predictors[source] for cell in counted for source in cell.sources]
+    having = [cell.predictors[source] for cell in several for source in cell.sources]
     names = [name for name in PREDICTORS if having and all(name in each for each in having)]
-    standings = sorted((_standing(name, counted, measure, rng) for name in names), key=lambda each: -each.kendall)
+    standings = sorted((_standing(name, several, measure, rng) for name in names), key=lambda each: -each.kendall)
+    chance = math.nan
     if standings:
         pairs = [
             (
                 np.array([[cell.predictors[source][each.predictor] for source in cell.sources] for each in standings]),
                 cell.results(cell.sources, measure).mean(axis=1),
             )
-            for cell in counted
+            for cell in several
         ]
         chance = chance_of_best(pairs, standings[0].kendall, rng)
     return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance)
@@ -562,12 +502,6 @@ def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.
         totals += np.divide(y @ x.T, norms, out=np.zeros_like(norms), where=norms > 0)
     reached = int((totals.max(axis=1) / len(pairs) >= best - 1e-9).sum())
     return (1 + reached) / (1 + PERMUTATIONS)
-
-
-def _mean(values: Any) -> float:
-    """The mean of those that are numbers; NaN where none is."""
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) / len(known) if known else math.nan
 
 
 def _with_ends(value: float, low: float, high: float) -> str:

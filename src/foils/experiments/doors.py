@@ -1,4 +1,4 @@
-"""The doors of tunings and of studies."""
+"""The doors of tunings, of studies and of the demo."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from foils.data import Collection
+from foils.data import Collection, load_collection
 from foils.data.description import describe_collection
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.splitting import SPLITS, with_three_splits
-from foils.encode.models import DEFAULT_MODEL
+from foils.deciding.doors import Scored, score
+from foils.deciding.mine import mine
+from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cache import read_sealed
 from foils.experiments.plan import Plan, check_sizes
@@ -25,6 +27,7 @@ from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.files import fill_folder, write_json, write_sealed
 from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
     StudiesLike = str | Path | StudyAnalysis | Sequence[str | Path | StudyAnalysis]
@@ -35,6 +38,10 @@ else:
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
 OF_DATA = ("digest", *SPLITS)  # what of a tuning is given by its data
+
+PACKAGES = "joblib", "networkx", "numpy", "scipy", "sentence_transformers", "sklearn"
+"""Whose documentation the demo reads: a part of pydocs that two cores embed in a minute."""
+MINUTES = 0.5  # of the demo's tuning
 
 log = logging.getLogger(__name__)
 
@@ -303,3 +310,55 @@ def report(
     for each in [studies] if isinstance(studies, (str, Path, StudyAnalysis)) else studies:
         cells += each.cells if isinstance(each, StudyAnalysis) else read_cells(Path(each))
     return analyse(cells, measure=measure, seed=seed)
+
+
+@dataclass(frozen=True)
+class Demo(Result):
+    """What the demo shows: two verdicts about one model.
+
+    Attributes:
+        scores: of random, BM25 and dense negatives, and which of them to train on.
+        tuned: the model before and after tuning.
+    """
+
+    scores: Scored
+    tuned: Tuned
+
+    def tables(self) -> list[Table]:
+        """Return the tables of the scores, and the proof."""
+        return [*self.scores.tables(), self.tuned.tables()[0]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both."""
+        return {"scores": self.scores.to_json(), "tuned": self.tuned.to_json()}
+
+
+@door
+def demo(
+    output: Annotated[Path, Option(flag="--output", short="-o", metavar="FOLDER")] = Path("foils-demo"),
+    *,
+    model: Annotated[str, Option(metavar="MODEL")] = f"{STATIC}{DEFAULT_MODEL}",
+    seed: Annotated[int, Option(least=0)] = 0,
+) -> Demo:
+    """Mine negatives from the documentation of six packages, decide which to train a model on, and tune it.
+
+    It needs no network and no data: the texts are read from the installed packages, and the encoder comes with one.
+
+    Args:
+        output: Folder for the tables of negatives, scores.json, report.html and, in tuned/, what foils tune writes.
+        model: Model that the decision is made for and that is tuned. Default: a static embedding, the word table of
+            all-MiniLM-L6-v2, which trains in seconds.
+        seed: Seed of random negatives, of the scores and of training; the same seed gives the same bytes.
+    """
+    read, folder = f"pydocs:{','.join(PACKAGES)}", Path(output)
+    collection = load_collection(read)
+    options: dict[str, dict[str, Any]] = {"random": {"seed": seed}, "bm25": {}, "dense": {"encoder": model}}
+    sources = {method: mine(collection, method, **more) for method, more in options.items()}
+    for method, negatives in sources.items():
+        negatives.write(folder / f"{method}.parquet")
+    scores: Scored = score(collection, sources, encoder=model, seed=seed)
+    write_json(folder / "scores.json", scores.to_json())
+    scores.report(folder / PAGE)
+    log.info("report: %s", folder / PAGE)
+    tuned = tune(read, model=model, output=folder / "tuned", minutes=MINUTES, seed=seed)
+    return Demo(scores, cast("Tuned", tuned))

@@ -37,8 +37,7 @@ STUDY_READING = (
     "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means. No "
     "predictor can be expected above the ceiling, which is τ of one half of the seeds with the other half. Regret is "
     "what is lost by training on the source that the predictor puts first.",
-    "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with four seeds at least. It is "
-    "flat, and left out of the means, where even at best 0.8 would take more than 64 seeds.",
+    "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with four seeds at least.",
 )
 TUNE_READING = (
     "Everything is chosen on dev, a split that is not trained on; test is looked at once. Whoever tunes again until p "
