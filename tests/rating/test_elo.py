@@ -2,15 +2,9 @@ import evalica
 import numpy as np
 import pytest
 
-from foils.rating import (
-    ELO_PER_LOGIT,
-    ELO_PER_PROBIT,
-    Pairs,
-    expected_score,
-    online_elo,
-    regular_pairs,
-)
+from foils.rating import Pairs, online_elo, regular_pairs
 from foils.runtime.errors import InputError
+from foils.statistics.elo_scale import ELO_PER_LOGIT, ELO_PER_PROBIT, expected_score
 
 
 def test_the_scale_is_the_papers():

@@ -90,7 +90,7 @@ def test_a_rating_shows_each_judge_of_an_ensemble():
     rows = Negatives(negatives_table(["q"] * 8, list(documents), "s", range(8), [0.0] * 8))
     judges = [NumberJudge(), NumberJudge(bias=0.05, name="biased"), NumberJudge(name="backwards", temperature=-4.0)]
     rated = rate_negatives(collection, rows, judges, validate="all")
-    shown = [(each.name, each.agreement) for each in rated.summary.judges]
+    shown = [(each["name"], each["agreement"]) for each in rated.summary.judges]
     assert shown == [("numbers", 1), ("biased", 1), ("backwards", 0)]
     assert [each["position_bias"] for each in rated.to_json()["judges"]] == pytest.approx([0, 0.05, 0], abs=0.02)
     assert "judge backwards" in str(rated)

@@ -12,20 +12,10 @@ from scipy.stats import multivariate_normal, norm
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.rating import (
-    ELO_PER_PROBIT,
-    Candidates,
-    Judgements,
-    Pairs,
-    Rated,
-    Spread,
-    refined,
-    regular_pairs,
-    spread_of,
-    thurstone,
-)
+from foils.rating import Candidates, Judgements, Pairs, Rated, Spread, refined, regular_pairs, spread_of, thurstone
 from foils.rating.pairs import Floats
 from foils.rating.prior import MOST, WEAKEST, order_noise, shared_correlation
+from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 
 def planted(sd: float, *, n: int = 30, queries: int = 40, degree: int = 6, seed: int = 0) -> tuple[Pairs, Floats]:

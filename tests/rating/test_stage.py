@@ -7,9 +7,9 @@ from judging import NumberJudge, rate_negatives
 from foils.data import Collection, Negatives
 from foils.data.collection import ALL_QUERIES
 from foils.data.negatives import TOP, negatives_table
-from foils.rating import ELO_PER_LOGIT
 from foils.runtime.errors import InputError
 from foils.selection.doors import select
+from foils.statistics.elo_scale import ELO_PER_LOGIT
 
 JUDGED = {"train": {"q0": {"d11": 1, "d2": 1}, "q1": {"d5": 1}}, "test": {"q2": {"d3": 1}}}
 EXACT = {"degree": 10, "model": "bradley-terry", "prior_sd": 1e4}  # all pairs, and next to no prior

@@ -3,7 +3,6 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from foils.rating import ELO_PER_PROBIT
 from foils.runtime.errors import InputError
 from foils.selection import (
     RatedRows,
@@ -16,6 +15,7 @@ from foils.selection import (
     simans,
     two_group_risk,
 )
+from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 
 def three_groups(seed=0, n=6000):

@@ -17,8 +17,8 @@ from foils.labelling.sheet import Pair, PairPool
 from foils.llm import Client, Form, LLMSettings, Questions, Sampling, Template
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LONGEST
-from foils.rating import Candidates, Judge, JudgeSettings, LLMJudge, Pairs, QuestionSettings, ask
-from foils.rating.opening import Opening
+from foils.rating import Candidates, Judge, LLMJudge, Pairs, QuestionSettings, ask
+from foils.rating.opening import JudgeSettings, Opening
 from foils.rating.opening import open_judge as open_compared
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, several, spelled

@@ -5,7 +5,6 @@ from foils.rating.cross_query import answers_between, fit_offsets, pairs_between
 from foils.rating.distil import PairwiseJudge, distil, load_pairwise_judge, save_judge
 from foils.rating.doors import Rated
 from foils.rating.estimators import (
-    ESTIMATORS,
     Ratings,
     bradley_terry,
     deviance,
@@ -18,29 +17,19 @@ from foils.rating.graph import (
     algebraic_connectivity,
     all_pairs,
     candidate_keys,
-    first_pairs,
     regular_pairs,
 )
 from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
-from foils.rating.opening import JUDGES, JudgeSettings
 from foils.rating.pairs import Candidates, Judgements, Pairs, agreements, combined
 from foils.rating.prior import Spread, refined, spread_of
 from foils.rating.session import JudgementRecord, RecordedJudge, ask
-from foils.statistics.elo_scale import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score
 
 __all__ = [
-    "BASE",
-    "ELO_PER_LOGIT",
-    "ELO_PER_PROBIT",
-    "ESTIMATORS",
-    "JUDGES",
-    "LOGITS_PER_PROBIT",
     "BiEncoderJudge",
     "Candidates",
     "CrossEncoderJudge",
     "Judge",
-    "JudgeSettings",
     "JudgementRecord",
     "Judgements",
     "LLMJudge",
@@ -63,8 +52,6 @@ __all__ = [
     "deviance",
     "deviance_explained",
     "distil",
-    "expected_score",
-    "first_pairs",
     "fit_offsets",
     "informative_pairs",
     "lead_errors",

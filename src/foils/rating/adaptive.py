@@ -15,7 +15,6 @@ import numpy.typing as npt
 from foils.rating.estimators import ESTIMATORS, LINKS, Link, Ratings, covariance
 from foils.rating.pairs import Block, Floats, Pairs, Rows
 from foils.runtime import memory
-from foils.runtime.errors import InputError
 from foils.statistics.elo_scale import information
 
 _CELLS = 500_000
@@ -43,11 +42,7 @@ def ask_adaptively(
             after a few answers a weak prior leaves some candidates far out with huge errors, and the pairs would go to
             them.
 
-    Raises:
-        InputError: fewer than one round.
     """
-    if rounds < 1:
-        raise InputError(f"{rounds} rounds; expected at least 1")
     pairs, preference, goals = start, ask(start), np.asarray(goal, np.int64)
     for done in range(rounds):
         ratings = ESTIMATORS[model](pairs, preference, prior_sd=choice_sd, standard_errors=False)

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.rating.estimators import LINKS, Link, Ratings, maximum
 from foils.rating.graph import Keys, mixed
-from foils.rating.judges import BetweenJudge, Judge
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, block_of, combined
 from foils.rating.prior import Spread, bounded, spread_of
 from foils.runtime.errors import InputError
@@ -54,23 +54,6 @@ class Offsets:
             ("of them missing", f"{self.missing:,}"),
             ("spread of queries' offsets, Elo", number(self.spread, 0)),
         ]
-
-
-def between_judges(judges: Sequence[Judge]) -> list[BetweenJudge]:
-    """Return the judges as judges of candidates of different queries.
-
-    Raises:
-        InputError: one cannot compare them.
-    """
-    able: list[BetweenJudge] = []
-    for each in judges:
-        if not isinstance(each, BetweenJudge):
-            raise InputError(
-                f"the judge {each.name} compares documents of one query alone; for comparisons between queries give "
-                f"{spelled('between_judge')} a language model, a bi-encoder or a cross-encoder"
-            )
-        able.append(each)
-    return able
 
 
 def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArray[np.bool_], degree: int) -> Rows:
@@ -110,13 +93,13 @@ def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArra
     return np.concatenate(edges)
 
 
-def answers_between(judges: Sequence[Judge], candidates: Candidates, first: Rows, second: Rows) -> Floats:
+def answers_between(judges: Sequence[Any], candidates: Candidates, first: Rows, second: Rows) -> Floats:
     """Return (m,) P(first ≻ second), both orders averaged where order can matter, then the judges.
 
-    A judge that failed in one order is left out of that pair; NaN where all are.
+    A judge that failed in one order is left out of that pair; NaN where all are. Each is a `BetweenJudge`.
     """
     answers = []
-    for judge in between_judges(judges):
+    for judge in judges:
         there = judge.between(candidates, first, second)
         back = 1 - there if judge.antisymmetric else judge.between(candidates, second, first)
         answers.append(Judgements(there, back))

@@ -23,11 +23,11 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings, ModelUse
 from foils.llm.asking import announce
 from foils.rating.adaptive import ask_adaptively
-from foils.rating.cross_query import Offsets, answers_between, between_judges, fit_offsets, pairs_between
+from foils.rating.cross_query import Offsets, answers_between, fit_offsets, pairs_between
 from foils.rating.distil import Distilled, check_free, distil, save_judge
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
 from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
-from foils.rating.judges import ModelJudge, fingerprint_of, questions_of
+from foils.rating.judges import BetweenJudge, ModelJudge, fingerprint_of, questions_of
 from foils.rating.llm_judge import QuestionSettings
 from foils.rating.opening import (
     DistilSettings,
@@ -44,7 +44,7 @@ from foils.rating.session import JudgeSession
 from foils.runtime.doors import door
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
-from foils.runtime.options import Needs, Option
+from foils.runtime.options import Needs, Option, spelled
 from foils.runtime.results import Table, number
 from foils.runtime.surroundings import ScaleSettings
 
@@ -137,32 +137,6 @@ LITTLE = 0.05  # share of the deviance that ratings explain
 
 
 @dataclass(frozen=True)
-class JudgeSummary:
-    """One of several judges.
-
-    Attributes:
-        name: of the judge.
-        missing: pairs without its judgement.
-        position_bias: see `Judgements`.
-        agreement: how often it prefers what the mean of the others prefers.
-    """
-
-    name: str
-    missing: int
-    position_bias: float
-    agreement: float
-
-    def row(self) -> tuple[str, str]:
-        """Return it as a row of a table."""
-        facts = [
-            f"agrees with the others {number(self.agreement, 2)}",
-            f"position bias {number(self.position_bias)}",
-            f"missing {self.missing:,}",
-        ]
-        return f"judge {self.name}", ", ".join(facts)
-
-
-@dataclass(frozen=True)
 class RatingSummary:
     """What a rating did.
 
@@ -182,7 +156,8 @@ class RatingSummary:
             answers have it, unless it was given.
         dispersion: variance of an answer over that of one yes or no, in (0, 1]; 1 where the prior was given.
         deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
-        judges: each of several judges; none for a single one.
+        judges: of several judges the `name`, pairs without its judgement (`missing`), `position_bias`, and how often it
+            prefers what the mean of the others prefers (`agreement`); none of a single one.
         between: offsets of queries, where there were comparisons between them.
     """
 
@@ -199,7 +174,7 @@ class RatingSummary:
     spread: float
     dispersion: float
     deviance_explained: float
-    judges: Sequence[JudgeSummary] = ()
+    judges: Sequence[Mapping[str, Any]] = ()
     between: Offsets | None = None
 
     @property
@@ -235,7 +210,14 @@ class RatingSummary:
             ("spread of ratings (prior), Elo", number(self.spread, 0)),
             ("dispersion of answers", number(self.dispersion, 2)),
             ("deviance explained", number(self.deviance_explained, 2)),
-            *(judge.row() for judge in self.judges),
+            *(
+                (
+                    f"judge {each['name']}",
+                    f"agrees with the others {number(each['agreement'], 2)}, "
+                    f"position bias {number(each['position_bias'])}, missing {each['missing']:,}",
+                )
+                for each in self.judges
+            ),
             *(self.between.rows() if self.between is not None else []),
         ]
 
@@ -354,8 +336,12 @@ def rate(
     judges = [open_judge(each, opening, loaded) for each in judging.judges]
     other = None if judging.between_judge is None else open_judge(judging.between_judge, opening, loaded)
     of_between = judges if other is None else [other]
-    if rating.between is not None:
-        between_judges(of_between)
+    unable = [each.name for each in of_between if rating.between is not None and not isinstance(each, BetweenJudge)]
+    if unable:
+        raise InputError(
+            f"the judge {unable[0]} compares documents of one query alone; for comparisons between queries give "
+            f"{spelled('between_judge')} a language model, a bi-encoder or a cross-encoder"
+        )
     rows = rateable(loaded, named.negatives, split)
     shown, keys = rows.candidates, candidate_keys(rows.candidates, seed)
     asking = JudgeSession(judges, shown, records_of(judges, loaded, named, judging.judgements))
@@ -387,18 +373,26 @@ def rate(
     settings |= {"between_judge": other.name} if other is not None else {}
     settings |= {"language_models": [each.described for each in models]} if models else {}
     inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
-    every, judgements = asking.everything()
+    (every, judgements), distilled, folder = asking.everything(), None, distilling.distil
+    if folder is not None:
+        distilled = distil(
+            find_model(distilling.distil_from), shown, every, judgements.preference, form=distilling.distil_form,
+            epochs=distilling.distil_epochs, max_length=distilling.distil_length, seed=seed, device=encoding.device,
+            name=Path(folder).name,
+        )  # fmt: skip
+        save_judge(distilled.judge, folder)
+        log.info("use it: foils rate … --judge pairwise:%s", folder)
     rated = Rated.of(
         rated_table(named.negatives, rows, columns, ratings, tops),
         provenance=provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance),
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
         summary=_summary(asking, rows, ratings, spread, unrated, between),
         candidates=shown, pairs=every, preference=judgements.preference,
-        models={each.client.model: each.asked for each in models},
+        models={each.client.model: each.asked for each in models}, distilled=distilled, folder=str(folder or ""),
     )  # fmt: skip
     for doubt in rated.summary.doubts:
         log.warning("%s", doubt)
-    return _distilled(rated, distilling, seed, encoding.device)
+    return rated
 
 
 def _pairs(asking: JudgeSession, settings: RatingSettings, keys: npt.NDArray[np.uint64]) -> Pairs:
@@ -503,6 +497,10 @@ def _summary(
     (every, judgements), (known, heard) = asking.everything(), asking.answered()
     errors = ratings.elo_error[np.isfinite(ratings.elo_error)]
     each = zip(asking.judges, asking.parts, agreements(asking.parts), strict=True)
+    judges = [
+        {"name": judge.name, "missing": own.missing, "position_bias": own.position_bias, "agreement": float(share)}
+        for judge, own, share in each
+    ]
     return RatingSummary(
         queries=every.queries,
         without_positive=int((~rows.labelled).sum()),
@@ -517,32 +515,6 @@ def _summary(
         spread=spread.sd * LINKS[ratings.model].elo_per_unit,
         dispersion=spread.dispersion,
         deviance_explained=deviance_explained(known, heard, ratings),
-        judges=[
-            JudgeSummary(judge.name, own.missing, own.position_bias, float(share))
-            for judge, own, share in each
-            if len(asking.judges) > 1
-        ],
+        judges=judges if len(judges) > 1 else [],
         between=between,
     )
-
-
-def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | None) -> Rated:
-    """The result with the judge that is trained on everything that was asked, and written to its folder."""
-    if settings.distil is None:
-        return rated
-    folder = Path(settings.distil)
-    distilled = distil(
-        find_model(settings.distil_from),
-        rated.candidates,
-        rated.pairs,
-        rated.preference,
-        form=settings.distil_form,
-        epochs=settings.distil_epochs,
-        max_length=settings.distil_length,
-        seed=seed,
-        device=device,
-        name=folder.name,
-    )
-    save_judge(distilled.judge, folder)
-    log.info("use it: foils rate … --judge pairwise:%s", folder)
-    return rated.altered(distilled=distilled, folder=str(folder))
