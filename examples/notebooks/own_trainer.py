@@ -32,7 +32,7 @@ arguments = SentenceTransformerTrainingArguments(
     "trained",
     num_train_epochs=1,
     per_device_train_batch_size=8,
-    batch_sampler=foils.batch_sampler("hobit", model),
+    batch_sampler=foils.batch_sampler("hobit"),
     report_to="none",
 )
 trainer = SentenceTransformerTrainer(model, arguments, train_dataset=data, loss=MultipleNegativesRankingLoss(model))

@@ -37,7 +37,7 @@ from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
 from .runtime.errors import FoilsError as FoilsError
 
 if not typing.TYPE_CHECKING:
-    from .batching.doors import batch as batch
+    from .batching.plan import batch as batch
     from .data.doors import describe as describe
     from .data.doors import export as export
     from .data.doors import load as load
@@ -63,7 +63,7 @@ if not typing.TYPE_CHECKING:
     from .upkeep import cache as cache
 
 def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any = ..., *, batch_size: int = ...,
-    epochs: int = ..., settings: typing.Any = ..., seed: int = ..., split: typing.Any = ..., form: typing.Any = ...,
+    settings: typing.Any = ..., seed: int = ..., split: typing.Any = ..., form: typing.Any = ...,
     per_query: int | None = ..., max_positives: int | None = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,

@@ -13,16 +13,16 @@ from foils.batching.hobit import hobit_batches
 from foils.batching.methods import METHODS, BatchChoice
 from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.batching.rivals import members
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 
 SIZES = [90, 30, 60]
 OWN = {"hobit": {"seeds": 2}, "hobit-c": {"seeds": 2}, "walks": {"candidates": 20, "neighbours": 5},
        "b3": {"skip": 1, "ranks": 5, "community_size": 6}}  # fmt: skip
 
 
-def mixture(counts=SIZES, **more):
+def mixture(counts=SIZES):
     """Rows of the three data sets take turns."""
-    return Mixture(("a", "b", "c"), SOURCE_OF, np.asarray(counts), **more)
+    return Mixture(("a", "b", "c"), SOURCE_OF, np.asarray(counts))
 
 
 SOURCE_OF = np.random.default_rng(3).permutation(np.repeat(np.arange(3), SIZES))
@@ -44,11 +44,8 @@ def builder(name, mixed, seed=0):
     [
         ({}, [90, 30, 60]),
         ({"shares": [1, 1, 1]}, [30, 30, 30]),
-        ({"shares": [1, 1, 1], "stop": "all_exhausted"}, [90, 90, 90]),
         ({"shares": [2, 1, 1]}, [60, 30, 30]),
         ({"shares": [1e-9, 1, 1]}, [1, 30, 30]),
-        ({"temperature": 2.0}, [52, 30, 42]),  # 30 / √30 · √N
-        ({"temperature": 2.0, "stop": "all_exhausted"}, [90, 52, 73]),
     ],
 )
 def test_counts_by_hand(how, counts):
@@ -59,11 +56,9 @@ def test_counts_are_what_datasets_draws_until_one_is_exhausted():
     datasets = pytest.importorskip("datasets")
     sets = [datasets.Dataset.from_dict({"of": [k] * 20 * size}) for k, size in enumerate(SIZES)]
     shares = np.array([0.5, 0.2, 0.3])
-    for stop in ("first_exhausted", "all_exhausted"):
-        drawn = datasets.interleave_datasets(sets, shares.tolist(), seed=1, stopping_strategy=stop)
-        theirs = np.bincount(drawn["of"], minlength=3)
-        ours = mixture_counts([20 * size for size in SIZES], shares, stop=stop)
-        np.testing.assert_allclose(ours, theirs, rtol=0.15)
+    drawn = datasets.interleave_datasets(sets, shares.tolist(), seed=1, stopping_strategy="first_exhausted")
+    theirs = np.bincount(drawn["of"], minlength=3)
+    np.testing.assert_allclose(mixture_counts([20 * size for size in SIZES], shares), theirs, rtol=0.15)
 
 
 def test_an_epoch_goes_on_where_the_one_before_stopped():
@@ -82,12 +77,12 @@ def test_an_epoch_goes_on_where_the_one_before_stopped():
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("counts", [SIZES, [36, 75, 60]])
 def test_every_method_builds_pieces_inside_each_data_set(name, counts):
-    mixed = mixture(counts, parts=2)
+    mixed = mixture(counts)
     batches = builder(name, mixed)(1, vectors(), 24)
     assert batches.batch_size == 24
     drawn = np.concatenate(mixed.drawn(1, seed=0))
     np.testing.assert_array_equal(np.sort(batches.order), np.sort(drawn))
-    whole = [SOURCE_OF[rows].reshape(2, 12) for rows in list(batches)[:4]]
+    whole = [SOURCE_OF[rows].reshape(3, 8) for rows in list(batches)[:4]]
     assert all((piece == piece[0]).all() for rows in whole for piece in rows)
     assert any(rows[0, 0] != rows[1, 0] for rows in whole)
     again = builder(name, mixed)(1, vectors(), 24)
@@ -95,13 +90,13 @@ def test_every_method_builds_pieces_inside_each_data_set(name, counts):
 
 
 def test_the_pieces_of_a_data_set_are_those_of_its_own_plan():
-    mixed, (queries, documents) = mixture(parts=1), vectors()
-    batches = builder("hobit", mixed)(2, (queries, documents), 10)
+    mixed, (queries, documents) = mixture(), vectors()
+    batches = builder("hobit", mixed)(2, (queries, documents), 5)  # which neither 3 nor 2 divide
     for k in range(3):
         own = np.flatnonzero(k == SOURCE_OF)
         rng = np.random.default_rng([0, 2, k + 1])
         alone = hobit_batches(
-            queries[own], documents[own], batch_size=10, rng=rng, conflicts=no_conflicts(len(own)), seeds=2
+            queries[own], documents[own], batch_size=5, rng=rng, conflicts=no_conflicts(len(own)), seeds=2
         )
         expected = {tuple(own[rows]) for rows in alone}
         assert expected == {tuple(rows) for rows in batches if SOURCE_OF[rows[0]] == k}
@@ -118,7 +113,7 @@ def test_rows_that_an_epoch_does_not_draw_need_no_vectors():
 
 
 def test_copies_of_a_row_do_not_meet_in_a_piece():
-    batches = builder("hobit", mixture([90, 90, 90], parts=3))(0, vectors(), 36)
+    batches = builder("hobit", mixture([90, 90, 90]))(0, vectors(), 36)
     pieces = [piece for rows in list(batches)[:6] for piece in rows.reshape(3, 12)]
     assert any(SOURCE_OF[piece[0]] == 1 for piece in pieces), "the data set that is drawn three times"
     assert all(len(set(piece)) == 12 for piece in pieces)
@@ -131,26 +126,17 @@ def test_communities_follow_what_is_drawn():
 
 def test_parts_are_as_many_as_data_sets_where_that_fits():
     assert [mixture().parts_of(size) for size in (24, 128, 5)] == [3, 2, 1]
-    with pytest.raises(InputError, match="parts must divide the batch size 24; got 5"):
-        mixture(parts=5).parts_of(24)
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: mixture_counts(SIZES, [1, 2]), "shares 1, 2 of 3 data sets"),
+        (lambda: mixture_counts(SIZES, [1, 2]), "of 3 data sets"),
         (lambda: mixture_counts(SIZES, [1, 0, 2]), "a number above 0"),
-        (lambda: mixture_counts(SIZES, temperature=0.5), "at least 1; got 0.5"),
         (lambda: Mixture(("a", "b"), np.zeros(4, np.int64), np.array([4, 1])), "no rows to train on in b"),
-        (lambda: mixture([0, 1, 1]), "at least 1"),
         (lambda: Batches(np.array([0, 7]), 2, among=7), "1 do not exist"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, said):
     with pytest.raises(InputError, match=said):
         make()
-
-
-def test_an_unknown_stop_is_named():
-    with pytest.raises(UnknownNameError, match="first_exhausted"):
-        mixture_counts(SIZES, stop="first")

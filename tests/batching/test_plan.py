@@ -11,12 +11,12 @@ import pytest
 
 from foils.batching import Batches, find_conflicts, no_conflicts
 from foils.batching.conflicts import known_conflicts
-from foils.batching.doors import batch
-from foils.batching.plan import epoch_measures, measure_rows, overlap, plan_epochs
+from foils.batching.methods import BatchChoice
+from foils.batching.plan import batch, epoch_measures, measure_rows, plan_epoch
 from foils.data import Collection
 from foils.data.training_rows import training_rows
 from foils.encode import VectorStore
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 
 SMALL = {"seeds": 4, "candidates": 32}
 
@@ -70,49 +70,28 @@ def test_gains_compare_the_same_rows():
     assert found.loss_gain == pytest.approx((rows.loss - random.loss).mean())
 
 
+def plan(pairs, name, conflicts=None, **settings):
+    conflicts = no_conflicts(1000) if conflicts is None else conflicts
+    return plan_epoch(*pairs, BatchChoice(name, settings), batch_size=50, seed=0, conflicts=conflicts)
+
+
 def test_random_batches_gain_nothing(pairs):
-    plan = plan_epochs(*pairs, name="random", batch_size=50, epochs=2, conflicts=no_conflicts(1000))
-    assert plan.random.hardness_gain == pytest.approx(0.0, abs=0.01)
-    assert plan.measures[0] == dataclasses.replace(plan.random, seconds=plan.measures[0].seconds)
-    assert plan.measures[1].hardness_gain != plan.random.hardness_gain
+    planned = plan(pairs, "random")
+    assert planned["random"].hardness_gain == pytest.approx(0.0, abs=0.01)
+    assert planned["measures"] == dataclasses.replace(planned["random"], seconds=planned["measures"].seconds)
 
 
 def test_a_plain_shuffle_lets_known_positives_meet(pairs):
     conflicts = find_conflicts([i // 4 for i in range(1000)], list(range(1000)))
-    plan = plan_epochs(*pairs, name="hobit", settings=SMALL, batch_size=50, conflicts=conflicts)
-    assert plan.unguarded == pytest.approx(1000 * 3 * 49 / 999, rel=0.3)
-    assert plan.measures[0].contradictions == plan.random.contradictions == 0
-
-
-def test_overlap_by_hand():
-    first, same, other = (Batches(np.array(order), 2) for order in ([0, 1, 2, 3], [2, 3, 1, 0], [0, 2, 1, 3]))
-    assert overlap([first, same]) == 1.0
-    assert overlap([first, other]) == 0.0
-    assert overlap([first, same, other]) == 0.5
-    assert np.isnan(overlap([first]))
+    planned = plan(pairs, "hobit", conflicts, **SMALL)
+    assert planned["unguarded"] == pytest.approx(1000 * 3 * 49 / 999, rel=0.3)
+    assert planned["measures"].contradictions == planned["random"].contradictions == 0
 
 
 def test_hobit_is_harder_than_random_over_the_whole_epoch(pairs):
-    plan = plan_epochs(
-        *pairs, name="hobit", settings={**SMALL, "alpha": 0.0}, batch_size=50, epochs=2, conflicts=no_conflicts(1000)
-    )
-    assert all(m.hardness > plan.random.hardness + 0.03 for m in plan.measures)
-    assert plan.measures[0].loss > plan.random.loss
-
-
-def test_b3_communities_stay_and_others_change(pairs):
-    plans = {
-        name: plan_epochs(*pairs, name=name, settings=s, batch_size=50, epochs=2, conflicts=no_conflicts(1000))
-        for name, s in {"b3": {"skip": 3, "ranks": 20}, "random": {}}.items()
-    }
-    assert plans["b3"].overlap > 3 * plans["random"].overlap
-
-
-def test_bad_plans_are_refused(pairs):
-    with pytest.raises(InputError, match="at least 1 epoch"):
-        plan_epochs(*pairs, name="random", epochs=0, conflicts=no_conflicts(1000))
-    with pytest.raises(UnknownNameError, match="hobit"):
-        plan_epochs(*pairs, name="hobits", conflicts=no_conflicts(1000))
+    planned = plan(pairs, "hobit", **SMALL, alpha=0.0)
+    assert planned["measures"].hardness > planned["random"].hardness + 0.03
+    assert planned["measures"].loss > planned["random"].loss
 
 
 class Hashed:
@@ -159,33 +138,26 @@ def test_conflicts_of_a_collection_know_all_splits_and_equal_texts(collection):
 
 def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
     given = {"encoder": Hashed(), "vectors": VectorStore(tmp_path / "vectors"), "settings": SMALL}
-    planned = batch(collection, batch_size=16, epochs=2, **given)
+    planned = batch(collection, batch_size=16, **given)
     planned.write(tmp_path / "plan.parquet")
     table = pq.read_table(tmp_path / "plan.parquet")
     assert table.column_names == ["epoch", "batch", "position", "query_id", "doc_id"]
     named = {(q, d) for q, found in zip(range(60), range(60), strict=True) for d in (found, found + 1)} | {(1, 89)}
-    for epoch in range(2):
-        rows = [r for r in table.to_pylist() if r["epoch"] == epoch]
-        assert sorted((int(r["query_id"][1:]), int(r["doc_id"][1:])) for r in rows) == sorted(named)
-        assert [(r["batch"], r["position"]) for r in rows] == [(i // 16, i % 16) for i in range(121)]
+    rows = table.to_pylist()
+    assert sorted((int(r["query_id"][1:]), int(r["doc_id"][1:])) for r in rows) == sorted(named)
+    assert [(r["epoch"], r["batch"], r["position"]) for r in rows] == [(0, i // 16, i % 16) for i in range(121)]
     made = json.loads(table.schema.metadata[b"foils"])
     assert made["stage"] == "batch"
     assert made["settings"]["with"] == "hobit"
-    again = batch(collection, batch_size=16, epochs=2, **given)
-    again.write(tmp_path / "again.parquet")
+    batch(collection, batch_size=16, **given).write(tmp_path / "again.parquet")
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "plan.parquet").read_bytes()
     facts = json.loads(json.dumps(planned.to_json(), allow_nan=False))
     assert facts["pairs"] == 121
-    assert facts["random"]["contradictions"] == facts["epochs"][0]["contradictions"] == 0
+    assert facts["random"]["contradictions"] == facts["measures"]["contradictions"] == 0
 
 
 def test_a_warm_up_is_planned(pairs):
-    known = no_conflicts(1000)
-    warm, hobit, random = (
-        plan_epochs(*pairs, name=name, settings=s, batch_size=50, epochs=2, conflicts=known).epochs
-        for name, s in (("hobit", {**SMALL, "warmup": 1}), ("hobit", SMALL), ("random", {}))
-    )
-    assert np.array_equal(warm[0].order, random[0].order)
-    assert np.array_equal(warm[1].order, hobit[1].order)
+    warm, random = plan(pairs, "hobit", **SMALL, warmup=1), plan(pairs, "random")
+    assert np.array_equal(warm["batches"].order, random["batches"].order)
     with pytest.raises(InputError, match="warmup"):
-        plan_epochs(*pairs, name="hobit", settings={"warmup": 0.5}, conflicts=known)
+        plan(pairs, "hobit", warmup=0.5)

@@ -188,8 +188,6 @@ def test_mixtures_that_do_not_fit_are_refused():
         )
     with pytest.raises(InputError, match="at least one source"):
         mixed_batches({}, rng=rng)
-    with pytest.raises(InputError, match="a has 7 rows and batches over 8"):
-        mixed_batches({"a": (np.arange(7), Batches(np.arange(8), 4))}, rng=rng)
 
 
 def test_settings_out_of_range_are_refused(pairs):

@@ -51,7 +51,7 @@ def other_value(setting: Setting) -> Any:
         return names[0]
     if bool in kinds:
         return not setting.default
-    if int in kinds or float in kinds:
+    if (int in kinds or float in kinds) and not isinstance(setting.default, tuple):
         value = (setting.default or option.least or option.above or 0) + (1 if int in kinds else 0.01)
         return value if option.most is None or value <= option.most else setting.default - 0.01
     return "something" if str in kinds and option.parse is None else None
@@ -97,7 +97,7 @@ def test_a_setting_without_what_it_needs(foils, verb, name, value):
     if setting.option.parse is None and setting.option.in_program and not isinstance(value, bool):
         options = {each.name for each in options_of_verb(entry)}
         needed = [each for each in EVERY[verb].values() if each.default is inspect.Parameter.empty]
-        typed = [part for each in needed for part in ((each.flag, "x") if each.name in options else ("x",))]
+        typed = [part for each in needed for part in ((each.flag, "x.tsv") if each.name in options else ("x",))]
         typed += ["-o", "out"] if entry.writes else []
         given = [setting.flag.removesuffix("…") + str(value)] if setting.option.within else [setting.flag, value]
         ended = foils(verb, *typed, *(given if not setting.option.within else given[0].split(" ", 1)))

@@ -17,7 +17,7 @@ import numpy as np
 TESTS = Path(__file__).parents[1]
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
-    "foils.batching.doors", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
+    "foils.batching.plan", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
     "foils.mining.doors", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
     "foils.selection.doors", "foils.experiments", "foils.training.models", "foils.training.reranker",
     "foils.experiments.doors",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.keyed import KeyedSetting, arguments, options_of, parsed_keys
+from foils.runtime.keyed import KeyedSetting, options_of, parsed_keys
 from foils.runtime.options import Option, Settings, settings_of, several, spelling
 
 
@@ -79,15 +79,6 @@ def test_values_are_read_by_the_type_of_their_keys():
 def test_a_key_or_value_that_does_not_fit_is_refused(text, error, message):
     with spelling({each.name: each.flag for each in KEYS}), pytest.raises(error, match=message):
         EncoderSettings(**parsed_keys([text], keys=KEYS))
-
-
-def test_what_is_written_is_read_again():
-    values: dict[str, Any] = {"batch": 3, "prompt": "q, a: ", "code": True, "shares": (0.5, 0.5), "folder": Path("a/b")}
-    settings = EncoderSettings("x", **values)
-    first, second, *keyed = arguments(settings)
-    assert (first, second) == ("--model", "x")
-    assert set(keyed[::2]) == {"--encoder-args"}
-    assert EncoderSettings("x", **parsed_keys(keyed[1::2], keys=KEYS)) == settings
 
 
 def test_one_value_and_several():

@@ -13,7 +13,7 @@ pytest.importorskip("datasets")
 
 from sentence_transformers import SentenceTransformerTrainer
 
-from foils.batching.doors import batch as plan_batches
+from foils.batching.plan import batch as plan_batches
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
@@ -25,7 +25,7 @@ from foils.training.train import train_model
 from train_models import WORDS, bert_model, static_model, table, unpaired
 
 SIZE = 16
-STILL = TrainSettings(batch_size=SIZE, epochs=2, learning_rate=1e-12, seed=3)
+STILL = TrainSettings(batch_size=SIZE, epochs=1, learning_rate=1e-12, seed=3)
 OWN = {"hobit": {"seeds": 2, "candidates": 16}, "walks": {"candidates": 30, "neighbours": 5}, "b3": {"skip": 1}}
 OWN["hobit-c"] = OWN["hobit"]
 
@@ -99,14 +99,13 @@ def test_training_sees_the_batches_that_the_plan_shows(name, form, shape, collec
         vectors=VectorStore(tmp_path / "vectors"),
         settings=OWN.get(name),
         batch_size=SIZE,
-        epochs=STILL.epochs,
         seed=STILL.seed,
         **shape,
     )
     data = training_set(collection, source, **shape)
     np.testing.assert_array_equal(data.rows[:, 0], planned.rows.query_rows)
     np.testing.assert_array_equal(data.rows[:, 1], planned.rows.doc_rows)
-    expected = [rows.tolist() for epoch in planned.plan.epochs for rows in epoch]
+    expected = [rows.tolist() for rows in planned.batches]
     assert trained_on(data, tmp_path / "out", name) == expected
     shown = planned.table().to_pylist()[:SIZE]
     first = data.dataset[expected[0]]
@@ -122,8 +121,8 @@ def test_hobit_s_temperature_is_the_loss_s_unless_it_is_set(collection, tmp_path
     of_tau = {}
     for tau in (0.5, 0.05):
         settings = {**OWN["hobit"], "tau": tau}
-        plan = plan_batches(collection, "hobit", settings=settings, batch_size=SIZE, epochs=STILL.epochs, **how).plan
-        of_tau[tau] = [rows.tolist() for epoch in plan.epochs for rows in epoch]
+        plan = plan_batches(collection, "hobit", settings=settings, batch_size=SIZE, **how)
+        of_tau[tau] = [rows.tolist() for rows in plan.batches]
     assert of_tau[0.5] != of_tau[0.05]
     assert trained_on(data, tmp_path / "as the loss", "hobit", settings=warm) == of_tau[0.5]
     own = {**OWN["hobit"], "tau": 0.05}
@@ -190,9 +189,9 @@ def test_b3_may_have_a_teacher(collection, tmp_path, trained_on):
     alone = trained_on(data, tmp_path / "alone", "b3", own)
     planned = plan_batches(
         collection, "b3", table(collection), encoder=teacher, vectors=VectorStore(tmp_path / "vectors"), settings=own,
-        batch_size=SIZE, epochs=2, seed=3, per_query=1,
+        batch_size=SIZE, seed=3, per_query=1,
     )  # fmt: skip
-    assert named == [rows.tolist() for epoch in planned.plan.epochs for rows in epoch] != alone
+    assert named == [rows.tolist() for rows in planned.batches] != alone
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +14,9 @@ from foils.runtime.errors import InputError
 Rows = NDArray[np.int64]
 
 
-class Matrix(Protocol):
-    """Rows that are read by their numbers: an array (N, d), a memory map, or vectors joined as they are read."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(N, d)."""
-        ...
-
-    def __getitem__(self, rows: Any, /) -> NDArray[np.floating]:
-        """Return these rows."""
-        ...
+Matrix = Any
+"""Rows (N, d) that are read by their numbers: an array, a memory map, or vectors joined as they are read."""
+BLOCK = 16384
 
 
 @dataclass(frozen=True)
@@ -103,29 +95,13 @@ def check_vectors(queries: NDArray[np.floating], documents: NDArray[np.floating]
 
     Both must be (N, d) floating point with the same shape and finite values (checked by blocks of rows).
     """
-    problems = []
-    for name, matrix in (("queries", queries), ("documents", documents)):
-        if matrix.ndim != 2 or matrix.dtype.kind != "f":
-            problems.append(f"{name} must be a floating-point matrix (N, d); got {matrix.dtype} {matrix.shape}")
-    if not problems and queries.shape != documents.shape:
-        problems.append(
-            f"row i of queries and of documents are the i-th training pair, so both have one shape; "
-            f"got {queries.shape} and {documents.shape}"
+    if queries.ndim != 2 or queries.shape != documents.shape or {queries.dtype.kind, documents.dtype.kind} != {"f"}:
+        raise InputError(
+            "row i of queries and of documents are the i-th training pair: floating-point matrices of one shape (N, d);"
+            f" got {queries.dtype} {queries.shape} and {documents.dtype} {documents.shape}"
         )
-    if not problems:
-        for name, matrix in (("queries", queries), ("documents", documents)):
-            bad = _not_finite(matrix)
+    for name, matrix in (("queries", queries), ("documents", documents)):
+        for start in range(0, len(matrix), BLOCK):
+            bad = np.flatnonzero(~np.isfinite(matrix[start : start + BLOCK].sum(axis=1, dtype=np.float64)))
             if bad.size:
-                problems.append(f"{name} has {bad.size} rows with NaN or infinity (first: {bad[:5].tolist()})")
-    if problems:
-        raise InputError("; ".join(problems))
-
-
-def _not_finite(matrix: NDArray[np.floating], block: int = 16384) -> Rows:
-    """Rows of `matrix` whose sum is not finite, read by blocks (a finite sum needs finite entries)."""
-    bad = []
-    for start in range(0, matrix.shape[0], block):
-        part = matrix[start : start + block]
-        sums = part.sum(axis=1, dtype=np.float64 if part.dtype == np.float64 else np.float32)
-        bad.append(start + np.flatnonzero(~np.isfinite(sums)))
-    return np.concatenate(bad) if bad else np.empty(0, np.int64)
+                raise InputError(f"{name} has rows with NaN or infinity (first: {(start + bad[:5]).tolist()})")

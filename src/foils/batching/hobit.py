@@ -262,8 +262,8 @@ class Filler:
 
     def weights(self, toward: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         """Return w_ij / τ_h of the seeds, as `toward` gives them, with `rows`."""
-        weights = toward @ self.documents[rows].astype(np.float32, copy=False).T
-        return weights.astype(np.float64) / self.tau
+        documents: NDArray[np.float32] = self.documents[rows].astype(np.float32, copy=False)
+        return (toward @ documents.T).astype(np.float64) / self.tau
 
     def at_random(self, batch: Rows, filled: int) -> Rows:
         """Fill the batch with unused rows at random, in rounds without a conflict in themselves: classes in turn."""
@@ -377,7 +377,7 @@ class _Grower(Filler):
 
     def toward(self, seeds: Rows) -> NDArray[np.float32]:
         """Return x_i − α [d_i, 0], whose products with y_j are w_ij."""
-        vectors = self.queries[seeds].astype(np.float32)
+        vectors: NDArray[np.float32] = self.queries[seeds].astype(np.float32)
         half = vectors.shape[1] // 2
         vectors[:, :half] -= np.float32(2 * self.alpha) * vectors[:, half:]
         return vectors

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foils.batching.batches import Batches, Rows, check_batch_size
-from foils.runtime.errors import InputError, check_names
+from foils.batching.batches import Batches, Rows
+from foils.runtime.errors import InputError
 
-STOPS = ("first_exhausted", "all_exhausted")
-"""When an epoch of a mixture ends, as `datasets.interleave_datasets` calls it."""
 MOST_PARTS = 4
-"""Pieces of a batch, at most, where their number is left open (HOBIT A.8)."""
+"""Pieces of a batch, at most (HOBIT A.8)."""
 PASSES = 2**31 + 1
 """In place of an epoch's number: the generators of the order in which a data set's rows are drawn."""
 
@@ -26,27 +24,19 @@ class Mixture:
         names: (K,) of the data sets.
         source_of: (N,) int64, the data set of each row, by its place in `names`.
         counts: (K,) int64, rows of each data set that an epoch takes (`mixture_counts`).
-        parts: pieces of a batch, each of one data set; None: as many as there are data sets, 4 at most, or fewer where
-            the batch size does not divide by that.
 
     Raises:
-        InputError: a data set without rows, or numbers below 1.
+        InputError: a data set without rows.
     """
 
     names: Sequence[str]
     source_of: Rows
     counts: Rows
-    parts: int | None = None
 
     def __post_init__(self) -> None:
         empty = [name for name, size in zip(self.names, self.sizes, strict=True) if not size]
         if empty:
             raise InputError(f"no rows to train on in {', '.join(empty)}; leave it out of the mixture")
-        if len(self.counts) != len(self.names) or min(self.counts) < 1 or (self.parts is not None and self.parts < 1):
-            raise InputError(
-                f"an epoch of {list(map(int, self.counts))} rows of {len(self.names)} data sets, in batches of "
-                f"{self.parts} parts; expected at least 1 of each"
-            )
 
     @property
     def sizes(self) -> Rows:
@@ -64,16 +54,8 @@ class Mixture:
         return int(self.counts.sum())
 
     def parts_of(self, batch_size: int) -> int:
-        """Return the pieces of a batch.
-
-        Raises:
-            InputError: the batch size does not divide by the number that was given.
-        """
-        if self.parts is None:
-            return max(each for each in range(1, min(len(self.names), MOST_PARTS) + 1) if batch_size % each == 0)
-        if batch_size % self.parts:
-            raise InputError(f"parts must divide the batch size {batch_size}; got {self.parts}")
-        return self.parts
+        """Return the pieces of a batch, each of one data set: as many as data sets, 4 at most, by which it divides."""
+        return max(each for each in range(1, min(len(self.names), MOST_PARTS) + 1) if batch_size % each == 0)
 
     def drawn(self, epoch: int, *, seed: int) -> list[Rows]:
         """Return the rows of each data set in an epoch, ascending.
@@ -97,42 +79,25 @@ def _line(seed: int, source: int, size: int, count: int, epoch: int) -> Rows:
     return np.concatenate(orders)[begin : begin + count]
 
 
-def mixture_counts(
-    sizes: Sequence[int], shares: Sequence[float] | None = None, *, temperature: float = 1.0, stop: str = STOPS[0]
-) -> Rows:
-    """Return how many rows of each data set an epoch takes, (K,).
+def mixture_counts(sizes: Sequence[int], shares: Sequence[float] | None = None) -> Rows:
+    """Return how many rows of each data set an epoch takes, (K,): all once, or ⌊p_k · min_j N_j / p_j⌉, at least 1.
 
-    Without shares, data set k has the share p_k ∝ N_k^(1/T) of the epoch: at T = 1 all rows are taken once. With
-    first_exhausted the epoch has min_k N_k / p_k rows, so that one data set is taken once and none more often; with
-    all_exhausted max_k N_k / p_k, so that one is taken once and none less often.
+    By shares p one data set of N_k rows is taken once, and none more often: the expected counts of what
+    `datasets.interleave_datasets` draws until the first data set has run out.
 
     Args:
         sizes: (K,) N_k, at least 1.
-        shares: (K,) above 0, in any unit; None: by the sizes.
-        temperature: T, at least 1; more of it makes the shares more alike. Without effect on given shares.
-        stop: when the epoch ends: the expected counts of what `datasets.interleave_datasets` draws at random until the
-            first or the last data set has run out.
-
-    Returns:
-        ⌊p_k · rows⌉, at least 1.
+        shares: (K,) p_k above 0, in any unit; None: by the sizes.
 
     Raises:
-        InputError: a number out of range, or not as many shares as data sets.
-        UnknownNameError: no such stop.
+        InputError: not as many shares as data sets, or one that is not above 0.
     """
-    check_names("stopping strategy", [stop], STOPS)
-    if shares is not None and (len(shares) != len(sizes) or not all(np.isfinite(s) and s > 0 for s in shares)):
-        raise InputError(
-            f"shares {', '.join(f'{each:g}' for each in shares)} of {len(sizes)} data sets; expected a number above 0 "
-            "for each"
-        )
-    if not (np.isfinite(temperature) and temperature >= 1):
-        raise InputError(f"a mixture's temperature is at least 1; got {temperature}")
     size = np.asarray(sizes, np.float64)
-    weights = size ** (1 / temperature) if shares is None else np.asarray(shares, np.float64)
-    passes = size / weights
-    length = passes.min() if stop == STOPS[0] else passes.max()
-    counts: Rows = np.maximum(1, np.rint(weights * length)).astype(np.int64)
+    weights = size if shares is None else np.asarray(shares, np.float64)
+    if weights.shape != size.shape or not (np.isfinite(weights) & (weights > 0)).all():
+        given = ", ".join(f"{each:g}" for each in weights)
+        raise InputError(f"shares {given} of {len(sizes)} data sets; expected a number above 0 for each")
+    counts: Rows = np.maximum(1, np.rint(weights * (size / weights).min())).astype(np.int64)
     return counts
 
 
@@ -153,19 +118,11 @@ def mixed_batches(sources: Mapping[str, tuple[Rows, Batches]], *, parts: int = 4
         batches of `parts` × the piece size over all N rows.
 
     Raises:
-        InputError: no source, pieces of different sizes, or a source whose rows and batches disagree.
+        InputError: no source, or pieces of different sizes.
     """
-    check_batch_size(parts)
     sizes = {name: batches.batch_size for name, (_, batches) in sources.items()}
     if len(set(sizes.values())) != 1:
         raise InputError(f"the sources of a mixture need batches of one size, and at least one source; got {sizes}")
-    wrong = [
-        f"{name} has {rows.size} rows and batches over {batches.rows}"
-        for name, (rows, batches) in sources.items()
-        if rows.size != batches.rows
-    ]
-    if wrong:
-        raise InputError("; ".join(wrong))
     size = next(iter(sizes.values()))
     full = [[rows[piece] for piece in batches if piece.size == size] for rows, batches in sources.values()]
     short = [rows[piece] for rows, batches in sources.values() for piece in batches if piece.size < size]

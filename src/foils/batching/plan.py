@@ -1,30 +1,37 @@
-"""A plan of several epochs, and how hard, clean and varied its batches are."""
+"""A plan of an epoch: how hard and clean its batches are, and the door that makes it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from foils.batching.batches import Batches, check_vectors
-from foils.batching.conflicts import Conflicts, random_order, warn_of_classes
-from foils.batching.methods import BatchChoice
+from foils.batching.batches import Batches
+from foils.batching.conflicts import Conflicts, known_conflicts, random_order, warn_of_classes
+from foils.batching.methods import METHODS, TEACHER, BatchChoice, method_named
 from foils.data import Collection
-from foils.data.tables import Provenance, write_table
-from foils.data.training_rows import TrainingRows
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike, as_source
+from foils.data.tables import Provenance, provenance, write_table
+from foils.data.texts import DocumentTexts
+from foils.data.training_rows import RowSettings, TrainingRows, training_rows
+from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime import progress
+from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
+from foils.runtime.keyed import settings_option
+from foils.runtime.options import Option
 from foils.runtime.results import Result, Table, number, signed
+from foils.runtime.surroundings import ScaleSettings
 
 Vectors = NDArray[np.floating]
 Values = NDArray[np.float64]
@@ -122,25 +129,6 @@ def epoch_measures(batches: Batches, rows: RowMeasures, *, random: RowMeasures, 
     )
 
 
-def overlap(epochs: Sequence[Batches]) -> float:
-    """Return the mean share of a row's companions in a batch that it meets again in the next epoch.
-
-    For rows i of epoch e in a batch of b rows: |companions_e(i) ∩ companions_{e+1}(i)| / (b − 1), averaged over the
-    rows and successive epochs. 1: the same batches each epoch; NaN for fewer than two epochs.
-    """
-    shares = []
-    for before, after in pairwise(epochs):
-        place = np.empty(before.rows, np.int64)
-        place[before.order] = np.arange(before.rows) // before.batch_size
-        met, possible = 0, 0
-        for rows in after:
-            counts = np.unique(place[rows], return_counts=True)[1]
-            met += int((counts * (counts - 1)).sum())
-            possible += rows.size * (rows.size - 1)
-        shares.append(met / possible if possible else 0.0)
-    return float(np.mean(shares)) if shares else float("nan")
-
-
 def _mean(values: Values) -> float:
     """The mean of what is not NaN; NaN where nothing is left."""
     known = values[~np.isnan(values)]
@@ -152,124 +140,40 @@ REFERENCE = 2**31
 
 
 @dataclass(frozen=True)
-class PlannedEpochs:
-    """The batches of some epochs, beside random ones.
-
-    Attributes:
-        name: the method. settings: what was given to it. batch_size: rows per batch.
-        epochs: the batches of each.
-        measures: of each epoch; gains are against one epoch of random batches that keep the same conflicts apart.
-        random: of another epoch of such random batches: its gains are what chance alone makes.
-        unguarded: contradictions of random batches that keep nothing apart.
-        overlap: mean share of a row's companions that are its companions again in the next epoch; NaN for one epoch.
-        overlap_random: what random batches would have, (b − 1) / (N − 1).
-    """
-
-    name: str
-    settings: dict[str, Any]
-    batch_size: int
-    epochs: list[Batches]
-    measures: list[EpochMeasures]
-    random: EpochMeasures
-    unguarded: int
-    overlap: float
-    overlap_random: float
-
-
-def plan_epochs(
-    queries: Vectors,
-    documents: Vectors,
-    *,
-    name: str,
-    settings: Mapping[str, Any] | None = None,
-    batch_size: int = 128,
-    epochs: int = 1,
-    seed: int = 0,
-    conflicts: Conflicts,
-) -> PlannedEpochs:
-    """Build and measure the batches of some epochs from fixed vectors.
-
-    Epoch e uses the generator of (seed, e), as the trainer's sampler does.
-
-    Args:
-        queries: (N, d) unit vectors of the pairs' queries.
-        documents: (N, d) unit vectors of their documents.
-        name: one of `METHODS`.
-        settings: its own.
-        batch_size: rows per batch.
-        epochs: how many, at least 1.
-        seed: of the generators.
-        conflicts: rows to keep apart.
-
-    Raises:
-        InputError: an unknown method or setting, or a number out of range.
-    """
-    settings = dict(settings or {})
-    choice = BatchChoice(name, settings)
-    if epochs < 1:
-        raise InputError(f"a plan has at least 1 epoch; got {epochs}")
-    check_vectors(queries, documents)
-    warn_of_classes(conflicts, batch_size)
-    teacher = choice.communities((queries, documents)) if choice.method.vectors == "teacher" else None
-    how: dict[str, Any] = {"rows": len(queries), "conflicts": conflicts, "seed": seed, "communities": teacher}
-    shuffled = partial(random_order, len(queries), batch_size=batch_size)
-    measure = partial(measure_rows, queries, documents, conflicts=conflicts)
-    reference = measure(shuffled(rng=_rng(seed, REFERENCE), conflicts=conflicts))
-
-    def measured(build: Callable[[], Batches]) -> tuple[Batches, EpochMeasures]:
-        begin = time.perf_counter()
-        batches = build()
-        seconds = time.perf_counter() - begin
-        return batches, epoch_measures(batches, measure(batches), random=reference, seconds=seconds)
-
-    plans = [measured(partial(choice.build, epoch, (queries, documents), batch_size, **how)) for epoch in range(epochs)]
-    planned = [batches for batches, _ in plans]
-    _, random = measured(partial(shuffled, rng=_rng(seed, 0), conflicts=conflicts))
-    return PlannedEpochs(
-        name,
-        settings,
-        batch_size,
-        planned,
-        measures=[measures for _, measures in plans],
-        random=random,
-        unguarded=sum(int(conflicts.matrix(rows).sum()) for rows in shuffled(rng=_rng(seed, 0))),
-        overlap=overlap(planned),
-        overlap_random=(min(batch_size, len(queries)) - 1) / max(len(queries) - 1, 1),
-    )
-
-
-def _rng(seed: int, epoch: int) -> np.random.Generator:
-    return np.random.default_rng([seed, epoch])
-
-
-@dataclass(frozen=True)
 class BatchPlan(Result):
-    """A plan of batches, with the rows it is about.
+    """The batches of an epoch, beside random ones, with the rows that they are about.
 
     Attributes:
         collection: what the rows are from.
-        rows: row i of the plan's batches is row i of the training.
-        plan: batches and measures.
+        rows: row i of the batches is row i of the training.
+        batches: of the first epoch of a training.
+        measures: of the batches; gains are against an epoch of random batches that keep the same conflicts apart.
+        random: of another epoch of such random batches: its gains are what chance alone makes.
+        unguarded: contradictions of random batches that keep nothing apart.
         negative_ids: (N,) ids of the negatives of triplets; None of pairs and lists.
+        settings: of the method, as they were given.
         provenance: of the plan.
     """
 
     collection: Collection
     rows: TrainingRows
-    plan: PlannedEpochs
+    batches: Batches
+    measures: EpochMeasures
+    random: EpochMeasures
+    unguarded: int
     negative_ids: pa.ChunkedArray | None
+    settings: Mapping[str, Any]
     provenance: Provenance
 
     def table(self) -> pa.Table:
-        """Return a row per epoch and training row, in the order of training.
+        """Return a row for each training row, in the order of training.
 
-        Columns: epoch, batch, position, query_id, doc_id and, of triplets, negative_id.
+        Columns: epoch (0, the first), batch, position, query_id, doc_id and, of triplets, negative_id.
         """
-        size = self.plan.batch_size
-        order = np.concatenate([batches.order for batches in self.plan.epochs])
-        place = np.tile(np.arange(len(self.rows)), len(self.plan.epochs))
+        size, order = self.batches.batch_size, self.batches.order
+        place = np.arange(order.size)
         columns = {
-            "epoch": pa.array(np.repeat(np.arange(len(self.plan.epochs)), len(self.rows)), pa.int32()),
+            "epoch": pa.array(np.zeros(order.size), pa.int32()),
             "batch": pa.array(place // size, pa.int32()),
             "position": pa.array(place % size, pa.int32()),
             "query_id": self.collection.queries["query_id"].take(pa.array(self.rows.query_rows[order])),
@@ -285,49 +189,136 @@ class BatchPlan(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan's measures, with null where there is no number, and what was left out."""
-        plan = self.plan
-        facts = "batch_size", "unguarded", "overlap", "overlap_random"
         return {
-            "with": plan.name,
-            "settings": plan.settings,
+            "with": self.provenance["settings"]["with"],
+            "settings": self.settings,
+            "batch_size": self.batches.batch_size,
             "pairs": len(self.rows),
-            "epochs": [without_nan(asdict(each)) for each in plan.measures],
-            "random": without_nan(asdict(plan.random)),
-            **{name: without_nan(getattr(plan, name)) for name in facts},
+            "measures": without_nan(asdict(self.measures)),
+            "random": without_nan(asdict(self.random)),
+            "unguarded": self.unguarded,
             "capped": self.rows.capped,
             "uncovered": self.rows.uncovered,
         }
 
     def tables(self) -> list[Table]:
-        """Return how hard, clean and varied the batches of each epoch are, beside random ones."""
-        plan, settings = self.plan, self.provenance["settings"]
+        """Return how hard and clean the batches are, beside random ones."""
+        settings = self.provenance["settings"]
         rows = [
             (
                 label,
-                number(epoch.hardness),
-                signed(epoch.hardness_gain),
-                number(epoch.loss),
-                signed(epoch.loss_gain),
-                f"{epoch.contradictions:,}",
-                f"{epoch.seconds:.1f} s",
+                number(each.hardness),
+                signed(each.hardness_gain),
+                number(each.loss),
+                signed(each.loss_gain),
+                f"{each.contradictions:,}",
+                f"{each.seconds:.1f} s",
             )
-            for label, epoch in [
-                *((f"{plan.name}, epoch {k}", epoch) for k, epoch in enumerate(plan.measures)),
-                ("random", plan.random),
-            ]
+            for label, each in ((settings["with"], self.measures), ("random", self.random))
         ]
         notes = [
-            f"{len(self.rows):,} rows in {len(plan.epochs[0]):,} batches of {plan.batch_size}, made of "
+            f"{len(self.rows):,} rows in {len(self.batches):,} batches of {self.batches.batch_size}, made of "
             f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over {settings['max_positives']} "
             f"positives, {self.rows.uncovered:,} without a negative",
             "gain: against the same pairs in random batches",
-            f"contradictions in a plain shuffle: {plan.unguarded:,}",
+            f"contradictions in a plain shuffle: {self.unguarded:,}",
         ]
-        if len(plan.epochs) > 1:
-            notes.append(
-                f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "
-                f"at random {100 * plan.overlap_random:.1f} %"
-            )
         columns = ["batches", "hardness", "gain", "loss", "loss gain", "contradictions", "time"]
         title = f"Batches of {self.collection.name} ({settings['split']})"
         return [Table(title, columns, rows, "\n".join(notes))]
+
+
+def plan_epoch(
+    queries: Vectors, documents: Vectors, choice: BatchChoice, *, batch_size: int, seed: int, conflicts: Conflicts
+) -> dict[str, Any]:
+    """Build the batches of the first epoch from fixed vectors, by the generator that the trainer's sampler uses.
+
+    Args:
+        queries: (N, d) unit vectors of the pairs' queries.
+        documents: (N, d) unit vectors of their documents.
+        choice: of the method and its settings.
+        batch_size: rows per batch.
+        seed: of the generators.
+        conflicts: rows to keep apart.
+
+    Returns:
+        batches, measures, random and unguarded, as `BatchPlan` has them.
+
+    Raises:
+        InputError: vectors that do not fit, or a number out of range.
+    """
+    warn_of_classes(conflicts, batch_size)
+    shuffled = partial(random_order, len(queries), batch_size=batch_size)
+    measure = partial(measure_rows, queries, documents, conflicts=conflicts)
+    first = [seed, 0]
+    reference = measure(shuffled(rng=np.random.default_rng([seed, REFERENCE]), conflicts=conflicts))
+
+    def measured(build: Callable[[], Batches]) -> tuple[Batches, EpochMeasures]:
+        begin = time.perf_counter()
+        batches = build()
+        seconds = time.perf_counter() - begin
+        return batches, epoch_measures(batches, measure(batches), random=reference, seconds=seconds)
+
+    rows: dict[str, Any] = {"rows": len(queries), "conflicts": conflicts, "seed": seed}
+    batches, measures = measured(partial(choice.build, 0, (queries, documents), batch_size, **rows))
+    _, random = measured(partial(shuffled, rng=np.random.default_rng(first), conflicts=conflicts))
+    plain = shuffled(rng=np.random.default_rng(first))
+    unguarded = sum(int(conflicts.matrix(batch).sum()) for batch in plain)
+    return {"batches": batches, "measures": measures, "random": random, "unguarded": unguarded}
+
+
+@door
+def batch(
+    collection: CollectionLike,
+    method: Annotated[str, Option(flag="--with", names=METHODS)] = "hobit",
+    source: Annotated[SourceLike | None, Option(metavar="SOURCE")] = None,
+    *,
+    batch_size: Annotated[int, Option(least=1)] = 128,
+    settings: Annotated[Mapping[str, Any] | None, settings_option(words=True)] = None,
+    seed: Annotated[int, Option(least=0)] = 0,
+    rows: RowSettings,
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> BatchPlan:
+    """Plan batches whose pairs are hard negatives for each other, and show how hard and clean they are.
+
+    The plan is a table of epoch, batch, position, query_id, doc_id and, of triplets, negative_id. Training builds
+    batches anew from the current model in each epoch. A plan shows the first epoch of a training with the same rows,
+    batch size and seed, and what other methods would do.
+
+    Args:
+        method: How batches are filled.
+        source: Negatives to train on, [NAME=]PATH. Triplets and lists leave out queries without one. In Python also a
+            table of negatives or a DataFrame.
+        batch_size: Rows per batch.
+        settings: A setting of the method, as alpha=0.5; may be given several times. In Python a dictionary.
+        seed: Seed of the batches; the same seed gives the same bytes.
+
+    Raises:
+        InputError: a collection or source that cannot be read, or options that have no effect together.
+        UnknownNameError: no such method, or no such setting of it.
+    """
+    own = dict(settings or {})
+    method_named(method, own)  # before anything is read
+    if TEACHER in own:
+        raise InputError(f"{TEACHER}: no effect on a plan, whose vectors are the encoder's; leave it out")
+    rows = rows.completed("pairs" if source is None else "triplets")
+    loaded = reading.open(collection)
+    negatives = None if source is None else as_source(source, loaded)
+    trained = training_rows(loaded, negatives.negatives if negatives else None, **vars(rows))
+    encoder, store = encoding.open(loaded)
+    queries = store.embed(encoder, loaded.query_texts(trained.query_rows), "query").take(slice(None))
+    documents = store.embed(encoder, DocumentTexts(loaded, trained.doc_rows), "document").take(slice(None))
+    known = known_conflicts(loaded, trained.query_rows, trained.doc_rows)
+    planned = plan_epoch(
+        queries, documents, BatchChoice(method, own), batch_size=batch_size, seed=seed, conflicts=known
+    )
+    chosen = {"with": method, **own, "batch_size": batch_size, **vars(rows)}
+    inputs = {"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})}
+    named = {"name": encoder.name, "fingerprint": encoder.fingerprint}
+    history = provenance("batch", chosen, inputs=inputs, seed=seed, encoder=named)
+    negative_ids = None
+    if negatives is not None and rows.form == "triplets":
+        negative_ids = negatives.negatives.table["doc_id"].take(pa.array(trained.negatives[:, 0]))
+    return BatchPlan(loaded, trained, **planned, negative_ids=negative_ids, settings=own, provenance=history)

@@ -1,6 +1,6 @@
 """Batches in sentence-transformers' trainer: one argument, which plans each epoch from the model as it is.
 
-    args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", model))
+    args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit"))
     trainer = SentenceTransformerTrainer(model, args, ...)
 
 The trainer calls the argument for the training set and for every evaluation set; the latter keep plain order. When an
@@ -19,7 +19,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -169,11 +168,6 @@ class PlannedBatchSampler(EpochBatchSampler):
         """How many rows an epoch has: all, or what a mixture takes."""
         return int(self.planner.epoch_rows(len(self.dataset)))
 
-    @property
-    def attached(self) -> bool:
-        """Whether this is a training set's sampler, which builds batches."""
-        return self._encode is not None
-
     def attach(self, encode: Encode, *, scaled: bool = True) -> None:
         """Make this the sampler of the training set: from now on it builds batches.
 
@@ -191,7 +185,7 @@ class PlannedBatchSampler(EpochBatchSampler):
         for what, own in (("mixture is", choice.mixture), ("conflicts are", choice.known)):
             if own is not None and own.rows != count:
                 raise InputError(f"the {what} of {own.rows} rows, the data set has {count}")
-        again, self._encode, self.scaled = self.attached, encode, scaled
+        again, self._encode, self.scaled = self._encode is not None, encode, scaled
         if again:
             return
         self.conflicts = choice.known
@@ -209,17 +203,14 @@ class PlannedBatchSampler(EpochBatchSampler):
             yield batch
 
     def batches(self) -> Batches:
-        """Return this epoch's batches: built on first use, plain order where no model was handed over.
+        """Return this epoch's batches: built on first use, plain order of an evaluation set.
 
         Raises:
-            InputError: the planner has neither a model nor a trainer that gives it one.
+            InputError: neither a trainer nor `attach` has given an encoder.
         """
-        if not self.attached:
+        if self._encode is None:
             if not self.planner.registered:
-                raise InputError(
-                    "the batch sampler was given no model; make it by foils.batch_sampler(name, model), or pass the "
-                    "planner to the trainer as a callback, too"
-                )
+                raise InputError("the batch sampler was given no model: no trainer asked for it; attach an encoder")
             return Batches(np.arange(len(self.dataset)), self.batch_size)
         if self._planned is None or self._planned[0] != self.epoch:
             self._planned = (self.epoch, self._plan(self.epoch))
@@ -290,42 +281,46 @@ class PlannedBatchSampler(EpochBatchSampler):
         return vectors
 
     def save(self, path: Path) -> None:
-        """Write the epoch's order, and the vectors that later epochs depend on, to `path`."""
+        """Write the epoch's order, and the vectors that later epochs depend on, to `path`, whole."""
         batches = self.batches()
-        if self._planned is None:
-            raise InputError("only the sampler of a training set has an order of its own; attach an encoder")
-        arrays: dict[str, Any] = {"epoch": np.asarray(self._planned[0]), "order": batches.order}
+        arrays: dict[str, Any] = {"epoch": self.epoch, "order": batches.order}
         if self._vectors is not None and self._vectors.filled.any():
             arrays.update(self._vectors.state())
         if self._communities is not None:
             arrays["communities"] = self._communities
-        write_arrays(path, arrays)
+        temporary = path.with_suffix(".part.npz")
+        np.savez(temporary, **arrays)
+        temporary.replace(path)
 
     def restore(self, path: Path) -> None:
         """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
 
         Raises:
-            InputError: there is no such file, it is of another data set, or it lacks the vectors of HOBIT-C's cache.
-            FormatError: it is damaged.
+            InputError: there is no such file, or it lacks the vectors of HOBIT-C's cache.
+            FormatError: it is damaged, or of another data set.
         """
-        with saved_arrays(path, "order of batches") as arrays:
-            epoch, order = int(arrays["epoch"]), arrays["order"]
-            communities = arrays.get("communities")
-            if communities is not None and communities.shape != (len(self.dataset),):
-                raise ValueError(f"communities of {communities.shape} rows")
-        if order.size != self.rows:
-            raise InputError(f"{path} orders {order.size} rows, an epoch of the data set has {self.rows}")
+        if not path.is_file():
+            raise InputError(
+                f"resuming needs the order of batches saved with the checkpoint, {path}, which is not there; start "
+                "anew, or resume from a checkpoint that was saved with it in the same folder"
+            )
+        rows, among = len(self.dataset), None if self.planner.mixture is None else len(self.dataset)
         try:
-            planned = Batches(order, self.batch_size, among=None if self.planner.mixture is None else len(self.dataset))
-        except InputError as error:
-            raise FormatError("an order in which rows are missing; resume from another checkpoint", path) from error
+            with np.load(path, allow_pickle=False) as saved:
+                arrays = dict(saved)
+            order, communities = arrays["order"], arrays.get("communities")
+            if order.size != self.rows or (communities is not None and communities.shape != (rows,)):
+                raise InputError(f"of {order.size} rows, and an epoch of the data set has {self.rows}")
+            planned = int(arrays["epoch"]), Batches(order, self.batch_size, among)
+            if "filled" in arrays:
+                vectors = self.cache or EmbeddingCache(rows, scaled=self.scaled)
+                vectors.restore(arrays)
+                self._vectors = vectors
+        except Exception as error:  # NumPy's and zip's readers raise what the damage leads them to
+            raise FormatError(f"damaged order of batches ({error}); resume from another checkpoint", path) from error
         if self.cache is not None and "filled" not in arrays:
             raise InputError(f"{path} lacks the vectors that HOBIT-C had cached; resume from another checkpoint")
-        self._planned = (epoch, planned)
-        if "filled" in arrays:
-            self._vectors = self.cache or EmbeddingCache(len(self.dataset), scaled=self.scaled)
-            self._vectors.restore(arrays)
-        self._communities = communities
+        self._planned, self._communities = planned, communities
 
 
 class ForwardWatch:
@@ -415,27 +410,23 @@ class BatchPlanner(BatchChoice, BatchHook):
     Args:
         name: one of `foils.batching.METHODS`.
         settings: of the method, as `BatchChoice` takes them.
-        model: the model that trains; None: the trainer gives it to the callback.
         more: of `BatchChoice`.
     """
 
     made = PlannedBatchSampler
 
-    def __init__(self, name: str, settings: Mapping[str, Any] | None = None, *, model: Any = None, **more: Any) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         super().__init__(name, settings, **more)
-        self.model, self.registered, self.watch = model, False, ForwardWatch()
+        self.registered, self.watch = False, ForwardWatch()
         self._training: list[PlannedBatchSampler] = []
 
     def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
-        """Return the sampler of a data set; that of a trainer's training set builds batches."""
-        sampler = super().__call__(dataset, batch_size, drop_last, *rest, **more)
-        trainer = _trainer_that_loads()
-        if trainer is not None and self not in trainer.callback_handler.callbacks:
-            trainer.add_callback(self)
+        """Return the sampler of a data set; the trainer that asks for it calls this planner back."""
+        if (trainer := _asking_trainer()) is not None:
             self.registered = True
-        elif trainer is None and self.model is not None and isinstance(sampler, PlannedBatchSampler):
-            self.registered = True
-        return sampler
+            if self not in trainer.callback_handler.callbacks:
+                trainer.add_callback(self)
+        return super().__call__(dataset, batch_size, drop_last, *rest, **more)
 
     @property
     def cache(self) -> EmbeddingCache | None:
@@ -444,16 +435,12 @@ class BatchPlanner(BatchChoice, BatchHook):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave model, vectors and samplers out of the pickled training arguments."""
-        left_out = dict.fromkeys(("_top", "model", "teacher", "known", "mixture"))
+        left_out = dict.fromkeys(("_top", "teacher", "known", "mixture"))
         return {**self.__dict__, **left_out, "watch": None, "_training": [], "registered": False}
-
-    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note that the trainer knows this callback."""
-        self.registered = True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Hand the model to the training set's sampler; on resuming, restore the saved order."""
-        self.registered, model = True, given["model"]
+        model = given["model"]
         self._training = self.find_samplers(given["train_dataloader"])
         for k, sampler in enumerate(self._training):
             sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
@@ -494,17 +481,16 @@ class BatchPlanner(BatchChoice, BatchHook):
                 sampler.save(self.saved(args, state, k))
 
 
-def batch_sampler(name: str, model: Any = None, *, positives: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
+def batch_sampler(name: str, *, positives: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
     """Return what sentence-transformers' trainers take as `batch_sampler`: it plans each epoch's batches.
 
-        args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", model, seeds=1))
+        args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", seeds=1))
 
     Known positives, by equal texts and by `positives`, do not share a batch. The first text column is the query, the
     second the positive. A checkpoint holds the order of its epoch, so that resuming is exact.
 
     Args:
         name: random, hobit, hobit-c, mutual, ngame, walks or b3.
-        model: the SentenceTransformer or SparseEncoder that trains.
         positives: further (query text, document text) pairs known to be relevant.
         settings: of the method, as seeds=4, or warmup=1, refresh=2, anneal=3 (epochs).
 
@@ -512,47 +498,17 @@ def batch_sampler(name: str, model: Any = None, *, positives: Sequence[tuple[str
         InputError: a setting out of range.
         UnknownNameError: no such method, or no such setting of it.
     """
-    return BatchPlanner(name, settings, model=model, positives=positives)
+    return BatchPlanner(name, settings, positives=positives)
 
 
-def _trainer_that_loads() -> Any:
-    """Return the trainer whose loader of training data is being made; None where there is none.
+def _asking_trainer() -> Any:
+    """Return the trainer whose loader of data is being made; None where there is none.
 
-    The trainer calls a sampler alike for training and evaluation sets, and tells it neither which nor who asks: its own
-    frame on the stack does.
+    The trainer calls a sampler without a word on who asks, or for what: its own frame on the stack tells.
     """
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "get_train_dataloader" and "self" in frame.f_locals:
-            return frame.f_locals["self"]
-        frame = frame.f_back  # type: ignore[assignment]
+        if frame.f_code.co_name in ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader"):
+            return frame.f_locals.get("self")
+        frame = frame.f_back
     return None
-
-
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays into a checkpoint, whole."""
-    temporary = path.with_suffix(".part.npz")
-    np.savez(temporary, **arrays)
-    temporary.replace(path)
-
-
-@contextmanager
-def saved_arrays(path: Path, what: str) -> Iterator[dict[str, Any]]:
-    """Hand out the arrays of a checkpoint's file; whatever goes wrong while they are read means that it is damaged.
-
-    Raises:
-        InputError: there is no such file.
-        FormatError: it is damaged.
-    """
-    if not path.is_file():
-        raise InputError(
-            f"resuming needs the {what} saved with the checkpoint, {path}, which is not there; start anew, or resume "
-            "from a checkpoint that was saved with it in the same folder"
-        )
-    try:
-        with np.load(path, allow_pickle=False) as saved:
-            yield dict(saved)
-    except InputError:
-        raise
-    except Exception as error:  # NumPy's, zip's and JSON's readers raise what the damage leads them to
-        raise FormatError(f"damaged {what} ({error}); resume from another checkpoint", path) from error

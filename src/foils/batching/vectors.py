@@ -53,19 +53,10 @@ class EmbeddingCache:
         """Store vectors (m, d) of these rows, replacing older ones; they are scaled here where the cache is.
 
         Raises:
-            InputError: shapes that do not fit, rows that do not exist, vectors that are not finite or zero.
+            InputError: vectors that are not finite or zero.
         """
-        rows = np.asarray(rows, np.int64)
-        if rows.size and not (rows.min() >= 0 and rows.max() < self.rows):
-            raise InputError(f"the cache has rows 0..{self.rows - 1}; got {rows.min()}..{rows.max()}")
         if not self.queries.size:
-            self.queries = np.zeros((self.rows, queries.shape[1]), np.float32)
-            self.documents = np.zeros((self.rows, queries.shape[1]), np.float32)
-        expected = (rows.size, self.queries.shape[1])
-        if queries.shape != expected or documents.shape != expected:
-            raise InputError(
-                f"{rows.size} rows need vectors of shape {expected}; got {queries.shape} and {documents.shape}"
-            )
+            self.queries, self.documents = np.zeros((2, self.rows, queries.shape[1]), np.float32)
         pair = (unit(queries), unit(documents)) if self.scaled else (np.asarray(queries), np.asarray(documents))
         if not all(np.isfinite(side).all() and side.any(axis=1).all() for side in pair):
             raise InputError("vectors to cache must be finite and not zero: the training may have diverged")
@@ -94,15 +85,10 @@ class EmbeddingCache:
         Raises:
             InputError: they are of another data set, or no vectors.
         """
-        if state["filled"].shape != (self.rows,):
-            raise InputError(f"the saved cache is of {state['filled'].size} rows, the data set has {self.rows}")
-        pair = [state[name] for name in ("queries", "documents") if name in state]
-        shapes = [array.shape for array in pair if array.dtype.kind == "f" and np.isfinite(array).all()]
-        if len(shapes) < 2 or shapes[0] != shapes[1] or len(shapes[0]) != 2 or shapes[0][0] != self.rows:
-            raise InputError("the saved cache has no vectors of these rows; resume from another checkpoint")
-        self.queries = state["queries"].astype(np.float32)
-        self.documents = state["documents"].astype(np.float32)
-        self.filled = state["filled"].astype(bool)
+        pair, filled = np.stack([state["queries"], state["documents"]]).astype(np.float32), state["filled"]
+        if filled.shape != (self.rows,) or pair.shape[1] != self.rows or not np.isfinite(pair).all():
+            raise InputError("the saved cache has no vectors of these rows")
+        (self.queries, self.documents), self.filled = pair, filled.astype(bool)
         self.recent = state.get("recent", np.zeros(self.rows)).astype(bool)
         self._fresh = np.zeros(self.rows, bool)
 

@@ -8,14 +8,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from foils.cli.verbs import DOORS, UsageError
 from foils.runtime.errors import FoilsError, InputError, UnknownNameError
 
 EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
-SHELLS = ("bash", "zsh", "fish", "powershell")
 PURPOSE = (
     "Hard negatives for retrievers and rerankers: mine them, decide before any training which to train on, and measure "
     "whether it helped."
@@ -23,8 +20,7 @@ PURPOSE = (
 OPTIONS = {
     "-h, --help": "Show this help; foils VERB --help shows a verb's.",
     "--version": "Print the version.",
-    "--install-completion": "Complete verbs and options in this shell from now on (bash, zsh, fish, powershell).",
-    "--show-completion SHELL": "Print the script that does.",
+    "--install-completion": "Complete verbs and options in this shell from now on (bash, zsh or fish).",
 }
 
 
@@ -87,8 +83,11 @@ def _run(arguments: Sequence[str]) -> int:
 
         print(f"foils {version('foils')}")
         return 0
-    if first in ("--install-completion", "--show-completion"):
-        return completion(first, *arguments[1:])
+    if first == "--install-completion":
+        from foils.cli.program import program
+
+        print(f"{program().install_completion()} is read by new shells")
+        return 0
     if first.startswith("-"):
         raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
     raise UsageError(str(UnknownNameError("verb", first, DOORS)))
@@ -108,29 +107,3 @@ def _aligned(rows: Mapping[str, str], width: int) -> list[str]:
     first = max(map(len, rows)) + 4
     lines = {name: textwrap.wrap(text, max(width - first, 20)) for name, text in rows.items()}
     return [f"  {name}".ljust(first) + ("\n" + " " * first).join(text) for name, text in lines.items()]
-
-
-def completion(option: str, shell: str = "", *rest: str) -> int:
-    """Install the script that completes the program's verbs and options, or print it; return the exit status.
-
-    Args:
-        option: `--install-completion` or `--show-completion`.
-        shell: its name. Default: that of the shell that is used, by $SHELL.
-        rest: nothing may follow.
-
-    Raises:
-        UsageError: no such shell, or more arguments than one.
-    """
-    shell = shell or Path(os.environ.get("SHELL", "")).name
-    if shell not in SHELLS:
-        raise UsageError(str(UnknownNameError(f"shell; give {option} SHELL:", shell, SHELLS)))
-    if rest:
-        raise UsageError(f"{option} takes the name of a shell alone; found {' '.join(rest)}")
-    from foils.cli.program import program
-
-    app: Any = program()
-    if option == "--show-completion":
-        print(app.generate_completion(shell=shell))
-    else:
-        print(f"{app.install_completion(shell=shell)} is read by new shells")
-    return 0

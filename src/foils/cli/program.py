@@ -11,14 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, get_origin
 
-from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from foils.cli.show import say
 from foils.cli.verbs import DOORS, Door, UsageError, Verb
 from foils.runtime.keyed import KeyedSetting, options_of
 from foils.runtime.options import Setting, dashed, several, spelling
 
-_ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d+")
 _OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")  # sentences that the program's help leaves out
 _QUIET: Any = {
     "result_action": "return_value",
@@ -110,42 +109,18 @@ def run_verb(arguments: Sequence[str]) -> int:
     if len(arguments) == 1 and not verb.alone:
         program(name)([name, "--help"])
         return 2
-    settings = settings_of_verb(verb)
     try:
-        program(name)(_completed(settings, arguments))
-    except MissingArgumentError as error:
-        names = error.argument.names if error.argument else ()
-        missing = [each for each in settings if {each.flag, each.option.short, _shown(each)} & {*names}]
-        reasons = [
-            f"{each.option.short or each.flag} {each.option.metavar} is missing. {each.help}" for each in missing
-        ]
-        if missing and "-" in names[0]:
-            raise UsageError(reasons[0]) from error
-        raise UsageError(" ".join(str(error).split())) from error
+        program(name)(list(arguments))
     except CycloptsError as error:
-        raise UsageError(_new_place(verb, settings, arguments) or " ".join(str(error).split())) from error
+        raise UsageError(_place(verb, arguments) or " ".join(str(error).split())) from error
     return 0
 
 
-def _completed(settings: Sequence[Setting], arguments: Sequence[str]) -> list[str]:
-    """The arguments by the present names of options, and with `--ray local` where no address follows `--ray`."""
-    former = {dashed(alias): each.flag for each in settings for alias in each.option.aliases}
-    completed: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        flag, equals, value = argument.partition("=")
-        if flag in former:
-            say(f"{flag} is called {former[flag]} now")
-        completed.append(f"{former.get(flag, flag)}{equals}{value}")
-        if argument == "--ray" and not _ADDRESS.fullmatch(following):
-            completed.append("local")
-    return completed
-
-
-def _new_place(verb: Verb, settings: Sequence[Setting], arguments: Sequence[str]) -> str:
-    """What to give in place of the first argument that was an option of its own once; empty: there is none."""
-    places = {dashed(each.name): f"give {each.flag}" for each in settings if each.option.within} | dict(verb.moved)
+def _place(verb: Verb, arguments: Sequence[str]) -> str:
+    """What to give in place of the first argument that is a key of an option; empty: there is none."""
+    places = {dashed(each.name): each.flag for each in settings_of_verb(verb) if each.option.within}
     flags = [argument.partition("=")[0].replace("--no-", "--") for argument in arguments]
-    return next((f"{flag} is no option of this verb: {places[flag]}" for flag in flags if flag in places), "")
+    return next((f"{flag} is no option of this verb: give {places[flag]}" for flag in flags if flag in places), "")
 
 
 def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,6 @@ class Verb:
             the door will be given, and the program's own options.
         after: does what the program alone does with the result, once it is written and shown; it is given the result
             and what `before` was given.
-        moved: what to give in place of options that the verb had once.
         alone: whether it can go without arguments; where not, it shows its help then.
         next: the command that mostly follows, in which {output} and other names of options stand for their values.
     """
@@ -101,7 +100,6 @@ class Verb:
     more: tuple[Output, ...] = ()
     before: Callable[[Values], None] | None = None
     after: Callable[[Any, Values], None] | None = None
-    moved: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
     next: str = ""
 
@@ -199,14 +197,12 @@ DOORS: dict[str, Verb] = {
     "study": Verb(
         "foils.experiments.doors:study",
         "foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 -o study/",
-        moved={"--hybrids": "unite sources with foils fuse --method interleave --top N, and give that as a source"},
         next="foils report {output} -o report.html",
     ),
     "report": Verb(
         "foils.experiments.doors:report",
         "foils report study/ other-study/ --measure RR@10 -o report.html",
         more=(PAGE,),
-        moved={"--reliable": "give the studies whose order of the sources is reliable"},
     ),
     "demo": Verb(
         "foils.experiments.doors:demo", "foils demo -o foils-demo/", more=(OPEN,), after=_open_report, alone=True
@@ -245,10 +241,9 @@ DOORS: dict[str, Verb] = {
         "foils.evaluation.doors:evaluate",
         "foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json result.json",
         more=(RUNS,),
-        moved={"--ties": "ir_measures measures a run's file in trec_eval's order"},
     ),
     "batch": Verb(
-        "foils.batching.doors:batch",
+        "foils.batching.plan:batch",
         "foils batch scifact/ bm25.parquet --with hobit --batch-size 32 -o plan.parquet",
         writes="plan",
     ),
@@ -256,15 +251,6 @@ DOORS: dict[str, Verb] = {
         "foils.searching.doors:search",
         "foils search scifact/ --tune train --run out.trec",
         before=_check_run,
-        moved={
-            "--index-file": "build an index with foils.searching.FaissIndex, keep it with faiss, and give it in Python",
-            "--rerank-depth": "1,000 documents are ranked again, or as many as are returned",
-            "--seed": "a search draws nothing",
-            **dict.fromkeys(
-                ("--llm-model", "--base-url", "--answer-prompt", "--llm-args"),
-                'write the answers to a file, lines of {"query_id", "answer"}, and give --answers FILE',
-            ),
-        },
         next="foils evaluate {collection} --run {run}",
     ),
     "train": Verb(

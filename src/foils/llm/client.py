@@ -215,7 +215,7 @@ class LLMSettings(Settings):
     llm_model: LanguageModelLike = ""
     base_url: Annotated[str | None, Option(metavar="URL")] = None
     llm_temperature: Annotated[float, Option(least=0, flag="temperature", within=LLM_ARGS)] = 0.0
-    max_tokens: Annotated[int | None, Option(least=1, within=LLM_ARGS, aliases=("most_tokens",))] = None
+    max_tokens: Annotated[int | None, Option(least=1, within=LLM_ARGS)] = None
     concurrency: Annotated[int, Option(least=1, within=LLM_ARGS)] = 8
     price: Annotated[Price | None, Option(parse=parsed_price, least=0, within=LLM_ARGS)] = None
 

@@ -13,11 +13,9 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from difflib import get_close_matches
-from typing import Any, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from foils.runtime.options import Needs, Setting, Settings, documented, refuse_idle, settings_of, taken_apart
 
@@ -34,18 +32,12 @@ class Surrounding(Protocol):
         ...
 
 
-@overload
-def door(function: Callable[..., Result]) -> Callable[..., Result]: ...
-@overload
 def door(
-    *, check: Callable[..., None] | None = None, needs: Mapping[str, Needs] | None = None
-) -> Callable[[Callable[..., Result]], Callable[..., Result]]: ...
-def door(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., Result] | None = None,
     *,
     check: Callable[..., None] | None = None,
     needs: Mapping[str, Needs] | None = None,
-) -> Any:
+) -> Callable[..., Any]:
     """Let a function that takes groups of settings take their fields one by one, as keyword arguments.
 
     A parameter whose annotation is a `Settings` class is such a group; its own default, where it has one, gives the
@@ -61,7 +53,7 @@ def door(
 
     Raises:
         InputError: (of the door) a setting is given that has no effect beside the others.
-        TypeError: (of the door) an unknown argument; the message names the nearest.
+        TypeError: (of the door) an unknown argument.
     """
     if function is None:
         return functools.partial(door, check=check, needs=needs)
@@ -79,7 +71,7 @@ def door(
 
     @functools.wraps(function)
     def opened(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **_known(function.__name__, settings, kwargs))
+        bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
         grouped = {
@@ -101,21 +93,6 @@ def door(
     opened.__doc__ = _with_arguments(function.__doc__ or "", settings.values())
     opened.settings = settings  # type: ignore[attr-defined]
     return opened
-
-
-def _known(door: str, settings: Mapping[str, Setting], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments by their present names; an unknown one is refused."""
-    former = {alias: each.name for each in settings.values() for alias in each.option.aliases}
-    known = {}
-    for name, value in given.items():
-        if name in former:
-            warnings.warn(f"{name} is called {former[name]} now", FutureWarning, stacklevel=3)
-        elif name not in settings:
-            near = get_close_matches(name, settings, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected some of {', '.join(settings)}"
-            raise TypeError(f"{door}() got an unexpected argument {name!r}; {hint}")
-        known[former.get(name, name)] = value
-    return known
 
 
 def _taken(function: Callable[..., Any]) -> tuple[Groups, dict[str, inspect.Parameter]]:

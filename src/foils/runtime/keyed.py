@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Option, Setting, Settings, dashed, settings_of, spelled
+from foils.runtime.options import Option, Setting, spelled
 
 _NEXT = re.compile(r",\s*(?=[A-Za-z][\w-]*=)")
 _FIRST = re.compile(r"(?<=\.)\s+(?=[A-Z])")  # where a sentence ends
@@ -139,26 +139,6 @@ def _value(setting: Setting, text: str) -> Any:
             except (KeyError, ValueError):
                 raise InputError(f"{spelled(setting.name, text)}: expected {expected}") from None
     return Path(text) if Path in setting.kinds and str not in setting.kinds else text
-
-
-def arguments(settings: Settings, *names: str) -> list[str]:
-    """Return what the program is given for those settings (of the named ones) that differ from their defaults."""
-    changed = settings.changed(*names)
-    taken = [each for each in settings_of(type(settings)) if each.name in changed]
-    return [argument for each in taken for argument in _arguments(each, changed[each.name])]
-
-
-def _arguments(setting: Setting, value: Any) -> list[str]:
-    if setting.option.within:
-        return [dashed(setting.option.within), f"{setting.key}={_text(value)}"]
-    if isinstance(value, bool):
-        return [setting.flag if value else f"--no-{setting.flag.removeprefix('--')}"]
-    if isinstance(value, Mapping):
-        words = {name: isinstance(each, str) and _WORD.fullmatch(each) for name, each in value.items()}
-        texts = [f"{name}={each if words[name] else json.dumps(each)}" for name, each in value.items()]
-    else:
-        texts = list(map(str, value)) if setting.option.repeated else [_text(value)]
-    return [part for text in texts for part in (setting.flag, text)]
 
 
 def _text(value: Any) -> str:

@@ -63,7 +63,6 @@ class Option:
         in_program: Whether the program has it; where not, it is an argument in Python alone.
         help: What it is, where the docstring does not say it: of a type that many doors take.
         needs: Conditions on other settings without which this one has no effect (see `Needs`).
-        aliases: Former names of the keyword argument, which still work, with a warning.
     """
 
     flag: str = ""
@@ -79,7 +78,6 @@ class Option:
     in_program: bool = True
     help: str = ""
     needs: Needs = ()
-    aliases: tuple[str, ...] = ()
 
     def allowed(self) -> list[str]:
         """Return the names that are allowed, in their order; empty: any value."""

@@ -144,7 +144,7 @@ def _connect(ray: Any, address: str) -> None:
         reason = str(error).strip().partition("\n")[0]
         raise InputError(
             f"no Ray cluster can be reached at {address} ({reason}); start one with 'ray start --head' and give its "
-            "HOST:PORT, or --ray alone for this machine"
+            "HOST:PORT, or local for this machine"
         ) from error
 
 
