@@ -39,7 +39,7 @@ def recovery(rng: np.random.Generator) -> list[dict[str, float]]:
         for n in (25, 50, 100, 200):
             for k in (4, 6, 10, 16):
                 queries = 6000 // n
-                pairs, truth = regular_pairs([n] * queries, degree=k, rng=rng), planted(queries, n, rng)
+                pairs, truth = regular_pairs([n] * queries, degree=k, keys=rng), planted(queries, n, rng)
                 rating = thurstone(
                     pairs, answered(pairs, truth, answers, rng), prior_sd=PRIOR_SD, standard_errors=False
                 ).rating
@@ -60,7 +60,7 @@ def recovery(rng: np.random.Generator) -> list[dict[str, float]]:
 def coverage(rng: np.random.Generator) -> list[dict[str, float]]:
     found = []
     for answers in (1, 2, 4, 8, 16):
-        once, truth = regular_pairs([50] * 200, degree=6, rng=rng), planted(200, 50, rng)
+        once, truth = regular_pairs([50] * 200, degree=6, keys=rng), planted(200, 50, rng)
         pairs = Pairs(once.offsets, once.first.repeat(answers), once.second.repeat(answers))
         ratings = thurstone(pairs, answered(pairs, truth, 1, rng), prior_sd=PRIOR_SD)
         inside = np.abs(ratings.rating - truth) <= 1.96 * ratings.standard_error
@@ -76,7 +76,7 @@ def adaptive() -> list[dict[str, float]]:
             for rounds in (0, 1, 2, 4):
                 rng = np.random.default_rng(2)
                 ask = lambda pairs, rng=rng, truth=truth, answers=answers: answered(pairs, truth, answers, rng)  # noqa: E731
-                pairs = regular_pairs(sizes, degree=2 if rounds else k, rng=rng)
+                pairs = regular_pairs(sizes, degree=2 if rounds else k, keys=rng)
                 asked = ask_adaptively(pairs, ask, goal=25 * k, rounds=rounds) if rounds else (pairs, ask(pairs))
                 ratings = thurstone(*asked, prior_sd=PRIOR_SD)
                 found.append({"answers": answers, "k": k, "rounds": rounds, **quality(ratings.rating, truth)})

@@ -89,7 +89,7 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     graph_seconds, pairs = timed(
-        lambda: regular_pairs([options.candidates] * options.queries, degree=options.degree, rng=rng)
+        lambda: regular_pairs([options.candidates] * options.queries, degree=options.degree, keys=rng)
     )
     truth = rng.normal(0, 1, pairs.candidates)
     preference = expit(truth[pairs.first] - truth[pairs.second] + rng.normal(0, 0.3, len(pairs)))

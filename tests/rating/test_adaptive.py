@@ -21,7 +21,7 @@ def full_covariance(pairs, rating, prior_sd):
 
 def test_each_choice_is_the_best_pair_given_those_before_it():
     rng = np.random.default_rng(0)
-    asked = regular_pairs([9], degree=2, rng=rng)
+    asked = regular_pairs([9], degree=2, keys=rng)
     ratings = thurstone(asked, rng.random(len(asked)))
     more = informative_pairs(asked, ratings, budget=5)
     known = {frozenset(pair) for pair in zip(asked.first.tolist(), asked.second.tolist(), strict=True)}
@@ -40,7 +40,7 @@ def test_each_choice_is_the_best_pair_given_those_before_it():
 
 
 def test_no_pair_is_asked_twice_and_each_query_gets_its_budget():
-    asked = regular_pairs([8, 3, 12, 1, 0], degree=2, rng=np.random.default_rng(1))
+    asked = regular_pairs([8, 3, 12, 1, 0], degree=2, keys=np.random.default_rng(1))
     ratings = thurstone(asked, np.full(len(asked), 0.6))
     more = informative_pairs(asked, ratings, budget=[4, 9, 2, 3, 1])
     np.testing.assert_array_equal(np.diff(more.pair_offsets), [4, 0, 2, 0, 0])  # three candidates had all pairs
@@ -55,7 +55,7 @@ def noisy(truth, answers, seed):
 
 
 def adaptively(sizes, ask, *, degree=6, rounds=2, choice_sd=1.0, seed=3):
-    start = regular_pairs(sizes, degree=2, rng=np.random.default_rng(seed))
+    start = regular_pairs(sizes, degree=2, keys=np.random.default_rng(seed))
     goal = start.sizes * degree // 2
     return ask_adaptively(start, ask, goal=goal, rounds=rounds, choice_sd=choice_sd)
 
@@ -63,7 +63,7 @@ def adaptively(sizes, ask, *, degree=6, rounds=2, choice_sd=1.0, seed=3):
 def test_it_spends_as_much_as_the_random_graph_and_orders_better():
     sizes = [30] * 60
     truth = np.random.default_rng(2).normal(size=1800)
-    pairs = regular_pairs(sizes, degree=6, rng=np.random.default_rng(3))
+    pairs = regular_pairs(sizes, degree=6, keys=np.random.default_rng(3))
     random = thurstone(pairs, noisy(truth, 5, 4)(pairs)).rating
     spent, preference = adaptively(sizes, noisy(truth, 5, 4))
     assert len(spent) == len(pairs) == len(preference)

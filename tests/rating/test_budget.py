@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,10 @@ def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path: Path, mo
 
 def test_what_does_nothing_together_is_refused(tmp_path: Path) -> None:
     for settings, said in (
-        ({"budget": 50, "validate": "all"}, "validate all: no effect with budget 50, which further questions could"),
+        ({"budget": 50, "validate": "all"}, "validate all: no effect with budget 50 (further"),
         ({"budget": 1}, "budget 1: a pair takes 2 questions; give more"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=re.escape(said)):
             rated(NumberJudge(), {"q0": 5}, **settings)
     questions(NumberJudge(), {"q0": 5}, tmp_path)
     with pytest.raises(InputError, match="budget 9: the judgements are recorded, and nothing is asked"):

@@ -48,7 +48,7 @@ def planted(queries: int = 60, each: int = 8, seed: int = 0) -> tuple[Candidates
     levels = [rng.choice(12, each, replace=False) for _ in range(queries)]
     documents = [[(f"w{level}", f"w{level}") for level in of] for of in levels]
     candidates = Candidates.of_lists([f"q{i}" for i in range(queries)], ["query"] * queries, documents)
-    pairs = regular_pairs([each] * queries, degree=4, rng=rng)
+    pairs = regular_pairs([each] * queries, degree=4, keys=rng)
     level = np.concatenate(levels).astype(float)
     return candidates, pairs, expit(level[pairs.first] - level[pairs.second])
 

@@ -24,7 +24,7 @@ def test_one_game_by_hand():
 
 def test_online_elo_agrees_with_evalica():
     rng = np.random.default_rng(1)
-    pairs = regular_pairs([15], degree=6, rng=rng)
+    pairs = regular_pairs([15], degree=6, keys=rng)
     won = rng.random(len(pairs)) < 0.5
     winners = [evalica.Winner.X if win else evalica.Winner.Y for win in won]
     expected = evalica.elo(pairs.first.tolist(), pairs.second.tolist(), winners, initial=1500, k=24).scores.sort_index()
@@ -32,7 +32,7 @@ def test_online_elo_agrees_with_evalica():
 
 
 def test_queries_do_not_mix_and_missing_judgements_change_nothing():
-    pairs = regular_pairs([6, 8], degree=4, rng=np.random.default_rng(2))
+    pairs = regular_pairs([6, 8], degree=4, keys=np.random.default_rng(2))
     w = np.random.default_rng(3).random(len(pairs))
     w[[0, 5]] = np.nan
     both = online_elo(pairs, w)

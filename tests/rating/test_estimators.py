@@ -30,7 +30,7 @@ each_model = pytest.mark.parametrize("model", list(ESTIMATORS))
 
 def planted(sizes, model, *, degree=4, noise=0.3, seed=0):
     rng = np.random.default_rng(seed)
-    pairs = regular_pairs(sizes, degree=degree, rng=rng)
+    pairs = regular_pairs(sizes, degree=degree, keys=rng)
     truth = rng.normal(0, 1, pairs.candidates)
     lead = truth[pairs.first] - truth[pairs.second] + rng.normal(0, noise, len(pairs))
     return pairs, CURVE[model](lead), truth
@@ -172,7 +172,7 @@ def test_neither_block_size_nor_company_changes_a_rating(model, monkeypatch):
 @given(seed=st.integers(0, 2**32), n=st.integers(2, 12), model=st.sampled_from(list(ESTIMATORS)))
 def test_turning_the_pairs_round_or_numbering_anew_changes_nothing(seed, n, model):
     rng = np.random.default_rng(seed)
-    pairs = regular_pairs([n], degree=4, rng=rng)
+    pairs = regular_pairs([n], degree=4, keys=rng)
     w = rng.random(len(pairs))
     straight = ESTIMATORS[model](pairs, w)
     turned = ESTIMATORS[model](Pairs(pairs.offsets, pairs.second, pairs.first), 1 - w)
@@ -224,7 +224,7 @@ class TestDegenerateInput:
 @each_model
 def test_intervals_cover_planted_ratings(model):
     rng = np.random.default_rng(7)
-    once = regular_pairs([20] * 200, degree=6, rng=rng)
+    once = regular_pairs([20] * 200, degree=6, keys=rng)
     truth = np.random.default_rng(8).normal(0, 0.7, once.candidates)
     truth -= truth.reshape(200, 20).mean(1).repeat(20)
     answers = 4
@@ -255,7 +255,7 @@ def test_deviance_by_hand() -> None:
 def test_ratings_that_say_every_answer_explain_all_and_ties_nothing() -> None:
     truth, pairs = (
         np.random.default_rng(0).normal(0, 0.7, 20),
-        regular_pairs([20], degree=6, rng=np.random.default_rng(1)),
+        regular_pairs([20], degree=6, keys=np.random.default_rng(1)),
     )
     exact = ndtr(truth[pairs.first] - truth[pairs.second])
     assert deviance_explained(pairs, exact, thurstone(pairs, exact, prior_sd=1e4)) == pytest.approx(1, abs=1e-6)

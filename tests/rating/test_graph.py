@@ -29,7 +29,7 @@ def graph_of(pairs: Pairs, query: int) -> nx.MultiGraph:
     seed=st.integers(0, 2**32),
 )
 def test_graphs_are_simple_regular_and_connected(sizes, degree, seed):
-    pairs = regular_pairs(sizes, degree=degree, rng=np.random.default_rng(seed))
+    pairs = regular_pairs(sizes, degree=degree, keys=np.random.default_rng(seed))
     for query, n in enumerate(sizes):
         graph = graph_of(pairs, query)
         expected = min(degree, n - 1) if n else 0
@@ -39,7 +39,7 @@ def test_graphs_are_simple_regular_and_connected(sizes, degree, seed):
 
 
 def test_a_graph_just_above_the_complete_one_is_found():
-    pairs = regular_pairs([18] * 50, degree=16, rng=np.random.default_rng(0))  # complete less a perfect matching
+    pairs = regular_pairs([18] * 50, degree=16, keys=np.random.default_rng(0))  # complete less a perfect matching
     assert (pairs.degrees == 16).all()
     assert len(np.unique(np.sort(np.stack([pairs.first, pairs.second], 1), 1), axis=0)) == len(pairs) == 50 * 144
 
@@ -55,7 +55,7 @@ def test_diagnostics_of_known_graphs():
 
 
 def test_random_graphs_are_the_expanders_that_friedman_promises():
-    pairs = regular_pairs([200] * 5, degree=6, rng=np.random.default_rng(4))
+    pairs = regular_pairs([200] * 5, degree=6, keys=np.random.default_rng(4))
     assert (algebraic_connectivity(pairs) > 6 - 2 * np.sqrt(5) - 0.35).all()
 
 
@@ -77,7 +77,7 @@ def test_faulty_pairs_are_refused(offsets, first, second, said):
 
 
 def test_blocks_hold_every_pair_once_whatever_their_size():
-    pairs = regular_pairs([5, 0, 9, 3, 5, 1], degree=2, rng=np.random.default_rng(5))
+    pairs = regular_pairs([5, 0, 9, 3, 5, 1], degree=2, keys=np.random.default_rng(5))
     for cells in (1, 60, 1000):
         seen = []
         for block in pairs.blocks(cells):
@@ -127,7 +127,7 @@ def test_a_graph_depends_on_its_query_its_candidates_and_the_seed_alone(n):
 
 @pytest.mark.parametrize("sizes", [[20, 5, 10, 1, 0, 8]])
 def test_first_pairs_go_with_the_candidates_and_are_those_of_more(sizes):
-    pairs = regular_pairs(sizes, degree=6, rng=np.random.default_rng(2))
+    pairs = regular_pairs(sizes, degree=6, keys=np.random.default_rng(2))
     before = set()
     for most in (1, 10, 43, 60, len(pairs), len(pairs) + 5):
         some = first_pairs(pairs, most)

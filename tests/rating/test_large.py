@@ -52,7 +52,7 @@ def test_no_array_of_strings_grows_with_the_pairs(tmp_path, kept, monkeypatch):
 
 def test_the_memory_budget_cuts_the_errors_and_changes_no_digit_of_them(monkeypatch):
     rng = np.random.default_rng(0)
-    pairs = regular_pairs([60] * 20 + [59] * 3 + [5, 1, 0], degree=4, rng=rng)
+    pairs = regular_pairs([60] * 20 + [59] * 3 + [5, 1, 0], degree=4, keys=rng)
     preference, leader = rng.random(len(pairs)), np.minimum(pairs.offsets[:-1], pairs.candidates - 1)
 
     def errors():

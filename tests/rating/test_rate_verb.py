@@ -201,7 +201,7 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
         ("--rating-args model=elo", "bradley-terry, thurstone"),
         ("--degree 3", "even degree"),
         ("--budget 10", "--budget 10: the judgements are recorded"),
-        ("--rating-args prior_sd=weak", "prior_sd=weak; expected auto, or a number above 0"),
+        ("--rating-args prior_sd=weak", "expected a number"),
         ("--split dev", "split"),
         ("--temperature 1", "--temperature 1.0: no effect without --judge bi-encoder or cross-encoder or pairwise"),
         ("--judge cross-encoder", "cross-encoder needs its model"),

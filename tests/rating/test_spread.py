@@ -21,7 +21,7 @@ from foils.statistics.elo_scale import ELO_PER_PROBIT
 def planted(sd: float, *, n: int = 30, queries: int = 40, degree: int = 6, seed: int = 0) -> tuple[Pairs, Floats]:
     rng = np.random.default_rng(seed)
     truth = rng.normal(0, sd, (queries, n))
-    return regular_pairs([n] * queries, degree=degree, rng=rng), (truth - truth.mean(1, keepdims=True)).ravel()
+    return regular_pairs([n] * queries, degree=degree, keys=rng), (truth - truth.mean(1, keepdims=True)).ravel()
 
 
 def answers(pairs: Pairs, truth: Floats, votes: int, seed: int = 1) -> Floats:

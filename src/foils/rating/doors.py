@@ -438,7 +438,7 @@ def _ask(asking: JudgeSession, pairs: Pairs, settings: RatingSettings) -> Spread
             for each in failed
         )
         raise FailureError(f"no question was answered ({why}); the next run asks them again")
-    if isinstance(settings.prior_sd, str):
+    if settings.prior_sd is None:
         return refined(known, heard, spread_of(pairs, preference, model=settings.model), model=settings.model)
     return Spread(settings.prior_sd)
 

@@ -145,9 +145,7 @@ def all_pairs(sizes: npt.ArrayLike) -> Pairs:
     return _assemble(numbers, counts, edges, nothing)
 
 
-def regular_pairs(
-    sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | None = None, rng: np.random.Generator | None = None
-) -> Pairs:
+def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | np.random.Generator) -> Pairs:
     """Return for each query the union of degree/2 random Hamiltonian cycles over its candidates.
 
     Cycle c goes through a query's candidates in the order of hash(key, c). The union of independent cycles (eq. 32,
@@ -163,8 +161,7 @@ def regular_pairs(
     Args:
         sizes: (Q,) int, how many candidates each query has; 0 and 1 give no pair.
         degree: k, even, at least 2: comparisons per candidate.
-        keys: (N,) of all candidates, as `candidate_keys` makes them.
-        rng: draws keys where none are given.
+        keys: (N,) of all candidates, as `candidate_keys` makes them; or what draws them.
 
     Returns:
         The pairs of all queries, of each query cycle by cycle; the order inside a pair is random.
@@ -187,7 +184,11 @@ def regular_pairs(
 
     numbers = _sizes(sizes)
     counts = numbers * np.minimum(numbers - 1, degree) // 2
-    return _assemble(numbers, np.maximum(counts, 0), edges, _checked_keys(keys, numbers, rng))
+    if isinstance(keys, np.random.Generator):
+        keys = keys.integers(2**64, size=int(numbers.sum()), dtype=np.uint64)
+    if keys.shape != (int(numbers.sum()),):
+        raise InputError(f"keys have shape {keys.shape}; expected one for each of {int(numbers.sum())} candidates")
+    return _assemble(numbers, np.maximum(counts, 0), edges, keys)
 
 
 def first_pairs(pairs: Pairs, most: int) -> Pairs:
@@ -240,14 +241,3 @@ def _assemble(sizes: Rows, counts: Rows, edges: Callable[[int, Keys], Iterable[R
             first[at], second[at] = (part[..., end] + offsets[chosen, None] for end in (0, 1))
             done += len(part)
     return Pairs(offsets, first, second)
-
-
-def _checked_keys(keys: Keys | None, sizes: Rows, rng: np.random.Generator | None) -> Keys:
-    if (keys is None) == (rng is None):
-        raise InputError("a graph is drawn by the keys of its candidates or by a generator; give one of them")
-    if keys is None and rng is not None:
-        keys = rng.integers(2**64, size=int(sizes.sum()), dtype=np.uint64)
-    numbers = np.asarray(keys, np.uint64)
-    if numbers.shape != (int(sizes.sum()),):
-        raise InputError(f"keys have shape {numbers.shape}; expected one for each of {int(sizes.sum())} candidates")
-    return numbers

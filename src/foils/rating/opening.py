@@ -21,7 +21,7 @@ from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder
 from foils.runtime.keyed import parsed_keys, without_keys
-from foils.runtime.options import Option, Settings, refuse, settings_of, several, spelled
+from foils.runtime.options import Needs, Option, Settings, settings_of, several, spelled
 
 if TYPE_CHECKING:
     JudgeLike = str | Judge
@@ -30,23 +30,8 @@ else:
     JudgeLike = JudgesLike = str
 
 RATING_ARGS, DISTIL_ARGS = "rating_args", "distil_args"  # options of the program that take settings as their keys
-VALIDATIONS = ("none", "borderline", "all")
-BI_ENCODER, AUTO = "bi-encoder", "auto"
-
-
-def parsed_prior(given: float | str) -> float | str:
-    """Read `auto`, or a number above 0.
-
-    Raises:
-        InputError: it is neither.
-    """
-    try:
-        value = AUTO if given == AUTO else float(given)
-    except (TypeError, ValueError):
-        value = 0.0
-    if isinstance(value, float) and not value > 0:
-        raise InputError(f"{spelled('prior_sd', given)}; expected {AUTO}, or a number above 0 (inf: no prior)")
-    return value
+UNBOUNDED: Needs = {"budget": False, "why": "further questions could exceed it"}
+BI_ENCODER = "bi-encoder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +74,7 @@ class RatingSettings(Settings):
         between: Comparisons with other queries; even. They give each query an offset.
         rounds: Rounds that choose later pairs where they tell most.
         model: Model of the ratings.
-        prior_sd: Spread of the prior in probits or logits; auto fits it.
+        prior_sd: Spread of the prior in probits or logits. Default: fitted to the answers.
         validate: Negatives that are also compared with the positive directly; borderline is a gap of 80 to 150.
     """
 
@@ -97,18 +82,11 @@ class RatingSettings(Settings):
 
     degree: Annotated[int, Option(least=2)] = 6
     budget: Annotated[int | None, Option(least=1)] = None
-    between: Annotated[int | None, Option(least=2, within=RATING_ARGS)] = None
+    between: Annotated[int | None, Option(least=2, within=RATING_ARGS, needs=UNBOUNDED)] = None
     rounds: Annotated[int, Option(least=0, within=RATING_ARGS)] = 0
     model: Annotated[str, Option(names=tuple(ESTIMATORS), within=RATING_ARGS)] = "thurstone"
-    prior_sd: Annotated[float | str, Option(parse=parsed_prior, metavar="SD", within=RATING_ARGS)] = AUTO
-    validate: Annotated[str, Option(names=VALIDATIONS)] = "none"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "prior_sd", parsed_prior(self.prior_sd))
-        if self.budget is not None:
-            why = f"with {spelled('budget', self.budget)}, which further questions could exceed; leave one of them out"
-            refuse(self.changed("validate", "between"), why)
+    prior_sd: Annotated[float | None, Option(above=0, metavar="SD", within=RATING_ARGS)] = None
+    validate: Annotated[str, Option(names=("none", "borderline", "all"), needs=UNBOUNDED)] = "none"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -214,17 +214,6 @@ class Candidates:
     doc_ids: Sequence[str]
     texts: Callable[[Rows], Sequence[str]]
 
-    def __post_init__(self) -> None:
-        lengths = (len(self.query_ids), len(self.queries), len(self.offsets) - 1)
-        if len(set(lengths)) > 1:
-            raise InputError(
-                f"{lengths[0]} query ids, {lengths[1]} query texts, offsets for {lengths[2]} queries; expected one each"
-            )
-        if len(self.doc_ids) != int(self.offsets[-1]):
-            raise InputError(
-                f"{len(self.doc_ids)} document ids for {int(self.offsets[-1])} candidates; expected one each"
-            )
-
     @classmethod
     def of_lists(
         cls, query_ids: Sequence[str], queries: Sequence[str], documents: Sequence[Sequence[tuple[str, str]]]
