@@ -14,7 +14,7 @@ from foils.batching.sampler import BatchPlanner, PlannedBatchSampler
 from foils.batching.vectors import DistinctTexts, EmbeddingCache
 from foils.data import Collection
 from foils.training.data import training_set
-from foils.training.refresh import live
+from foils.training.refresh import LiveTexts
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
 from train_models import bert_model, made_up, table
@@ -52,7 +52,7 @@ def looked_up(monkeypatch):
 def test_triplets_of_a_query_are_looked_up_and_embedded_once(replaced, looked_up):
     data = training_set(COLLECTION, table(COLLECTION, per_query=NEGATIVES))
     assert len(data) == QUERIES * NEGATIVES
-    dataset = live(data)[0].dataset if replaced else data.dataset
+    dataset = data.dataset.with_transform(LiveTexts(data)) if replaced else data.dataset
     sampler = PlannedBatchSampler(dataset, 16, False, ["label"], planner=BatchPlanner("ngame"))
     seen: Counter[str] = Counter()
     sampler.attach(counting(seen))

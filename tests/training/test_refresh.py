@@ -9,9 +9,9 @@ from transformers import TrainerCallback
 from foils.data.read import CollectionSettings
 from foils.data.training_rows import RowSettings
 from foils.mining import BM25Retriever, mine_negatives
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import FailureError
 from foils.training.data import read_data_sets, training_set
-from foils.training.refresh import Refresh, live
+from foils.training.refresh import Refresh
 from foils.training.settings import MethodSettings, TrainSettings
 from foils.training.train import train_model
 from train_models import made_up, static_model
@@ -52,9 +52,9 @@ def test_negatives_are_mined_anew_with_the_model_as_it_is(world, tmp_path):
     seen = []
 
     class Spying(Refresh):
-        def mine(self, model):
+        def mined(self, collections, model):
             seen.append(weights(model).clone())
-            return super().mine(model)
+            return super().mined(collections, model)
 
     model = trained(world, tmp_path / "a", refresh=ance(world, kind=Spying)).model
     (at_refresh,) = seen  # after two of four epochs
@@ -68,17 +68,15 @@ def test_negatives_are_mined_anew_with_the_model_as_it_is(world, tmp_path):
 
 def test_batches_hold_the_new_negatives(world):
     collection, _, data = world
-    fresh = ance(world).mine(static_model(seed=5))
-    followed, texts = live(data)
-    before = followed.dataset[:3]
-    assert before == data.dataset[:3]
-    assembled = ance(world).assemble(fresh)
-    texts.replace(assembled)
-    after = followed.dataset[:]
+    refresh = ance(world)
+    followed = refresh.following(data, None)
+    assert followed.dataset[:3] == data.dataset[:3]
+    fresh = refresh.mined({"made-up": collection}, static_model(seed=5))["made-up"]
+    refresh.take(fresh)
+    after, assembled = followed.dataset[:], training_set(collection, fresh, per_query=4)
     assert after["anchor"] == data.dataset[:]["anchor"]
     assert after["positive"] == data.dataset[:]["positive"]
     assert after["negative"] == assembled.dataset[:]["negative"] != data.dataset[:]["negative"]
-    assert len(collection.documents) > 0
 
 
 @pytest.mark.parametrize(("loss", "step"), [("mnrl", 7), ("weighted", 11), ("mnrl", 16)])
@@ -102,9 +100,7 @@ def test_it_resumes_exactly_before_and_after_a_refresh(world, tmp_path, loss, st
     assert torch.equal(weights(run("cut", resume=True).model), whole)
 
 
-def test_what_a_refresh_refuses(world, tmp_path):
-    with pytest.raises(InputError, match="every 0 epochs"):
-        ance(world, every=0)
+def test_a_refresh_that_gives_fewer_negatives_is_refused(world, tmp_path):
     fewer = ance(world, every=1, per_query=3)
     with pytest.raises(FailureError, match="a list became shorter"):
         trained(world, tmp_path / "out", refresh=fewer)

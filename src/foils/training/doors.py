@@ -207,9 +207,6 @@ def train(
     from foils.training.data import read_data_sets
     from foils.training.fit import save_model
     from foils.training.models import load_trainable, with_defaults
-    from foils.training.refresh import Refresh
-    from foils.training.reranker import reranker_loss
-    from foils.training.tiers import outside_danger
     from foils.training.train import train_model
 
     sets = read_data_sets(collection, source, method, reading)
@@ -219,6 +216,8 @@ def train(
             f"{spelled('also')} with a source of its own, or {spelled('form', 'pairs')}"
         )
     if reranker:  # an unknown loss is refused before a model is loaded
+        from foils.training.reranker import reranker_loss
+
         reranker_loss(settings.loss or "listnet", settings.loss_settings, settings.target)
     compared: dict[str, Any] = {
         "similarity": similarity,
@@ -227,12 +226,16 @@ def train(
     }
     load = partial(load_trainable, model, reranker=reranker, seed=settings.seed, **compared)
     load = partial(load, device=device, trust_remote_code=trust_remote_code)
-    refresh = Refresh(sets, rows, method.refresh) if method.refresh else None
-    tables = {name: each.negatives for name, each in sets.sources.items()}
-    if refresh and sets.bare:
-        tables |= refresh.mined(sets.bare, load())
+    tables, refresh = {name: each.negatives for name, each in sets.sources.items()}, None
+    if method.refresh:
+        from foils.training.refresh import Refresh
+
+        refresh = Refresh(sets, rows, method.refresh)
+        tables |= refresh.mined(sets.bare, load()) if sets.bare else {}
     data = sets.training_set(sets.joined(tables) if tables else None, **vars(rows))
     if batches == PROGRESS:
+        from foils.training.tiers import outside_danger
+
         data = outside_danger(data)
     trainable = load()
     settings = with_defaults(settings, trainable)

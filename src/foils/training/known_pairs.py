@@ -50,16 +50,9 @@ class BatchFacts:
         block = np.zeros((end - begin, len(self.absent)), np.float32)
         block[:, self.absent] = -np.inf
         block[self.rows[inside] - begin, self.columns[inside]] = self.log_weights[inside]
-        if self.sources is not None:
-            block[self.foreign(begin, end)] = -np.inf
+        if self.sources is not None:  # documents of another data set than the query's
+            block[self.sources[begin:end, None] != np.resize(self.sources, len(self.absent))] = -np.inf
         return block
-
-    def foreign(self, begin: int, end: int) -> NDArray[np.bool_]:
-        """Return (end − begin, c): whether a candidate is of another data set than the query."""
-        if self.sources is None:
-            return np.zeros((end - begin, len(self.absent)), bool)
-        of_candidate = np.resize(self.sources, len(self.absent))
-        return np.asarray(self.sources[begin:end, None] != of_candidate)
 
 
 @dataclass(frozen=True)
@@ -76,9 +69,6 @@ class PairFacts:
         sources: (N,) of a mixture, the data set of each row; None: there is one.
 
     Where a pair is given twice, the smaller weight counts.
-
-    Raises:
-        InputError: shapes that do not fit, or a log-weight that is NaN or +inf.
     """
 
     queries: Codes
@@ -92,24 +82,13 @@ class PairFacts:
     _offsets: Codes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.documents.shape != self.ratings.shape or len(self.queries) != len(self.documents):
-            raise InputError(
-                f"queries {self.queries.shape}, documents {self.documents.shape}, ratings {self.ratings.shape}; "
-                "expected (N,), (N, 1 + k), (N, 1 + k)"
-            )
-        columns = (self.known_query, self.known_document, self.known_log_weight, self.known_gap)
-        if len({len(column) for column in columns}) > 1:
-            raise InputError(f"known pairs have {[len(column) for column in columns]} values; expected one a pair")
-        if np.isnan(self.known_log_weight).any() or np.isposinf(self.known_log_weight).any():
-            raise InputError("log-weights must be numbers or −inf; a missing weight is 1, its logarithm 0")
         order = np.lexsort((self.known_log_weight, self.known_document, self.known_query))
         pairs = np.stack([self.known_query[order], self.known_document[order]])
         first = np.ones(len(order), bool)
         first[1:] = (np.diff(pairs, axis=1) != 0).any(0)
         order = order[first]
-        names = ("known_query", "known_document", "known_log_weight", "known_gap")
-        for name, column in zip(names, columns, strict=True):
-            object.__setattr__(self, name, column[order])
+        for name in ("known_query", "known_document", "known_log_weight", "known_gap"):
+            object.__setattr__(self, name, getattr(self, name)[order])
         count = int(self.queries.max(initial=-1)) + 1
         object.__setattr__(self, "_offsets", np.searchsorted(self.known_query, np.arange(count + 1)))
 

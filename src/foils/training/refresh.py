@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,50 +15,11 @@ from foils.data import Collection, Negatives
 from foils.data.training_rows import RowSettings
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.mining import DenseRetriever, mine_negatives
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import FailureError
 from foils.training.data import DataSets, TrainingSet
 from foils.training.fit import checkpoint_of
 
 NEGATIVES = "foils_negatives.parquet"
-
-
-@dataclass(frozen=True)
-class Refresh:
-    """Negatives of all data sets are mined anew, each in its own documents, every so many epochs (ANCE).
-
-    Attributes:
-        sets: the data sets, whose documents are embedded and searched at each refresh.
-        rows: of the training set: whose queries, triplets or lists, and how many negatives of a query.
-        every: epochs between two refreshes, at least 1; the first is after so many epochs.
-
-    Source: Xiong et al., ANCE (ICLR 2021), which does so beside the training; here it waits.
-    """
-
-    sets: DataSets
-    rows: RowSettings
-    every: int
-
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise InputError(f"a refresh every {self.every} epochs; expected at least 1")
-
-    def mined(self, collections: Mapping[str, Collection], model: Any) -> dict[str, Negatives]:
-        """Return what a model as it is mines in each of these collections, by name."""
-        encoder, found = SentenceEncoder(model, EncoderSettings(), name="checkpoint"), dict[str, Negatives]()
-        for name, each in collections.items():
-            with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
-                asked = each.positives(self.rows.split).query_rows
-                retriever = DenseRetriever.of_model(each, encoder, VectorStore(folder), query_rows=asked, name="ance")
-                found[name] = mine_negatives(each, retriever, split=self.rows.split, top=self.rows.per_query)
-        return found
-
-    def mine(self, model: Any) -> Negatives:
-        """Return the negatives of all queries by a model as it is."""
-        return self.sets.joined(self.mined(self.sets.collections, model))
-
-    def assemble(self, negatives: Negatives) -> TrainingSet:
-        """Return the training set of these negatives, of the same queries and form."""
-        return self.sets.training_set(negatives, **vars(self.rows))
 
 
 class LiveTexts:
@@ -97,40 +58,61 @@ class LiveTexts:
         self.data = data
 
 
-def live(data: TrainingSet) -> tuple[TrainingSet, LiveTexts]:
-    """Return the training set with texts looked up where they can be replaced, and that place."""
-    texts = LiveTexts(data)
-    return replace(data, dataset=data.dataset.with_transform(texts)), texts
+class Refresh(TrainerCallback):  # type: ignore[misc]
+    """Negatives of all data sets are mined anew, each in its own documents, every so many epochs (ANCE).
 
-
-class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
-    """Makes negatives anew at the beginning of epochs, keeps them with each checkpoint, and restores them.
+    They are made at the beginning of epochs, kept with each checkpoint, and restored.
 
     Args:
-        refresh: how.
-        texts: where the data set looks its texts up.
-        loss: whose facts about rows and whose mask, where it has them, are replaced too (`ContrastiveLoss`).
+        sets: the data sets, whose documents are embedded and searched at each refresh.
+        rows: of the training set: whose queries, triplets or lists, and how many negatives of a query.
+        every: epochs between two refreshes, at least 1; the first is after so many epochs.
+
+    Source: Xiong et al., ANCE (ICLR 2021), which does so beside the training; here it waits.
     """
 
-    def __init__(self, refresh: Refresh, texts: LiveTexts, loss: Any) -> None:
-        self.refresh, self.texts, self.loss = refresh, texts, loss
-        self.negatives: Negatives | None = None
+    texts: LiveTexts
+    loss: Any
+    negatives: Negatives | None = None
+
+    def __init__(self, sets: DataSets, rows: RowSettings, every: int) -> None:
+        self.sets, self.rows, self.every = sets, rows, every
+
+    def following(self, data: TrainingSet, loss: Any) -> TrainingSet:
+        """Return a training set whose texts are looked up where they can be replaced, and follow it.
+
+        Args:
+            data: the first one.
+            loss: whose facts about rows and whose mask, where it has them, are replaced too (`ContrastiveLoss`).
+        """
+        self.texts, self.loss = LiveTexts(data), loss
+        return replace(data, dataset=data.dataset.with_transform(self.texts))
+
+    def mined(self, collections: Mapping[str, Collection], model: Any) -> dict[str, Negatives]:
+        """Return what a model as it is mines in each of these collections, by name."""
+        encoder, found = SentenceEncoder(model, EncoderSettings(), name="checkpoint"), dict[str, Negatives]()
+        for name, each in collections.items():
+            with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
+                asked = each.positives(self.rows.split).query_rows
+                retriever = DenseRetriever.of_model(each, encoder, VectorStore(folder), query_rows=asked, name="ance")
+                found[name] = mine_negatives(each, retriever, split=self.rows.split, top=self.rows.per_query)
+        return found
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Restore the negatives where training resumes."""
         path = checkpoint_of(args, state) / NEGATIVES
         if state.global_step and path.is_file():
-            self._take(Negatives.read(path))
+            self.take(Negatives.read(path))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Mine where it is time; an epoch that resumes in its middle goes on with what was restored."""
         epochs = state.global_step * args.num_train_epochs / state.max_steps
-        if epochs == 0 or not float(epochs).is_integer() or int(epochs) % self.refresh.every:
+        if epochs == 0 or not float(epochs).is_integer() or int(epochs) % self.every:
             return
         training = model.training
         try:
             with torch.no_grad():
-                self._take(self.refresh.mine(model))
+                self.take(self.sets.joined(self.mined(self.sets.collections, model)))
         finally:
             model.train(training)
 
@@ -139,8 +121,9 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
         if self.negatives is not None and state.is_world_process_zero:
             self.negatives.write(checkpoint_of(args, state) / NEGATIVES)
 
-    def _take(self, negatives: Negatives) -> None:
-        data = self.refresh.assemble(negatives)
+    def take(self, negatives: Negatives) -> None:
+        """Train on these negatives from now on, in rows of the same queries and form."""
+        data = self.sets.training_set(negatives, **vars(self.rows))
         self.texts.replace(data)
         self.negatives = negatives
         if hasattr(self.loss, "learn_from"):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from sentence_transformers import CrossEncoder
@@ -28,10 +28,10 @@ from foils.training.fit import TrainingRun, fit
 from foils.training.loss_registry import TEACHER_LOSSES, make_loss, matryoshka_loss
 from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import with_defaults
-from foils.training.refresh import NegativesRefresh, Refresh, live
-from foils.training.reranker import reranker_loss, reranker_set, warn_of_nothing_learned
 from foils.training.settings import NO_DUPLICATES, PROGRESS, ST, TrainSettings, check_batches
-from foils.training.tiers import by_progress, outside_danger
+
+if TYPE_CHECKING:
+    from foils.training.refresh import Refresh
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,8 @@ def train_model(
         return _train_reranker(model, data, Path(output), **how, callbacks=callbacks)
     if batches == PROGRESS:
         refuse({"refresh": refresh}, f"with batches {PROGRESS}, which go by the ratings of the negatives there are")
+        from foils.training.tiers import outside_danger
+
         data = outside_danger(data)
     name, of_loss = str(settings.loss), settings.loss_settings
     if name in TEACHER_LOSSES:
@@ -104,8 +106,8 @@ def train_model(
     hook = _hook(data, batches, batch_settings, settings=settings, use=use)
     callbacks = [*(each for each in (hook, mask) if each is not None), *callbacks]
     if refresh is not None:
-        data, texts = live(data)
-        callbacks.append(NegativesRefresh(refresh, texts, loss))
+        data = refresh.following(data, loss)
+        callbacks.append(refresh)
     document = next((text for each in PROMPT_NAMES["document"] if (text := (model.prompts or {}).get(each))), None)
     prompts = {each: document for each in data.dataset.column_names if each not in ("anchor", "label")}
     prompts["anchor"] = (model.prompts or {}).get("query")
@@ -126,6 +128,8 @@ def train_model(
 def _train_reranker(
     model: CrossEncoder, data: TrainingSet, output: Path, *, settings: TrainSettings, **how: Any
 ) -> TrainingRun:
+    from foils.training.reranker import reranker_loss, reranker_set, warn_of_nothing_learned
+
     refuse({"mask": settings.mask}, "on a reranker, whose loss compares no vectors; leave it out")
     check_one_output(model, "the reranker")
     kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
@@ -159,6 +163,8 @@ def _hook(
     if data.mixture is not None and batches not in METHODS:
         raise InputError(f"batches {batches}, and several data sets; expected one of {', '.join(METHODS)}")
     if batches == PROGRESS:
+        from foils.training.tiers import by_progress
+
         return by_progress(data)
     if batches == NO_DUPLICATES:
         return None
