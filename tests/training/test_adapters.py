@@ -14,24 +14,20 @@ import foils
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.encode.models import load_model
 from foils.runtime.errors import InputError, MissingExtraError
-from foils.training.data import training_set
-from foils.training.models import (
-    LEARNING_RATES,
-    OF_ADAPTERS,
-    WEIGHTS,
-    add_adapters,
-    learning_rate_of,
-    with_defaults,
-)
+from foils.training.models import LEARNING_RATES, OF_ADAPTERS, WEIGHTS, add_adapters, learning_rate_of, with_defaults
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
 from train_models import (
+    Kill,
+    KilledError,
     answering_decoder,
     bert_model,
     cross_encoder,
     decoder,
     made_up,
     masked_language_model,
+    resumed_exactly,
+    rows_of,
     scoring_decoder,
     static_model,
     table,
@@ -40,22 +36,16 @@ from train_models import (
 LORA = TrainSettings(batch_size=16, epochs=1, learning_rate=0.01, max_length=32, lora=2)
 TEXTS = ["ba be bi", "ko ku ka mu", "na"]
 PAIRS = [("ba be", "bi ba"), ("ko", "ku ka")]
+ENCODERS = {"bert": bert_model, "decoder": decoder}
+RERANKERS = {"cross-encoder": cross_encoder, "scoring decoder": scoring_decoder, "answering decoder": answering_decoder}
+KINDS = {**ENCODERS, **RERANKERS}
 
 
-@pytest.fixture(scope="module")
-def data():
-    collection = made_up()
-    return training_set(collection, table(collection))
-
-
-@pytest.fixture(scope="module")
-def lists():
-    collection = made_up()
-    return training_set(collection, table(collection), form="lists")
-
-
-def train(model, data, folder, settings=LORA, **more):
-    return train_model(model, data, folder, settings=settings, **more)
+def train(kind, place, folder, settings=LORA, **more):
+    reranker = kind in RERANKERS
+    settings = replace(settings, loss="listnet" if reranker else "mnrl")
+    rows = rows_of("lists" if reranker else "triplets", rated=False)
+    return train_model(KINDS[kind](place), rows, folder, settings=settings, **more)
 
 
 def outputs(model):
@@ -64,7 +54,7 @@ def outputs(model):
     return model.encode(TEXTS, show_progress_bar=False)
 
 
-def weights(model):
+def state_of(model):
     return {name: each.detach().clone() for name, each in model.state_dict().items()}
 
 
@@ -73,30 +63,20 @@ def trained_weights(model):
 
 
 class Look(TrainerCallback):
-    """Notes which weights are trained, and may end the process, as it were, after a step."""
-
-    def __init__(self, stop=None):
-        self.stop, self.trained = stop, {}
+    """Notes which weights are trained."""
 
     def on_step_end(self, args, state, control, model=None, **_):
         self.trained = trained_weights(model)
-        if state.global_step == self.stop:
-            raise KilledError
 
 
-class KilledError(Exception):
-    pass
-
-
-def test_adapters_alone_are_trained_and_become_part_of_the_weights(data, tmp_path):
-    before, look = weights(bert_model(tmp_path / "bert")), Look()
-    model = train(bert_model(tmp_path / "bert"), data, tmp_path / "out", callbacks=[look]).model
+def test_adapters_alone_are_trained_and_become_part_of_the_weights(tmp_path):
+    before, look = state_of(bert_model(tmp_path / "bert")), Look()
+    model = train("bert", tmp_path / "bert", tmp_path / "out", callbacks=[look]).model
     linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
     assert all(".lora_" in name for name in look.trained)
-    assert sum(each.numel() for each in look.trained.values()) == sum(
-        LORA.lora * (module.in_features + module.out_features) for module in linear
-    )
-    after = weights(model)
+    wanted = sum(LORA.lora * (module.in_features + module.out_features) for module in linear)
+    assert sum(each.numel() for each in look.trained.values()) == wanted
+    after = state_of(model)
     assert list(after) == list(before)
     changed = {name for name in after if not torch.equal(after[name], before[name])}
     assert changed
@@ -120,122 +100,92 @@ def test_adapters_begin_as_the_model_itself_and_are_drawn_from_the_seed(tmp_path
     assert not torch.equal(drawn[0], drawn[2])
 
 
-def test_adapters_of_a_model_in_half_precision_learn_in_float32(data, tmp_path):
-    model, look = decoder(tmp_path / "raw").bfloat16(), Look()
-    run = train(model, data, tmp_path / "out", replace(LORA, trainer={"bf16": True}), callbacks=[look])
+def test_adapters_of_a_model_in_half_precision_learn_in_float32(tmp_path):
+    model, look, settings = decoder(tmp_path / "raw").bfloat16(), Look(), replace(LORA, trainer={"bf16": True})
+    run = train_model(model, rows_of(rated=False), tmp_path / "out", settings=settings, callbacks=[look])
     assert {each.dtype for each in look.trained.values()} == {torch.float32}
     assert {each.dtype for each in run.model.parameters()} == {torch.bfloat16}
     assert np.isfinite(outputs(run.model).astype(np.float32)).all()
 
 
-KINDS = {"bert": bert_model, "decoder": decoder, "cross-encoder": cross_encoder, "scoring decoder": scoring_decoder,
-         "answering decoder": answering_decoder}  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", ["bert", "cross-encoder", "answering decoder"])
-def test_what_is_written_is_a_model_like_any_other(kind, data, lists, tmp_path):
-    reranker = "encoder" in kind or "ing" in kind
-    settings = replace(LORA, loss="listnet" if reranker else "mnrl", mini_batch_size=4)
-    load = load_cross_encoder if reranker else load_model
+def test_what_is_written_is_a_model_like_any_other(kind, tmp_path):
+    load = load_cross_encoder if kind in RERANKERS else load_model
     KINDS[kind](tmp_path / "raw").save_pretrained(str(tmp_path / "base"))
-    model = load(tmp_path / "base", device="cpu")
-    untrained, names = outputs(model), list(model.state_dict())
-    run = train(model, lists if reranker else data, tmp_path / "work", settings)
-    trained = outputs(model)
-    model.save_pretrained(str(tmp_path / "merged"))
-    assert np.isfinite([entry["loss"] for entry in run.history]).all()
-    assert np.abs(trained - untrained).max() > 1e-3
+    untrained = load(tmp_path / "base", device="cpu")
+    trained = train(kind, tmp_path / "again", tmp_path / "work", replace(LORA, mini_batch_size=4)).model
+    assert np.abs(outputs(trained) - outputs(untrained)).max() > 1e-3
+    trained.save_pretrained(str(tmp_path / "merged"))
     merged = load(tmp_path / "merged", device="cpu")
-    np.testing.assert_allclose(outputs(merged), trained, atol=1e-5)
-    assert list(merged.state_dict()) == names
+    np.testing.assert_allclose(outputs(merged), outputs(trained), atol=1e-5)
+    assert list(merged.state_dict()) == list(untrained.state_dict())
     assert not (tmp_path / "merged" / "adapter_config.json").exists()
 
 
 @pytest.mark.parametrize(("kind", "stop"), [("bert", 4), ("scoring decoder", 2)])
-def test_a_killed_training_resumes_exactly(kind, stop, data, lists, tmp_path):
-    how = replace(LORA, trainer={"logging_steps": 1, "save_steps": 2}, loss="mnrl" if kind == "bert" else "listnet")
-    rows = data if kind == "bert" else lists
+def test_a_killed_training_resumes_exactly_from_adapters_alone(kind, stop, tmp_path):
+    def run(folder, **more):
+        how = replace(LORA, trainer={"logging_steps": 1, "save_steps": 2})
+        return train(kind, tmp_path / "raw", folder, how, **more)
 
-    def run(folder, *more, resume=False):
-        return train(KINDS[kind](tmp_path / "raw"), rows, tmp_path / folder, how, callbacks=more, resume=resume)
-
-    whole = run("whole")
-    with pytest.raises(KilledError):
-        run("broken", Look(stop))
-    resumed = run("broken", resume=True)
-    for run_, name in ((whole, "a"), (resumed, "b")):
-        run_.model.transformers_model.save_pretrained(str(tmp_path / name))
-    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in "ab")
-    assert one == two
-    assert [entry["loss"] for entry in resumed.history] == [entry["loss"] for entry in whole.history]
-    checkpoint = max((tmp_path / "broken").glob("checkpoint-*"))
+    resumed_exactly(run, tmp_path, stop)
+    checkpoint = max((tmp_path / "cut").glob("checkpoint-*"))
     assert (checkpoint / WEIGHTS).is_file()
     assert not list(checkpoint.rglob("model.safetensors"))
 
 
-def test_the_best_adapters_on_dev_are_the_model(data, tmp_path):
+def test_the_best_adapters_on_dev_are_the_model(tmp_path):
     scores, seen = iter([0.2, 0.9, 0.1]), []
 
     def score(model):
         seen.append(outputs(model))
         return next(scores)
 
-    found = train(bert_model(tmp_path / "bert"), data, tmp_path / "out", replace(LORA, epochs=3), score=score)
+    found = train("bert", tmp_path / "bert", tmp_path / "out", replace(LORA, epochs=3), score=score)
     assert found.best == 0.9
     np.testing.assert_allclose(outputs(found.model), seen[1], atol=1e-6)
 
 
-def test_checkpoints_of_another_rank_are_refused(data, tmp_path):
+def test_checkpoints_of_another_rank_are_refused(tmp_path):
     with pytest.raises(KilledError):
-        train(bert_model(tmp_path / "a"), data, tmp_path / "out", replace(LORA, trainer={"save_steps": 2}),
-              callbacks=[Look(4)])  # fmt: skip
+        train("bert", tmp_path / "a", tmp_path / "out", replace(LORA, trainer={"save_steps": 2}), callbacks=[Kill(4)])
     with pytest.raises(InputError, match="of another training"):
-        train(bert_model(tmp_path / "b"), data, tmp_path / "out", replace(LORA, lora=3), resume=True)
+        train("bert", tmp_path / "b", tmp_path / "out", replace(LORA, lora=3), resume=True)
 
 
 def test_adapters_take_ten_times_the_learning_rate(tmp_path):
     model = bert_model(tmp_path)
-    assert with_defaults(replace(LORA, learning_rate=None), model).learning_rate == pytest.approx(
-        OF_ADAPTERS * learning_rate_of(model)
-    )
+    rate = with_defaults(replace(LORA, learning_rate=None), model).learning_rate
+    assert rate == pytest.approx(OF_ADAPTERS * learning_rate_of(model))
     assert learning_rate_of(model) == LEARNING_RATES["language model"][0]
 
 
-def test_gradient_checkpointing_changes_no_weights_beyond_rounding(data, tmp_path):
-    settings = replace(LORA, mini_batch_size=4)
-    plain, thrifty = (
-        train(bert_model(tmp_path / f"m{on}", dropout=0.1), data, tmp_path / str(on), replace(settings, **how)).model
-        for on, how in enumerate(({}, {"trainer": {"gradient_checkpointing": True}}))
-    )
-    for name, each in thrifty.state_dict().items():
-        assert torch.allclose(each, plain.state_dict()[name], atol=1e-5)
+def test_gradient_checkpointing_changes_no_weights_beyond_rounding(tmp_path):
+    found = []
+    for on in (False, True):
+        settings = replace(LORA, mini_batch_size=4, trainer={"gradient_checkpointing": on})
+        found.append(train("bert", tmp_path / f"m{on}", tmp_path / str(on), settings).model.state_dict())
+    for name, each in found[0].items():
+        assert torch.allclose(each, found[1][name], atol=1e-5)
 
 
-def test_a_static_embedding_is_refused(data, tmp_path):
-    with pytest.raises(InputError, match=r"static embedding.*leave it out"):
-        train(static_model(), data, tmp_path)
-    with pytest.raises(InputError, match=r"lora .*bag of words"):
-        foils.train(made_up(), model="static:all-MiniLM-L6-v2", output=tmp_path / "out", lora=4)
-
-
-def test_settings_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(InputError, match="lora 0; expected at least 1"):
-        TrainSettings(lora=0)
-
-
-def test_without_peft_the_extra_is_named(data, tmp_path, monkeypatch):
-    real = importlib.import_module
+def test_models_without_a_transformer_or_without_peft_are_refused(tmp_path, monkeypatch):
+    real, collection = importlib.import_module, made_up()
 
     def missing(name, *more):
         if name == "peft":
             raise ModuleNotFoundError("No module named 'peft'", name="peft")
         return real(name, *more)
 
+    with pytest.raises(InputError, match=r"static embedding.*leave it out"):
+        train_model(static_model(), rows_of(rated=False), tmp_path, settings=LORA)
+    with pytest.raises(InputError, match=r"lora .*bag of words"):
+        foils.train(collection, model="static:all-MiniLM-L6-v2", output=tmp_path / "out", lora=4)
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"foils\[lora\]"):
-        train(bert_model(tmp_path / "bert"), data, tmp_path / "out")
+        train("bert", tmp_path / "bert", tmp_path / "out")
     with pytest.raises(MissingExtraError, match=r"foils\[lora\]"):
-        foils.train(made_up(), model=str(tmp_path / "bert"), lora=2, output=tmp_path / "out")
+        foils.train(collection, model=str(tmp_path / "bert"), lora=2, output=tmp_path / "out")
 
 
 @pytest.mark.parametrize("reranker", [False, True])
@@ -248,10 +198,10 @@ def test_code_of_a_model_is_run_where_it_is_trusted(reranker, tmp_path, monkeypa
 
     loader = "encode.cross_encoders.load_cross_encoder" if reranker else "training.models.load_model"
     monkeypatch.setattr(f"foils.{loader}", noted)
+    how = {"model": "m", "reranker": reranker, "output": tmp_path / "out"}
     for trusted in (False, True):
         with pytest.raises(InputError, match="noted"):
-            foils.train(made_up(), table(made_up()), model="m", reranker=reranker, output=tmp_path / "out",
-                        trust_remote_code=trusted)  # fmt: skip
+            foils.train(made_up(), table(made_up()), trust_remote_code=trusted, **how)
     assert asked == [False, True]
 
 

@@ -11,19 +11,14 @@ from foils.cli.app import run
 from foils.encode import VectorStore
 from foils.experiments import StudySettings, open_study, read_cells, run_cells
 from foils.runtime.files import write_json
-from foils.training.data import training_set
 from foils.training.models import LEARNING_RATES, kind_of, learning_rate_of, load_trainable, with_defaults
 from foils.training.settings import RECIPES, TrainSettings
 from foils.training.train import train_model
-from train_models import bert_model, cross_encoder, made_up, static_model, table
+from train_models import bert_model, cross_encoder, made_up, made_up_folder, rows_of, static_model, table, weights
 
 SETTINGS = TrainSettings(batch_size=16, max_length=32)
 STATIC = "static embedding"
 RATE = LEARNING_RATES[STATIC][0]
-
-
-def weights(model):
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
 @pytest.fixture(scope="module")
@@ -63,28 +58,21 @@ def test_a_wider_transformer_has_a_lower_rate(places):
 
 
 def test_every_function_that_trains_takes_it(tmp_path, places):
-    collection = made_up()
-    data = training_set(collection, table(collection))
-    given = replace(SETTINGS, learning_rate=RATE)
-    found, wanted = (
-        weights(train_model(static_model(), data, tmp_path / f"{each.learning_rate}", settings=each).model)
-        for each in (SETTINGS, given)
-    )
-    assert torch.equal(found, wanted)
-    lists, how = training_set(collection, table(collection), form="lists"), replace(SETTINGS, loss="listnet")
-    one, two = (cross_encoder(places / "raw") for _ in range(2))
-    train_model(one, lists, tmp_path / "b", settings=how)
-    train_model(two, lists, tmp_path / "c", settings=replace(how, learning_rate=LEARNING_RATES["reranker"][0]))
-    assert torch.equal(weights(one), weights(two))
+    for kind, make in ((STATIC, static_model), ("reranker", lambda: cross_encoder(places / "raw"))):
+        found = []
+        for rate in (None, LEARNING_RATES[kind][0]):
+            settings, rows = (
+                replace(SETTINGS, learning_rate=rate),
+                rows_of("lists" if kind == "reranker" else "triplets"),
+            )
+            found.append(weights(train_model(make(), rows, tmp_path / f"{kind} {rate}", settings=settings).model))
+        assert torch.equal(*found)
 
 
 def test_the_verb_and_the_study_tell_the_rate_that_was_used(tmp_path, places, beir_folder):
     collection = made_up()
     negatives = table(collection)
-    documents = dict(zip(*(collection.documents[c].to_pylist() for c in ("doc_id", "text")), strict=True))
-    queries = dict(zip(*(collection.queries[c].to_pylist() for c in ("query_id", "text")), strict=True))
-    qrels = {"train": {q: {q.replace("q", "d"): 1} for q in collection.qrels["train"]["query_id"].to_pylist()}}
-    folder = beir_folder("m", documents={k: ("", t) for k, t in documents.items()}, queries=queries, qrels=qrels)
+    folder = made_up_folder(beir_folder)
     negatives.write(tmp_path / "n.parquet")
     how = ["--batch-size", "16", "--model", str(places / "static")]
     assert run(["train", str(folder), str(tmp_path / "n.parquet"), "-o", str(tmp_path / "out"), *how]) == 0

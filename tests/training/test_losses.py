@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 from functools import partial
 
 import numpy as np
@@ -12,12 +11,11 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 
 from foils.runtime.errors import InputError
-from foils.training.data import training_set
 from foils.training.known_pairs import PairFacts
 from foils.training.loss_weighting import MIXINGS, Temperature
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.objectives import debiased_infonce, weighted_infonce
-from train_models import WORDS, bert_model, made_up, static_model, table, unpaired
+from train_models import WORDS, bert_model, evaluated, features, rows_of, same, static_model, unpaired
 
 
 @pytest.fixture(scope="module")
@@ -31,50 +29,21 @@ def noisy(tmp_path_factory):
     return bert_model(tmp_path_factory.mktemp("noisy"), dropout=0.2)
 
 
-def features(model, batch):
-    names = [name for name in batch if name != "label"]
-    return [model.preprocess(batch[name]) for name in names]
-
-
 def texts(count, seed=0, columns=3):
     rng = np.random.default_rng(seed)
     return {f"c{j}": [" ".join(rng.choice(WORDS, rng.integers(1, 6))) for _ in range(count)] for j in range(columns)}
 
 
-def gradients(loss, batch, labels=None, scale=1.0, seed=0):
-    """Value and gradients of model and loss, on copies, so that nothing is left behind."""
-    loss = copy.deepcopy(loss).train()
-    torch.manual_seed(seed)
-    value = loss(features(loss.model, batch), labels)
-    (value * scale).backward()
-    return value.item(), {n: p.grad for n, p in loss.named_parameters() if p.grad is not None}
-
-
-def same(a, b, atol=5e-5):
-    """Alike up to float32: cosines are off by 1e-7, twenty times that over a temperature of 0.05, added up by texts."""
-    assert a[0] == pytest.approx(b[0], rel=1e-5, abs=1e-5)
-    assert {k.split("model.")[-1] for k in a[1]} == {k.split("model.")[-1] for k in b[1]}
-    theirs = {k.split("model.")[-1]: g for k, g in b[1].items()}
-    for name, gradient in a[1].items():
-        assert torch.allclose(gradient, theirs[name.split("model.")[-1]], atol=atol), name
-
-
 def test_plain_is_sentence_transformers_loss(model):
     batch = texts(9)
-    same(gradients(ContrastiveLoss(model), batch), gradients(MultipleNegativesRankingLoss(model), batch))
+    same(evaluated(ContrastiveLoss(model), batch), evaluated(MultipleNegativesRankingLoss(model), batch))
     theirs = CachedMultipleNegativesRankingLoss(model, mini_batch_size=4)
-    same(gradients(CachedContrastiveLoss(model, mini_batch_size=4), batch), gradients(theirs, batch))
+    same(evaluated(CachedContrastiveLoss(model, mini_batch_size=4), batch), evaluated(theirs, batch))
 
 
 @pytest.fixture(scope="module")
 def rated():
-    collection = made_up()
-    return training_set(collection, table(collection, rated=True), form="lists")
-
-
-def batch_of(rows, chosen):
-    batch = rows.dataset[chosen]
-    return batch, torch.tensor(batch["label"])
+    return rows_of("lists")
 
 
 OBJECTIVES = {
@@ -93,97 +62,55 @@ OBJECTIVES = {
     ],
 )
 def test_cached_equals_uncached(noisy, rated, objective, mixing, size):
-    batch, labels = batch_of(rated, [3, 0, 7, 11, 5, 2, 9])
-    settings = {"objective": OBJECTIVES[objective], "facts": rated.facts}
-    plain = ContrastiveLoss(
-        noisy.eval(),
-        **settings,
-        temperature=Temperature(0.1, learned=True),
-        mixing=MIXINGS[mixing]() if mixing else None,
-    )
-    cached = CachedContrastiveLoss(
-        noisy,
-        mini_batch_size=size,
-        **settings,
-        temperature=Temperature(0.1, learned=True),
-        mixing=MIXINGS[mixing]() if mixing else None,
-    )
-    a, b = gradients_still(plain, batch, labels), gradients_still(cached, batch, labels)
-    assert torch.isfinite(a[1]["temperature.log_scale"])
-    same(a, b)
-
-
-def gradients_still(loss, batch, labels, scale=1.0):
-    """As `gradients`, without dropout in the model: pieces of other sizes draw other noise."""
-    loss = copy.deepcopy(loss).train()
-    loss.model.eval()
-    value = loss(features(loss.model, batch), labels)
-    (value * scale).backward()
-    if loss.mixing is not None and loss.mixing.needs_norms:
-        assert loss.mixing.shares() != (1, 1)
-    return value.item(), {n: p.grad for n, p in loss.named_parameters() if p.grad is not None}
+    rows, found = [3, 0, 7, 11, 5, 2, 9], []
+    for kind, how in ((ContrastiveLoss, {}), (CachedContrastiveLoss, {"mini_batch_size": size})):
+        way, tau = MIXINGS[mixing]() if mixing else None, Temperature(0.1, learned=True)
+        loss = kind(noisy, objective=OBJECTIVES[objective], facts=rated.facts, temperature=tau, mixing=way, **how)
+        found.append(evaluated(loss, rated.dataset[rows], rows))
+    assert torch.isfinite(found[0][1]["temperature.log_scale"])
+    same(*found)
 
 
 def test_cached_replays_dropout_as_sentence_transformers_does(noisy):
-    batch = texts(9, seed=1)
-    theirs = CachedMultipleNegativesRankingLoss(noisy, mini_batch_size=4)
-    same(gradients(CachedContrastiveLoss(noisy, mini_batch_size=4), batch, seed=5), gradients(theirs, batch, seed=5))
-    other = gradients(theirs, batch, seed=6)
-    assert other[0] != pytest.approx(gradients(theirs, batch, seed=5)[0], abs=1e-6)
+    batch, theirs = texts(9, seed=1), CachedMultipleNegativesRankingLoss(noisy, mini_batch_size=4)
+    same(evaluated(CachedContrastiveLoss(noisy, mini_batch_size=4), batch, seed=5), evaluated(theirs, batch, seed=5))
+    other = evaluated(theirs, batch, seed=6)
+    assert other[0] != pytest.approx(evaluated(theirs, batch, seed=5)[0], abs=1e-6)
 
 
-def test_the_scale_of_the_backward_pass_reaches_everything_learned(model, rated):
-    batch, labels = batch_of(rated, [0, 1, 2, 3])
-    loss = CachedContrastiveLoss(
-        model,
-        mini_batch_size=2,
-        facts=rated.facts,
-        temperature=Temperature(0.07, learned=True),
-        mixing=MIXINGS["uncertainty"](),
-    )
-    once, half = gradients_still(loss, batch, labels), gradients_still(loss, batch, labels, scale=0.5)
-    assert set(once[1]) >= {"gain", "offset", "temperature.log_scale", "mixing.log_variances"}
-    for name, gradient in once[1].items():
-        assert torch.allclose(half[1][name], 0.5 * gradient, atol=1e-7), name
-
-
-def test_gradients_add_up_over_batches(model, rated):
-    batch, labels = batch_of(rated, [0, 1, 2, 3])
-    loss = CachedContrastiveLoss(
-        model, mini_batch_size=3, facts=rated.facts, temperature=Temperature(0.07, learned=True)
-    )
-    single = gradients_still(loss, batch, labels)[1]["temperature.log_scale"]
-    loss = copy.deepcopy(loss)
-    loss.model.eval()
+def test_the_scale_of_the_backward_pass_reaches_everything_learned_and_gradients_add_up(model, rated):
+    rows, how = [0, 1, 2, 3], {"mini_batch_size": 3, "facts": rated.facts}
+    mixing, temperature = MIXINGS["uncertainty"](), Temperature(0.07, learned=True)
+    loss = CachedContrastiveLoss(model, mixing=mixing, temperature=temperature, **how)
+    once, half = (evaluated(loss, rated.dataset[rows], rows, scale=scale)[1] for scale in (1.0, 0.5))
+    assert set(once) >= {"gain", "offset", "temperature.log_scale", "mixing.log_variances"}
+    for name, gradient in once.items():
+        assert torch.allclose(half[name], 0.5 * gradient, atol=1e-7), name
     for _ in range(2):
-        loss(features(loss.model, batch), labels).backward()
-    assert loss.temperature.log_scale.grad.item() == pytest.approx(2 * single.item(), rel=1e-5)
+        loss.model.eval()
+        loss(features(loss.model, rated.dataset[rows]), torch.tensor(rows)).backward()
+    assert temperature.log_scale.grad.item() == pytest.approx(2 * once["temperature.log_scale"].item(), rel=1e-5)
+    model.zero_grad()
 
 
 def test_weights_equal_plain_loops(model, rated):
     rows = [0, 4, 8]
-    batch, labels = batch_of(rated, rows)
+    batch, known = rated.dataset[rows], rated.facts
+    value = evaluated(ContrastiveLoss(model, facts=known, temperature=0.1), batch, rows)[0]
     model.eval()
-    value = ContrastiveLoss(model, facts=rated.facts, temperature=0.1)(features(model, batch), labels).item()
     vectors = {name: model.encode(batch[name], normalize_embeddings=True) for name in batch if name != "label"}
-    columns = list(vectors)[1:]
-    weights = {}
-    for query, document, weight in zip(
-        rated.facts.known_query, rated.facts.known_document, np.exp(rated.facts.known_log_weight), strict=True
-    ):
-        weights[query, document] = weight
-    losses = []
+    pairs = zip(known.known_query, known.known_document, strict=True)
+    weights, losses = dict(zip(pairs, np.exp(known.known_log_weight), strict=True)), []
     for i, row in enumerate(rows):
         total = own = np.exp(vectors["anchor"][i] @ vectors["positive"][i] / 0.1)
-        for c, name in enumerate(columns):
+        for c, name in enumerate(list(vectors)[1:]):
             for j, other in enumerate(rows):
                 if (c, j) != (0, i):
-                    key = rated.facts.queries[row], rated.facts.documents[other, c]
+                    key = known.queries[row], known.documents[other, c]
                     total += weights.get(key, 1.0) * np.exp(vectors["anchor"][i] @ vectors[name][j] / 0.1)
         losses.append(-np.log(own / total))
     assert value == pytest.approx(np.mean(losses), abs=1e-5)
-    unweighted = ContrastiveLoss(model, temperature=0.1)(features(model, batch)).item()
-    assert abs(unweighted - value) > 1e-3
+    assert abs(evaluated(ContrastiveLoss(model, temperature=0.1), batch)[0] - value) > 1e-3
 
 
 def facts(queries, documents, known=(), gaps=None):
@@ -218,12 +145,11 @@ def test_a_curriculum_lets_harder_negatives_in_later():
 
 
 def test_the_loss_follows_the_curriculum_by_epoch(model, rated):
-    batch, labels = batch_of(rated, list(range(8)))
-    model.eval()
+    rows = list(range(8))
     loss = ContrastiveLoss(model, facts=rated.facts, least_gap={1: 400.0, 2: 100.0}.__getitem__)
-    early = loss(features(model, batch), labels).item()
+    early = evaluated(loss, rated.dataset[rows], rows)[0]
     loss.set_epoch(2)
-    assert loss(features(model, batch), labels).item() > early  # more negatives, more loss
+    assert evaluated(loss, rated.dataset[rows], rows)[0] > early  # more negatives, more loss
 
 
 def test_blocks_do_not_change_the_facts(rated):
@@ -240,38 +166,27 @@ def test_the_learnable_temperature_is_bounded():
     assert temperature().item() == pytest.approx(0.01)
     temperature().backward()
     assert temperature.log_scale.grad.item() == pytest.approx(-0.01)  # it can come back
-    with pytest.raises(InputError, match="above 0"):
-        Temperature(0.0)
-
-
-def test_a_static_embedding_needs_no_cache():
-    model = static_model()
-    batch = texts(5)
-    same(gradients(ContrastiveLoss(model), batch), gradients(MultipleNegativesRankingLoss(model), batch))
-    with pytest.raises(InputError, match="static"):
-        CachedContrastiveLoss(model)
 
 
 def test_what_cannot_work_is_refused(model, rated):
-    batch, labels = batch_of(rated, [0, 1])
-    loss = ContrastiveLoss(model, facts=rated.facts)
-    with pytest.raises(InputError, match="number"):
-        loss(features(model, batch), None)
-    with pytest.raises(InputError, match="negatives a row"):
-        loss(features(model, batch)[:2], labels)
-    with pytest.raises(InputError, match="rows"):
-        loss(features(model, batch), torch.tensor([0, 9999]))
-    with pytest.raises(InputError, match="anchors"):
-        ContrastiveLoss(model)(features(model, batch)[:1])
-    with pytest.raises(InputError, match="temperature"):
-        ContrastiveLoss(model, temperature=0.0)
-    with pytest.raises(InputError, match="mini-batches"):
-        CachedContrastiveLoss(model, mini_batch_size=0)
-    collection = made_up()
-    unrated = training_set(collection, table(collection)).facts
-    for settings in ({"mixing": MIXINGS["fixed"]()}, {"least_gap": lambda epoch: 1.0}):
-        with pytest.raises(InputError, match="rate the negatives"):
-            ContrastiveLoss(model, facts=unrated, **settings)
+    batch, loss = features(model, rated.dataset[[0, 1]]), ContrastiveLoss(model, facts=rated.facts)
+    for given, labels, said in (
+        (batch, None, "number"),
+        (batch[:2], [0, 1], "negatives a row"),
+        (batch, [0, 9999], "rows"),
+        (batch[:1], [0, 1], "anchors"),
+    ):
+        with pytest.raises(InputError, match=said):
+            loss(given, None if labels is None else torch.tensor(labels))
+    for make, said in (
+        (lambda: CachedContrastiveLoss(model, mini_batch_size=0), "mini-batches"),
+        (lambda: CachedContrastiveLoss(static_model()), "static"),
+        (lambda: Temperature(0.0), "above 0"),
+        (lambda: ContrastiveLoss(model, facts=rows_of(rated=False).facts, mixing=MIXINGS["fixed"]()), "rate the neg"),
+        (lambda: ContrastiveLoss(model, facts=rows_of(rated=False).facts, least_gap=float), "rate the negatives"),
+    ):
+        with pytest.raises(InputError, match=said):
+            make()
 
 
 def test_the_settings_are_told(model, rated):

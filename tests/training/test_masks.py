@@ -21,7 +21,19 @@ from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask, ma
 from foils.training.objectives import debiased_infonce, weighted_infonce
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
-from train_models import bert_model, cross_encoder, made_up, static_model, table, unpaired
+from train_models import (
+    bert_model,
+    cross_encoder,
+    evaluated,
+    features,
+    made_up,
+    rows_of,
+    same,
+    static_model,
+    table,
+    unpaired,
+    weights,
+)
 
 INF = math.inf
 USE = EmbeddingSettings()
@@ -35,37 +47,13 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rated():
-    collection = made_up()
-    return training_set(collection, table(collection, rated=True), form="lists")
+    return rows_of("lists")
 
 
 @pytest.fixture(scope="module")
 def guide(rated, tmp_path_factory):
     settings = EmbeddingSettings(vectors=str(tmp_path_factory.mktemp("vectors")))
     return guide_vectors(static_model(seed=3), rated, settings=settings)
-
-
-def evaluated(loss, data, rows):
-    """Value and gradients of model and loss on rows of a data set; nothing is left behind."""
-    loss.train()
-    loss.model.eval()
-    loss.zero_grad()
-    batch = data.dataset[rows]
-    features = [loss.model.preprocess(batch[name]) for name in batch if name != "label"]
-    value = loss(features, torch.tensor(batch["label"]))
-    value.backward()
-    return value.item(), gradients_of(loss)
-
-
-def gradients_of(module):
-    return {n.split("model.")[-1]: p.grad.clone() for n, p in module.named_parameters() if p.grad is not None}
-
-
-def same(a, b, atol=5e-5):
-    assert a[0] == pytest.approx(b[0], rel=1e-5, abs=1e-5)
-    assert a[1].keys() == b[1].keys()
-    for name, gradient in a[1].items():
-        assert torch.allclose(gradient, b[1][name], atol=atol), name
 
 
 def test_a_mask_by_hand():
@@ -120,12 +108,8 @@ def test_loss_and_gradients_are_those_of_plain_loops(objective, name, model, rat
     if mask.guide is not None:
         encode = partial(static_model(seed=3).encode, normalize_embeddings=True, show_progress_bar=False)
         seen = [encode(batch[name]) for name in names]
-    known = {
-        (q, d): math.exp(w)
-        for q, d, w in zip(
-            rated.facts.known_query, rated.facts.known_document, rated.facts.known_log_weight, strict=True
-        )
-    }
+    pairs = zip(rated.facts.known_query, rated.facts.known_document, strict=True)
+    known = dict(zip(pairs, np.exp(rated.facts.known_log_weight), strict=True))
     losses, taken = [], 0
     for i, row in enumerate(ROWS):
         positive, threshold = vectors[0][i] @ vectors[1][i], seen[0][i] @ seen[1][i] + mask.margin
@@ -151,7 +135,8 @@ def test_loss_and_gradients_are_those_of_plain_loops(objective, name, model, rat
         losses.append(torch.log1p(weights.sum() * corrected / torch.exp(positive / tau)))
     value = torch.stack(losses).mean()
     value.backward()
-    same(evaluated(loss, rated, ROWS), (value.item(), gradients_of(plain)), atol=1e-4)
+    wanted = {n.split("model.")[-1]: p.grad for n, p in plain.named_parameters() if p.grad is not None}
+    same(evaluated(loss, batch, ROWS), (value.item(), wanted), atol=1e-4)
     assert taken > 7  # a known positive or two, and what is masked
 
 
@@ -161,18 +146,19 @@ def test_loss_and_gradients_are_those_of_plain_loops(objective, name, model, rat
 )
 def test_cached_is_the_same_and_counts_the_same(objective, mixing, name, model, rated, guide):
     function, settings = OBJECTIVES[objective]
-    found = []
+    batch, found, counted = rated.dataset[ROWS], [], []
     for kind, more in ((ContrastiveLoss, {}), (CachedContrastiveLoss, {"mini_batch_size": 3})):
         mask, way = made_mask(name, guide), MIXINGS[mixing]() if mixing else None
         how = {"objective": partial(function, **settings), "facts": rated.facts, "mixing": way, **more}
         loss = kind(model, **how, mask=mask)
-        found.append((evaluated(loss, rated, ROWS), mask.shares()))
+        found.append(evaluated(loss, batch, ROWS))
+        loss(features(model, batch), torch.tensor(ROWS))
+        counted.append(mask.shares()[1])
         with torch.no_grad():
-            loss([model.preprocess(rated.dataset[ROWS][name]) for name in COLUMNS], torch.tensor(ROWS))
-        assert mask.shares() == found[-1][1]  # without gradients nothing is counted
-    (a, counted), (b, counted_cached) = found
-    same(a, b)
-    assert counted == pytest.approx(counted_cached, rel=1e-5)
+            loss(features(model, batch), torch.tensor(ROWS))
+        assert mask.shares()[1] == counted[-1]  # without gradients nothing is counted
+    same(*found)
+    assert counted[0] == pytest.approx(counted[1], rel=1e-5)
 
 
 def test_shares_by_hand(rated):
@@ -209,12 +195,10 @@ def test_a_guides_mask_is_that_of_gistembed(margin, model, tmp_path):
     terms = {"contrast_anchors": False, "contrast_positives": False}
     theirs = GISTEmbedLoss(model, other, temperature=0.05, margin=-margin, **terms)
     theirs.guide.requires_grad_(False)
-    found, wanted = evaluated(ours, data, rows), evaluated(theirs, data, rows)
-    plain = evaluated(ContrastiveLoss(model, facts=data.facts), data, rows)
-    assert found[0] == pytest.approx(wanted[0], rel=1e-5)
+    plain = ContrastiveLoss(model, facts=data.facts)
+    found, wanted, plain = (evaluated(loss, data.dataset[rows], rows) for loss in (ours, theirs, plain))
+    same(found, wanted)
     assert found[0] < plain[0] - 1e-3
-    for name, gradient in found[1].items():
-        assert torch.allclose(gradient, wanted[1][name], atol=5e-5), name
 
 
 def test_the_guide_embeds_each_text_once_and_follows_another_set(rated, tmp_path):
@@ -257,24 +241,20 @@ def test_the_guide_embeds_each_text_once_and_follows_another_set(rated, tmp_path
 def test_losses_are_masked_in_training(name, how, tmp_path):
     static_model(seed=3).save_pretrained(str(tmp_path / "guide"))
     how = {key: str(value).format(tmp_path / "guide") if key == "mask" else value for key, value in how.items()}
-    collection = made_up()
-    data = training_set(collection, table(collection, rated=True))
-    found = []
-    for number, more in enumerate(({}, how)):
-        settings = replace(BASE, loss=name, **more)
-        run = train_model(static_model(), data, tmp_path / f"{number}", settings=settings)
-        found.append((torch.cat([p.detach().flatten() for p in run.model.parameters()]), run))
-    assert not torch.equal(found[0][0], found[1][0])
-    assert found[0][1].masked is None
-    share = found[1][1].masked["shares"][1]
-    shares = [entry["masked"] for entry in found[1][1].history if "loss" in entry]
+    plain, run = (
+        train_model(static_model(), rows_of(), tmp_path / str(len(more)), settings=replace(BASE, loss=name, **more))
+        for more in ({}, how)
+    )
+    assert not torch.equal(weights(plain.model), weights(run.model))
+    assert plain.masked is None
+    share = run.masked["shares"][1]
+    shares = [entry["masked"] for entry in run.history if "loss" in entry]
     assert 0 < share < 1
     assert np.mean(shares) == pytest.approx(share, rel=0.02)  # batches of the same size, nearly as many pairs
 
 
 def test_margins_are_the_published_ones_and_inner_products_need_their_own(tmp_path):
-    collection, model = made_up(), static_model()
-    data = training_set(collection, table(collection))
+    data, model = rows_of(rated=False), static_model()
     model.save_pretrained(str(tmp_path / "guide"))
     by_guide = f"guide:{tmp_path / 'guide'}"
     assert make_mask(model, data, replace(BASE, mask="self"), USE).margin == 0.1
