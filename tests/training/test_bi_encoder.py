@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard
@@ -16,7 +15,6 @@ from transformers import TrainerCallback
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
-from foils.training.data import training_set
 from foils.training.fit import WHOLE, last_whole_checkpoint
 from foils.training.loss_registry import make_loss
 from foils.training.settings import RECIPES, TrainSettings
@@ -27,11 +25,9 @@ from train_models import (
     bert_model,
     features,
     gradients,
-    made_up,
     resumed_exactly,
     rows_of,
     static_model,
-    table,
     weights,
 )
 
@@ -222,23 +218,6 @@ def test_what_cannot_go_on_is_refused(tmp_path):
     (tmp_path / "d" / "checkpoint-5").mkdir(parents=True)  # of another training
     with pytest.raises(InputError, match="resume"):
         trained(tmp_path / "d")
-
-
-def test_prompts_go_before_texts_in_training(plain, tmp_path):
-    runs = [plain]
-    for prompts in ({"query": "ba be "}, {"document": "ba be "}):
-        model = static_model()
-        model.prompts = prompts
-        runs.append(weights(trained(tmp_path / next(iter(prompts)), model=model).model))
-    assert len({tuple(run[:200].tolist()) for run in runs}) == 3
-
-
-def test_lists_with_gaps_train(tmp_path):
-    rated = table(made_up(), rated=True)
-    lists = training_set(made_up(), rated.reject(np.arange(len(rated)) % 7 == 3, "cut"), form="lists")
-    assert lists.counts["short lists"] > 0
-    found = trained(tmp_path, lists, loss="weighted", batch_size=5)
-    assert np.isfinite([entry["loss"] for entry in found.history]).all()
 
 
 def test_no_duplicates_keeps_equal_texts_apart(tmp_path):

@@ -46,7 +46,7 @@ def test_the_cached_loss_is_the_same(tmp_path: Path) -> None:
     assert torch.allclose(found[0][1], found[1][1], atol=5e-5)
 
 
-@pytest.mark.parametrize("batches", ["random", "hobit-c", "ngame"])
+@pytest.mark.parametrize("batches", ["random", "hobit-c"])
 def test_vectors_that_are_cut_are_better_for_it(batches: str, tmp_path: Path) -> None:
     collection = made_up(queries=80, documents=160)
     settings = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, max_length=None)

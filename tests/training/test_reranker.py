@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -25,34 +26,22 @@ from foils.training.reranker import (
 )
 from foils.training.settings import TARGETS, TrainSettings
 from foils.training.train import train_model
-from train_models import cross_encoder, made_up, table
+from train_models import cross_encoder, gradients, made_up, rows_of, table, weights
 
 BASE = TrainSettings(loss="hybrid", batch_size=8, epochs=2, learning_rate=0.01, max_length=32)
+LISTS, UNWEIGHTED = rows_of("lists"), rows_of("lists", without="weight")
 
 
-@pytest.fixture(scope="module")
-def data():
-    collection = made_up()
-    return training_set(collection, table(collection, rated=True), form="lists")
-
-
-@pytest.fixture(scope="module")
-def unweighted():
-    """The same lists and ratings, of a table without weights."""
-    collection = made_up()
-    rated = table(collection, rated=True)
-    return training_set(collection, Negatives(rated.table.drop_columns("weight")), form="lists")
-
-
-def weights(model):
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
+@pytest.fixture
+def model(tmp_path):
+    return cross_encoder(tmp_path / "model").eval()
 
 
 @pytest.mark.parametrize("name", ["regression", "listnet", "hybrid", "st:RankNetLoss"])
-def test_losses_train(name, data, unweighted, tmp_path):
+def test_losses_train(name, tmp_path):
     model = cross_encoder(tmp_path / "bert")
     before = weights(model).clone()
-    rows = unweighted if name.startswith("st:") else data
+    rows = UNWEIGHTED if name.startswith("st:") else LISTS
     found = train_model(model, rows, tmp_path / "out", settings=replace(BASE, loss=name))
     assert np.isfinite([entry["loss"] for entry in found.history]).all()
     assert not torch.equal(before, weights(found.model))
@@ -66,14 +55,8 @@ def loss_of(name, model, data):
 
 
 @pytest.mark.parametrize("name", RERANKER_LOSSES)
-def test_every_loss_heeds_weights(name, data, unweighted, tmp_path):
-    model = cross_encoder(tmp_path).eval()
-    assert loss_of(name, model, data).item() != pytest.approx(loss_of(name, model, unweighted).item(), rel=1e-4)
-
-
-def test_a_loss_of_sentence_transformers_refuses_weights(data):
-    with pytest.raises(InputError, match="weight other than 1, which this loss cannot heed"):
-        reranker_set(data, reranker_loss("st:ListMLELoss"))
+def test_every_loss_heeds_weights(name, model):
+    assert loss_of(name, model, LISTS).item() != pytest.approx(loss_of(name, model, UNWEIGHTED).item(), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +66,14 @@ def test_a_loss_of_sentence_transformers_refuses_weights(data):
         ("lambda", losses.LambdaLoss),
     ],
 )  # fmt: skip
-def test_without_weights_a_loss_is_that_of_sentence_transformers(name, peer, unweighted, tmp_path):
-    model = cross_encoder(tmp_path).eval()
-    columns = list(reranker_set(unweighted, reranker_loss(name))[:8].values())
+def test_without_weights_a_loss_is_that_of_sentence_transformers(name, peer, model):
+    columns = list(reranker_set(UNWEIGHTED, reranker_loss(name))[:8].values())
     labels = [torch.tensor(label)[0] for label in columns[-1]]
     expected = peer(model)(columns[:-1], torch.cat(labels) if reranker_loss(name).pointwise else labels)
-    assert loss_of(name, model, unweighted).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert loss_of(name, model, UNWEIGHTED).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_a_weight_counts_as_so_many_documents(tmp_path):
-    model = cross_encoder(tmp_path).eval()
+def test_a_weight_counts_as_so_many_documents(model):
     once = torch.tensor([[1.0, 0.0, 0.0], [1.0, 3.0, 1.0], [0.0] * 3])
     thrice = torch.tensor([[1.0, 0.0, 0.0, 0.0, 0.0], [1.0] * 5, [0.0] * 5])
     loss = reranker_loss("listnet").make(model)
@@ -101,10 +82,10 @@ def test_a_weight_counts_as_so_many_documents(tmp_path):
     assert few.item() == pytest.approx(many.item(), rel=1e-5)
     for name in ("regression", "binary"):
         loss = reranker_loss(name).make(model)
-        few = loss(
-            [["ba", "ba"], ["be", "ce ci"]], [torch.tensor([[y], [w], [0]]) for y, w in ((0.3, 1.0), (0.7, 2.0))]
-        )
-        many = loss([["ba"] * 3, ["be", "ce ci", "ce ci"]], [torch.tensor([[y], [1.0], [0]]) for y in (0.3, 0.7, 0.7)])
+        two, one = (torch.tensor([[0.7], [weight], [0]]) for weight in (2.0, 1.0))
+        first = torch.tensor([[0.3], [1.0], [0]])
+        few = loss([["ba", "ba"], ["be", "ce ci"]], [first, two])
+        many = loss([["ba"] * 3, ["be", "ce ci", "ce ci"]], [first, one, one])
         assert few.item() * 2 == pytest.approx(many.item() * 3, rel=1e-5)
 
 
@@ -122,28 +103,23 @@ def test_a_weight_counts_as_so_many_documents(tmp_path):
         {"concentration": 1.0},
     ],
 )
-def test_every_setting_of_the_hybrid_changes_the_gradients(changed, data, tmp_path):
-    inputs, labels = lists_of("hybrid", data)
-    gradients = []
+def test_every_setting_of_the_hybrid_changes_the_gradients(changed, tmp_path):
+    inputs, labels = lists_of("hybrid")
+    found = []
     for settings in ({}, changed):
         model = cross_encoder(tmp_path).eval()
         loss = reranker_loss("hybrid", {"temperature": 0.05, **settings}).make(model)
         for _ in range(2):  # GradNorm moves its weights after a step
             model.zero_grad()
             loss(inputs, labels).backward()
-        own = [p.grad.flatten() for p in loss.parameters() if p.grad is not None]
-        gradients.append(torch.cat(own))
-    assert len(gradients[0]) != len(gradients[1]) or not torch.allclose(*gradients)
+        found.append(gradients(loss))
+    assert len(found[0]) != len(found[1]) or not torch.allclose(*found)
 
 
-def test_the_hybrid_equals_plain_loops_whatever_the_mini_batch(data, tmp_path):
-    model = cross_encoder(tmp_path).eval()
-    rows = reranker_set(data, reranker_loss("hybrid"))[:3]
-    labels = [torch.tensor(label) for label in rows["label"]]
-    inputs = [rows["query"], rows["documents"]]
+def test_the_hybrid_equals_plain_loops_whatever_the_mini_batch(model):
+    inputs, labels = lists_of("hybrid")
     each = []
-    for query, documents, (ratings, own, _) in zip(*inputs, labels, strict=True):
-        s = model.predict([(query, d) for d in documents], activation_fn=torch.nn.Identity(), convert_to_tensor=True)
+    for s, (ratings, own, _) in zip(scored(model, inputs), labels, strict=True):
         e = own * torch.exp(s / 0.5)
         each.append(0.7 * -torch.log(e[0] / e.sum()) + 0.3 * ((s - ratings) ** 2).mean())
     for size in (None, 1, 4):
@@ -170,7 +146,7 @@ def test_data_sets_leave_absent_documents_and_unrated_pairs_out():
 
 
 @pytest.mark.parametrize("name", ["binary", "listnet"])
-def test_texts_are_looked_up_when_a_batch_is_read(name, data, monkeypatch):
+def test_texts_are_looked_up_when_a_batch_is_read(name, monkeypatch):
     looked_up, whole = [], Collection.document_texts
 
     def counted(collection, rows):
@@ -179,36 +155,15 @@ def test_texts_are_looked_up_when_a_batch_is_read(name, data, monkeypatch):
 
     monkeypatch.setattr(Collection, "document_texts", counted)
     kind = reranker_loss(name)
-    rows = reranker_set(data, kind)
+    rows = reranker_set(LISTS, kind)
     assert not looked_up, "the data set itself holds no text"
     batch = rows[2:4]
     assert len(looked_up) == (2 if kind.pointwise else sum(len(of) for of in batch["documents"]))
 
 
-def test_what_cannot_be_trained_is_refused(tmp_path):
-    collection = made_up()
-    unrated = training_set(collection, table(collection), form="lists")
-    with pytest.raises(InputError, match="rate the negatives"):
-        reranker_set(unrated, reranker_loss("regression"))
-    with pytest.raises(UnknownNameError, match="listnet"):
-        reranker_loss("listnett")
-    with pytest.raises(UnknownNameError, match="alpha"):
-        reranker_loss("hybrid", {"alfa": 1})
-    with pytest.raises(InputError, match="temperature"):
-        reranker_loss("hybrid", {"temperature": 0}).make(None)
-
-
-def test_dev_chooses_the_reranker(data, tmp_path):
-    scores = iter([0.4, 0.1])
-    found = train_model(
-        cross_encoder(tmp_path / "bert"), data, tmp_path / "out", settings=BASE, score=lambda model: next(scores)
-    )
-    assert found.best == 0.4
-
-
-def lists_of(name, data, target=None, **settings):
-    """The first lists of a data set, with their labels as tensors."""
-    rows = reranker_set(data, reranker_loss(name, settings, target))[:6]
+def lists_of(name, target=None, **settings):
+    """The first lists, with their labels as tensors."""
+    rows = reranker_set(LISTS, reranker_loss(name, settings, target))[:6]
     return [rows["query"], rows["documents"]], [torch.tensor(label) for label in rows["label"]]
 
 
@@ -217,24 +172,22 @@ def scored(model, inputs):
     return [model.predict(of, activation_fn=torch.nn.Identity(), convert_to_tensor=True) for of in pairs]
 
 
-def test_lambda_equals_plain_loops_and_a_weight_multiplies_a_pair(data, tmp_path):
-    model = cross_encoder(tmp_path).eval()
-    inputs, labels = lists_of("lambda", data, "zones")
+def test_lambda_equals_plain_loops_and_a_weight_multiplies_a_pair(model):
+    inputs, labels = lists_of("lambda", "zones")
     total, count = 0.0, 0
     for s, (y, w, _) in zip(scored(model, inputs), labels, strict=True):
         order = sorted(range(len(s)), key=lambda i: -s[i])
         rank = {document: place + 1 for place, document in enumerate(order)}
         best = sum((2**grade - 1) / np.log2(place + 2) for place, grade in enumerate(sorted(y.tolist(), reverse=True)))
-        for i in range(len(s)):
-            for j in range(len(s)):
-                if y[i] > y[j]:
-                    far = abs(rank[i] - rank[j])
-                    rho = abs(1 / np.log2(1 + far) - 1 / np.log2(2 + far))
-                    delta = abs(1 / np.log2(1 + rank[i]) - 1 / np.log2(1 + rank[j]))
-                    gain = float(2 ** y[i] - 2 ** y[j]) / best
-                    log_sigmoid = float(torch.nn.functional.logsigmoid(s[i] - s[j])) / np.log(2)
-                    total -= float(w[i] * w[j]) * (10 * rho + delta) * gain * log_sigmoid
-                    count += 1
+        for i, j in itertools.product(range(len(s)), repeat=2):
+            if y[i] > y[j]:
+                far = abs(rank[i] - rank[j])
+                rho = abs(1 / np.log2(1 + far) - 1 / np.log2(2 + far))
+                delta = abs(1 / np.log2(1 + rank[i]) - 1 / np.log2(1 + rank[j]))
+                gain = float(2 ** y[i] - 2 ** y[j]) / best
+                log_sigmoid = float(torch.nn.functional.logsigmoid(s[i] - s[j])) / np.log(2)
+                total -= float(w[i] * w[j]) * (10 * rho + delta) * gain * log_sigmoid
+                count += 1
     loss = reranker_loss("lambda").make(model)(inputs, labels)
     assert loss.item() == pytest.approx(total / count, rel=1e-4)
 
@@ -250,8 +203,6 @@ def test_zones_follow_the_table_of_gaps():
     for name in ("lambda", "listnet"):
         labels = reranker_set(lists, reranker_loss(name, target="zones"))["label"]
         assert [label[0] for label in labels] == [[4, 4, 3, 2, 1, 0]] * (count // 5 - 1) + [[4, 4, 3, 2]]
-    with pytest.raises(InputError, match="rate the negatives"):
-        reranker_set(training_set(collection, source, form="lists"), reranker_loss("lambda", target="zones"))
 
 
 def test_ratings_are_logits_and_unrated_lists_are_left_out(caplog):
@@ -273,9 +224,8 @@ def test_ratings_are_logits_and_unrated_lists_are_left_out(caplog):
     np.testing.assert_allclose(np.subtract(rows["label"][0][0], rows["label"][0][0][0]), [0, -1, -2, -3], atol=1e-4)
 
 
-def test_a_curriculum_leaves_hard_negatives_out_of_the_contrast_until_their_epoch(data, tmp_path):
-    model = cross_encoder(tmp_path).eval()
-    inputs, labels = lists_of("hybrid", data)
+def test_a_curriculum_leaves_hard_negatives_out_of_the_contrast_until_their_epoch(model):
+    inputs, labels = lists_of("hybrid")
     loss = reranker_loss("hybrid", {"alpha": 1.0, "curriculum": True}).make(model)
     for epoch, least in ((1, 300.0), (4, 200.0), (7, 100.0)):
         loss.set_epoch(epoch)
@@ -306,9 +256,8 @@ def plain_debiased(s, w, *, tau, prior, concentration):
         ("hard-weighted", {"concentration": 2.5, "prior": 0.0}, {"tau": 1.0, "prior": 0.0, "concentration": 2.5}),
     ],
 )
-def test_debiased_and_hard_weighted_lists_equal_plain_loops(name, settings, values, data, tmp_path):
-    model = cross_encoder(tmp_path).eval()
-    inputs, labels = lists_of(name, data, **settings)
+def test_debiased_and_hard_weighted_lists_equal_plain_loops(name, settings, values, model):
+    inputs, labels = lists_of(name, **settings)
     lists = zip(scored(model, inputs), labels, strict=True)
     expected = np.mean([plain_debiased(s, w, **values) for s, (_, w, _) in lists])
     for size in (None, 3):
@@ -325,51 +274,61 @@ def test_the_bound_of_a_list_is_its_least_score_and_a_shift_changes_nothing():
     assert shifted.item() == pytest.approx(bounded.item())
 
 
-def test_a_temperature_is_learned_with_the_reranker(data, tmp_path):
-    model = cross_encoder(tmp_path).eval()
-    inputs, labels = lists_of("weighted", data)
-    fixed = reranker_loss("weighted", {"temperature": 0.7}).make(model)
-    learned = reranker_loss("weighted", {"temperature": 0.7, "learn_temperature": True}).make(model)
-    value = learned(inputs, labels)
+def test_a_temperature_is_learned_with_the_reranker(model):
+    inputs, labels = lists_of("weighted")
+    fixed, learned = (
+        reranker_loss("weighted", {"temperature": 0.7, "learn_temperature": on}).make(model) for on in (False, True)
+    )
+    value, scale = learned(inputs, labels), learned.terms.temperature.log_scale
     assert value.item() == pytest.approx(fixed(inputs, labels).item(), rel=1e-6)
     value.backward()
-    step = 1e-3
+    at, step, values = scale.item(), 1e-3, []
     with torch.no_grad():
-        at = learned.terms.temperature.log_scale.item()
-        learned.terms.temperature.log_scale.fill_(at + step)
-        above = learned(inputs, labels).item()
-        learned.terms.temperature.log_scale.fill_(at - step)
-        slope = (above - learned(inputs, labels).item()) / (2 * step)
-        learned.terms.temperature.log_scale.fill_(at)
-    assert learned.terms.temperature.log_scale.grad.item() == pytest.approx(slope, rel=0.02, abs=1e-3)
+        for sign in (1, -1):
+            scale.fill_(at + sign * step)
+            values.append(learned(inputs, labels).item())
+    assert scale.grad.item() == pytest.approx((values[0] - values[1]) / (2 * step), rel=0.02, abs=1e-3)
     assert learned.get_config_dict()["temperature_learned"]
 
 
-def test_settings_of_a_contrast_over_lists_are_checked(data):
-    for wrong in ({"prior": 1.0}, {"prior": -0.1}, {"concentration": -1.0}, {"temperature": 0.0}):
-        with pytest.raises(InputError, match="expected"):
-            reranker_loss("debiased", wrong).make(None)
-    collection = made_up()
-    unrated = training_set(collection, table(collection), form="lists")
-    assert len(reranker_set(unrated, reranker_loss("weighted")))
-    with pytest.raises(InputError, match="a curriculum goes by gaps"):
-        reranker_set(unrated, reranker_loss("weighted", {"curriculum": True}))
+UNRATED = rows_of("lists", rated=False)
 
 
-def test_a_regression_on_ratings_without_offsets_is_warned_of(data, caplog):
-    reranker_set(data, reranker_loss("regression"))
-    assert "between=6" in caplog.text
-    caplog.clear()
+@pytest.mark.parametrize(
+    ("name", "settings", "data", "said"),
+    [
+        *(
+            ("debiased", each, None, "expected")
+            for each in ({"prior": 1.0}, {"concentration": -1.0}, {"temperature": 0.0})
+        ),
+        ("weighted", {"curriculum": True}, UNRATED, "a curriculum goes by gaps"),
+        ("regression", {}, UNRATED, "rate the negatives"),
+        ("listnett", {}, None, "listnet"),
+        ("hybrid", {"alfa": 1}, None, "alpha"),
+        ("st:ListMLELoss", {}, LISTS, "weight other than 1, which this loss cannot heed"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(name, settings, data, said):
+    def tried():
+        kind = reranker_loss(name, settings)
+        return kind.make(None) if data is None else reranker_set(data, kind)
+
+    with pytest.raises(InputError, match=said):
+        tried()
+
+
+def test_a_regression_on_ratings_without_offsets_is_warned_of(caplog):
     for name in ("listnet", "hybrid", "binary"):
-        reranker_set(data, reranker_loss(name))
-    collection = made_up()
-    rated = table(collection, rated=True)
+        reranker_set(LISTS, reranker_loss(name))
+    rated = table(made_up(), rated=True)
     offset = rated.with_columns({"offset": np.zeros(len(rated))})
-    reranker_set(training_set(collection, offset, form="lists"), reranker_loss("regression"))
+    reranker_set(training_set(made_up(), offset, form="lists"), reranker_loss("regression"))
     assert "between" not in caplog.text
+    reranker_set(LISTS, reranker_loss("regression"))
+    assert "between=6" in caplog.text
 
 
-def test_a_reranker_is_trained_with_the_prompt_that_it_is_served_with(data, tmp_path, monkeypatch):
+def test_a_reranker_is_trained_with_the_prompt_that_it_is_served_with(tmp_path, monkeypatch):
     seen: list[str | None] = []
     model = load_trainable(cross_encoder(tmp_path / "bert"), reranker=True, query_prompt="ba be: ")
     assert (model.prompts["query"], model.default_prompt_name) == ("ba be: ", "query")
@@ -380,10 +339,8 @@ def test_a_reranker_is_trained_with_the_prompt_that_it_is_served_with(data, tmp_
         return preprocess(self, *given, prompt=prompt, **more)
 
     monkeypatch.setattr(type(model), "preprocess", note)
-    train_model(model, data, tmp_path / "out", settings=replace(BASE, loss="listnet", epochs=1))
+    train_model(model, LISTS, tmp_path / "out", settings=replace(BASE, loss="listnet", epochs=1))
     assert "ba be: " in seen
-    with pytest.raises(UnknownNameError):
-        load_trainable(model, reranker=True, query_prompt="@nowhere")
 
 
 def test_a_pair_stands_once_however_many_positives_its_query_has():
@@ -394,24 +351,22 @@ def test_a_pair_stands_once_however_many_positives_its_query_has():
     assert sorted(pairs["document"]) == list(documents.values())
 
 
-def test_mini_batches_bound_the_activations_and_change_nothing(data, tmp_path):
+def test_mini_batches_bound_the_activations_and_change_nothing(model, tmp_path):
     """No mini-batch's activations outlive it: the model runs again in the backward pass, to the same gradients."""
-    gradients = []
+    found, calls, inputs = [], [], lists_of("listnet")
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
     for size in (None, 3):
-        model = cross_encoder(tmp_path / str(size)).eval()
-        calls: list[int] = []
-        model.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
-        loss = reranker_loss("listnet").make(model, mini_batch_size=size)
-        columns = list(reranker_set(data, reranker_loss("listnet"))[:4].values())
-        value = loss(columns[:-1], [torch.tensor(label) for label in columns[-1]])
+        model.zero_grad()
+        calls.clear()
+        value = reranker_loss("listnet").make(model, mini_batch_size=size)(*inputs)
         before = len(calls)
         value.backward()
         assert len(calls) == (before if size is None else 2 * before)
-        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
-    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+        found.append(gradients(model).clone())
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
     settings = replace(BASE, loss="st:ListMLELoss", mini_batch_size=4)
     with pytest.raises(InputError, match="mini_batch_size"):
-        train_model(model, data, tmp_path / "out", settings=settings)
+        train_model(model, LISTS, tmp_path / "out", settings=settings)
 
 
 def test_a_reranker_that_learned_nothing_is_warned_of(caplog):
@@ -421,16 +376,12 @@ def test_a_reranker_that_learned_nothing_is_warned_of(caplog):
     assert "hardly fell, from 1.609 to 1.600" in caplog.text
 
 
-def test_other_arguments_of_the_trainer_are_passed_on(data, tmp_path):
+def test_other_arguments_of_the_trainer_are_passed_on(model, tmp_path):
     own = {"lr_scheduler_type": "cosine", "gradient_accumulation_steps": 2, "dataloader_num_workers": 0}
-    plain, other = (
-        train_model(cross_encoder(tmp_path / str(k)), data, tmp_path / f"out{k}", settings=replace(BASE, trainer=given))
-        for k, given in enumerate(({}, own))
-    )
-    assert other.steps < plain.steps
+    assert train_model(model, LISTS, tmp_path / "out", settings=replace(BASE, trainer=own)).steps == 4
     for wrong in ({"output_dir": "x"}, {"nowhere": 1}):
         with pytest.raises(UnknownNameError, match="argument of the trainer"):
-            train_model(cross_encoder(tmp_path / "2"), data, tmp_path / "out2", settings=replace(BASE, trainer=wrong))
+            train_model(model, LISTS, tmp_path / "out2", settings=replace(BASE, trainer=wrong))
 
 
 class Table(CrossEncoder):

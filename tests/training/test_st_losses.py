@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 
@@ -13,42 +12,29 @@ from sentence_transformers.cross_encoder.losses import NDCGLoss2PPScheme
 from sentence_transformers.sentence_transformer import losses
 
 import foils
-from foils.cli.app import run
 from foils.data import Negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import arguments, parsed_settings
 from foils.training.data import training_set
 from foils.training.loss_registry import ST_LOSSES, make_loss
+from foils.training.masks import FalseNegativeMask
 from foils.training.reranker import reranker_loss, reranker_set
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
-from train_models import bert_model, cross_encoder, made_up, made_up_folder, static_model, table
+from train_models import bert_model, cross_encoder, features, made_up, rows_of, static_model, table, weights
 
 BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
 
 
 @pytest.fixture(scope="module")
-def collection():
-    return made_up()
-
-
-@pytest.fixture(scope="module")
-def data(collection):
-    return training_set(collection, table(collection))
-
-
-@pytest.fixture(scope="module")
-def guide(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("guide")
-    bert_model(folder / "parts").save_pretrained(str(folder / "model"))
-    return str(folder / "model")
+def data():
+    return rows_of(rated=False)
 
 
 def value_of(loss, model, data):
     batch = data.dataset[:12]
     with torch.no_grad():
-        found = loss([model.preprocess(batch[n]) for n in batch if n != "label"], torch.tensor(batch["label"]))
-    return float(found)
+        return float(loss(features(model, batch), torch.tensor(batch["label"])))
 
 
 def test_each_is_the_loss_itself_with_its_settings(data, tmp_path):
@@ -73,9 +59,9 @@ def test_every_one_trains(name, data, tmp_path):
     mini = 5 if "Cached" in name else None
     settings = replace(BASE, loss=f"st:{name}", mini_batch_size=mini, learning_rate=1e-3)
     model = bert_model(tmp_path / "bert")
-    before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+    before = weights(model).clone()
     found = train_model(model, data, tmp_path / "out", settings=settings)
-    assert not torch.equal(before, torch.cat([p.detach().flatten() for p in found.model.parameters()]))
+    assert not torch.equal(before, weights(found.model))
     assert not list((tmp_path / "out").rglob("foils_loss.safetensors"))  # neither model nor guide is the loss's own
 
 
@@ -105,35 +91,30 @@ def test_known_positives_are_told_where_others_documents_are_negatives(data, cap
     assert "known positives" in caplog.text
 
 
-def test_what_a_loss_would_ignore_is_refused(collection, data, guide, tmp_path):
-    def made(name, data, model=None, size=None, **settings):
-        model = model or static_model()
-        return make_loss(f"st:{name}", model, data, mini_batch_size=size, settings=settings)
-
-    weighted = training_set(collection, table(collection, rated=True))
-    with pytest.raises(InputError, match="80 negatives have a weight other than 1"):
-        made("MultipleNegativesRankingLoss", weighted)
-    one = table(collection).table.slice(0, 41)
-    short = training_set(collection, Negatives(one), form="lists")
-    with pytest.raises(InputError, match="1 lists are short"):
-        made("MultipleNegativesRankingLoss", short)
-    with pytest.raises(InputError, match="mini_batch_size 4: no effect with st:MultipleNegativesRankingLoss"):
-        made("MultipleNegativesRankingLoss", data, size=4)
-    with pytest.raises(InputError, match="takes triplets"):
-        made("TripletLoss", training_set(collection))
-    with pytest.raises(InputError, match="mask: no effect with st:TripletLoss"):
-        train_model(static_model(), data, tmp_path / "m", settings=replace(BASE, loss="st:TripletLoss", mask="self"))
-    with pytest.raises(InputError, match="st:MultipleNegativesRankingLoss: Scale must be a positive"):
-        made("MultipleNegativesRankingLoss", data, scale=-1)
-    with pytest.raises(UnknownNameError, match="scal"):
-        made("MultipleNegativesRankingLoss", data, scal=1)
-    with pytest.raises(UnknownNameError, match="CoSENTLoss"):
-        made("CoSENTLoss", data)
-    with pytest.raises(InputError, match=r"of another type than its defaults: temperature='x'"):
-        make_loss("mnrl", static_model(), data, settings={"temperature": "x"})
+MNRL = "st:MultipleNegativesRankingLoss"
+SHORT = training_set(made_up(), Negatives(table(made_up()).table.slice(0, 41)), form="lists")
 
 
-def test_the_program_takes_names_and_paths_of_models(beir_folder, tmp_path, guide):
+@pytest.mark.parametrize(
+    ("name", "data", "how", "said"),
+    [
+        (MNRL, rows_of(), {}, "80 negatives have a weight other than 1"),
+        (MNRL, SHORT, {}, "1 lists are short"),
+        (MNRL, None, {"mini_batch_size": 4}, f"mini_batch_size 4: no effect with {MNRL}"),
+        (MNRL, None, {"settings": {"scale": -1}}, f"{MNRL}: Scale must be a positive"),
+        (MNRL, None, {"settings": {"scal": 1}}, "scal"),
+        ("st:CoSENTLoss", None, {}, "CoSENTLoss"),
+        ("st:TripletLoss", SHORT, {}, "short|takes triplets"),
+        ("st:TripletLoss", None, {"mask": FalseNegativeMask()}, "mask: no effect with st:TripletLoss"),
+        ("mnrl", None, {"settings": {"temperature": "x"}}, "of another type than its defaults: temperature='x'"),
+    ],
+)
+def test_what_a_loss_would_ignore_is_refused(name, data, how, said):
+    with pytest.raises(InputError, match=said):
+        make_loss(name, static_model(), data or rows_of(rated=False), **{"settings": {}, **how})
+
+
+def test_the_program_takes_names_and_paths_of_models():
     texts = ["guide=./a-b/m1", "a=all-MiniLM-L6-v2", "b=/x/y_1", "c=~/m", "d=gradnorm", "e=[1,2]", "f=0.5"]
     found = parsed_settings(texts, words=True)
     assert found == {"guide": "./a-b/m1", "a": "all-MiniLM-L6-v2", "b": "/x/y_1", "c": "~/m", "d": "gradnorm",
@@ -143,14 +124,6 @@ def test_the_program_takes_names_and_paths_of_models(beir_folder, tmp_path, guid
             parsed_settings([wrong], words=True)
     given = arguments(TrainSettings(loss_settings=found), "loss_settings")
     assert parsed_settings(given[1::2], words=True) == found
-    folder, output = made_up_folder(beir_folder), tmp_path / "out"
-    table(made_up()).write(tmp_path / "mined.parquet")
-    more = ["--loss", "st:TripletLoss", "--set", "distance_metric=cosine", "--batch-size", "16"]
-    words = ["train", str(folder), str(tmp_path / "mined.parquet"), "--model", guide, "-o", str(output), *more]
-    assert run([*words, "--json", str(tmp_path / "r.json")]) == 0
-    settings = json.loads((tmp_path / "r.json").read_text())["provenance"]["settings"]
-    assert (settings["loss"], settings["loss_settings"]) == ("st:TripletLoss", {"distance_metric": "cosine"})
-    assert run([*words, "--mask", "self"]) == 2
 
 
 def test_positives_of_a_query_with_the_same_text_are_no_weights(tmp_path):

@@ -7,10 +7,10 @@ import pytest
 import foils
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from foils.training.reranker import reranker_loss, reranker_set
-from train_models import made_up, table, unpaired
+from train_models import unpaired
 
 
 def negatives(rows, **columns):
@@ -57,26 +57,16 @@ def test_lists_mark_what_is_missing_and_pad_nothing(small):
     assert found.absent.tolist() == [False] * 5 + [True]
 
 
-def test_pairs_need_no_table_and_lists_do(small):
+def test_pairs_need_no_table(small):
     made = training_set(small, form="pairs", max_positives=5)
-    assert made.rows.tolist() == [[0, 0], [0, 2], [1, 3], [2, 6]]
-    assert unpaired(made.facts, np.arange(4)).tolist() == [
-        [False, True, False, False],
-        [True, False, False, False],
-        [False] * 4,
-        [False] * 4,
-    ]
-    assert training_set(small).rows.tolist() == made.rows.tolist()
-    with pytest.raises(InputError, match="table"):
-        training_set(small, form="triplets")
+    assert made.rows.tolist() == training_set(small).rows.tolist() == [[0, 0], [0, 2], [1, 3], [2, 6]]
+    met = np.argwhere(unpaired(made.facts, np.arange(4)))
+    assert met.tolist() == [[0, 1], [1, 0]]  # both positives of the first query
 
 
-def test_more_positives_more_rows(small):
-    assert len(training_set(small, negatives(ROWS))) == len(training_set(small, negatives(ROWS), max_positives=2))
-    assert len(training_set(small, negatives(ROWS), max_positives=2)) == 3 * 2 + 1
-    one = training_set(small, negatives(ROWS), max_positives=1)
-    assert len(one) == 3 + 1
-    assert one.counts["pairs beyond 1 positives of a query, left out"] == 1
+def test_a_weight_of_0_is_refused(small):
+    with pytest.raises(InputError, match="not above 0"):
+        training_set(small, negatives(ROWS, weight=[0.0, 1, 1, 1]))
 
 
 def test_texts_of_a_source_come_along_and_equal_texts_are_one_document(small):
@@ -145,52 +135,11 @@ class StrengthJudge:
         return 1 / (1 + np.exp(second - first))
 
 
-def test_what_cannot_be_trained_on_is_refused(small):
-    with pytest.raises(InputError, match="not above 0"):
-        training_set(small, negatives(ROWS, weight=[0.0, 1, 1, 1]))
-    with pytest.raises(UnknownNameError, match="triplets"):
-        training_set(small, negatives(ROWS), form="quadruplets")
-    with pytest.raises(InputError, match="at least 1"):
-        training_set(small, negatives(ROWS), per_query=0)
-    with pytest.raises(InputError, match="nothing to train on"):
-        training_set(small, negatives(ROWS).reject(np.ones(4, bool), "all"))
-    with pytest.raises(InputError, match="nothing to train on"):
-        training_set(small, negatives([("q4", "d1", 0)]))
-
-
-def test_against_plain_loops():
-    collection = made_up(seed=3)
-    source = table(collection, per_query=3)
-    made = training_set(collection, source, per_query=2)
-    texts = dict(zip(collection.documents["doc_id"].to_pylist(), collection.document_texts(range(80)), strict=True))
-    asked = dict(zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True))
-    expected = [
-        (asked[row["query_id"]], texts[row["query_id"].replace("q", "d")], texts[row["doc_id"]])
-        for row in source.table.to_pylist()
-        if row["rank"] < 2
-    ]
-    found = made.dataset[:]
-    assert list(zip(found["anchor"], found["positive"], found["negative"], strict=True)) == expected
-
-
-def test_labelled_positives_of_other_splits_are_known_too():
-    collection = Collection.from_dicts(
-        "c",
-        {"d1": "one", "d2": "two", "d3": "three"},
-        {"q1": "first", "q2": "second"},
-        {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {"q1": {"d2": 1}}},
-    )
-    made = training_set(collection, form="pairs")
-    assert unpaired(made.facts, np.arange(2)).tolist() == [[False, True], [False, False]]
-
-
-def test_labelled_positives_of_another_query_with_the_same_text_are_known_too():
-    collection = Collection.from_dicts(
-        "c",
-        {"d1": "one", "d2": "two", "d3": "three"},
-        {"q1": "first", "q2": "second", "again": "first"},
-        {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {"again": {"d2": 1}}},
-    )
+@pytest.mark.parametrize("again", [{}, {"again": "first"}])
+def test_labelled_positives_of_other_splits_and_of_queries_with_the_same_text_are_known_too(again):
+    queries = {"q1": "first", "q2": "second", **again}
+    qrels = {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {next(iter(again), "q1"): {"d2": 1}}}
+    collection = Collection.from_dicts("c", {"d1": "one", "d2": "two", "d3": "three"}, queries, qrels)
     made = training_set(collection, form="pairs")
     assert unpaired(made.facts, np.arange(2)).tolist() == [[False, True], [False, False]]
 

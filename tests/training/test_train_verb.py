@@ -83,15 +83,6 @@ def test_checkpoints_are_resumed_when_asked_to_and_not_trained_over(world, monke
     assert not (folder / "out" / "checkpoints").exists()
 
 
-@pytest.mark.parametrize("batches", ["random", "no-duplicates", "hobit", "hobit-c", "mutual", "ngame", "walks", "b3"])
-def test_every_way_of_batching(batches, world):
-    folder, call = world
-    more = ["--set-batches", "seeds=2"] if batches.startswith("hobit") else []
-    assert call("--batches", batches, "--epochs", "2", "--loss", "weighted", *more) == 0
-    assert result(folder)["steps"] == 10
-    assert settings(folder)["batch_settings"] == ({"seeds": 2} if more else {})
-
-
 @pytest.fixture(scope="module")
 def plain():
     return {}
