@@ -16,34 +16,31 @@ from sentence_transformers.util import pairwise_cos_sim
 
 import foils
 from foils.data import Negatives
+from foils.encode import EmbeddingSettings
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
+from foils.training.fit import Steps
 from foils.training.loss_registry import TEACHER_LOSSES, make_loss
 from foils.training.objectives import list_distillation, margin_mse
 from foils.training.refresh import Refresh
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
-from train_models import bert_model, made_up, static_model, table
+from train_models import bert_model, evaluated, features, made_up, rows_of, same, static_model, table
 
 NAN = math.nan
 BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
 
 
 @pytest.fixture(scope="module")
-def collection():
-    return made_up()
-
-
-@pytest.fixture(scope="module")
-def scored(collection, tmp_path_factory):
+def scored(tmp_path_factory):
     """Scored by an encoder, so that what is learned from can be computed again."""
     vectors = str(tmp_path_factory.mktemp("vectors"))
-    return foils.score_pairs(collection, table(collection), teacher=static_model(seed=3), vectors=vectors)
+    return foils.score_pairs(made_up(), table(made_up()), teacher=static_model(seed=3), vectors=vectors)
 
 
 @pytest.fixture(scope="module")
-def data(collection, scored):
-    return training_set(collection, scored, form="lists")
+def data(scored):
+    return training_set(made_up(), scored, form="lists")
 
 
 def test_margins_by_hand():
@@ -77,10 +74,6 @@ def test_gradients_are_those_of_finite_differences(objective):
     assert similarities.grad[0, 2] == similarities.grad[2, 4] == 0
 
 
-def features(model, batch):
-    return [model.preprocess(batch[name]) for name in batch if name != "label"]
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 def test_they_are_those_of_sentence_transformers(temperature, data, tmp_path):
     """Its DistillKLDivLoss is multiplied by the student's temperature, squared; its MarginMSELoss has none."""
@@ -100,25 +93,16 @@ def test_they_are_those_of_sentence_transformers(temperature, data, tmp_path):
 
 @pytest.mark.parametrize("name", TEACHER_LOSSES)
 def test_cached_is_the_same_and_alpha_adds_the_contrast(name, data, tmp_path):
-    model, rows = bert_model(tmp_path).eval(), [0, 3, 5, 8, 11]
-    batch, labels = data.dataset[rows], torch.tensor(rows)
-    found = {}
+    model, rows, found = bert_model(tmp_path).eval(), [0, 3, 5, 8, 11], {}
     for alpha in (0.0, 0.3, 1.0):
-        for size in (None, 2):
-            loss = make_loss(name, model, data, mini_batch_size=size, settings={"alpha": alpha})
-            model.zero_grad()
-            value = loss(features(model, batch), labels)
-            value.backward()
-            gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-            found[alpha, size] = value.item(), gradient.clone()
-            assert not list(loss.own_parameters())
-    for alpha in (0.0, 0.3, 1.0):
-        assert found[alpha, None][0] == pytest.approx(found[alpha, 2][0], rel=1e-4)
-        scale = float(found[alpha, None][1].abs().max())
-        assert torch.allclose(found[alpha, None][1], found[alpha, 2][1], atol=1e-4 * scale)
-    plain = make_loss("mnrl", model, data, settings={})(features(model, batch), labels).item()
-    assert found[1.0, None][0] == pytest.approx(plain, rel=1e-5)
-    assert found[0.3, None][0] == pytest.approx(0.3 * plain + 0.7 * found[0.0, None][0], rel=1e-5)
+        plain, cached = (
+            make_loss(name, model, data, mini_batch_size=size, settings={"alpha": alpha}) for size in (None, 2)
+        )
+        found[alpha] = evaluated(plain, data.dataset[rows], rows)
+        same(found[alpha], evaluated(cached, data.dataset[rows], rows), atol=2e-4)
+    contrast = evaluated(make_loss("mnrl", model, data, settings={}), data.dataset[rows], rows)[0]
+    assert found[1.0][0] == pytest.approx(contrast, rel=1e-5)
+    assert found[0.3][0] == pytest.approx(0.3 * contrast + 0.7 * found[0.0][0], rel=1e-5)
 
 
 @pytest.mark.parametrize("name", TEACHER_LOSSES)
@@ -130,7 +114,7 @@ def test_a_student_comes_nearer_to_its_teacher(name, data, tmp_path):
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_scores_are_looked_up_for_each_row(data, collection, scored):
+def test_scores_are_looked_up_for_each_row(data, scored):
     found = data.teacher_scores()
     encode = partial(static_model(seed=3).encode, normalize_embeddings=True, show_progress_bar=False)
     for row in (0, 7):
@@ -138,45 +122,133 @@ def test_scores_are_looked_up_for_each_row(data, collection, scored):
         query = encode(batch["anchor"])
         texts = [batch["positive"], *(batch[f"negative_{i}"] for i in range(1, 5))]
         assert found[row].tolist() == pytest.approx([float(query @ encode(text)) for text in texts], abs=1e-4)
-    triplets = training_set(collection, scored)
+    triplets = training_set(made_up(), scored)
     without = triplets.without(np.arange(len(triplets)) < 4, reason="test")
     assert np.array_equal(without.teacher_scores(), triplets.teacher_scores()[4:])
 
 
-def test_rows_without_scores_are_told_and_have_the_contrast_alone(collection, scored, caplog, tmp_path):
-    teacher = scored.table["teacher"].to_numpy().copy()
-    queries = np.array(scored.table["query_id"].to_pylist())
-    teacher[queries == "q0"] = NAN
+def without_some(scored, how):
+    """The rows of a table of which q0, or every positive, has no teacher's scores."""
+    teacher, queries = (np.array(scored.table[name].to_pylist()) for name in ("teacher", "query_id"))
+    teacher[queries == "q0" if how == "q0" else ~scored.keep] = NAN
     at = scored.table.column_names.index("teacher")
-    data = training_set(collection, Negatives(scored.table.set_column(at, "teacher", pa.array(teacher))), form="lists")
-    model = static_model()
-    batch = data.dataset[[0, 1]]
+    changed = Negatives(scored.table.set_column(at, "teacher", pa.array(teacher.astype(float))))
+    return training_set(made_up(), changed, form="lists")
+
+
+def test_rows_without_scores_are_told_and_have_the_contrast_alone(scored, caplog):
+    data, model = without_some(scored, "q0"), static_model()
     with caplog.at_level(logging.WARNING):
         loss = make_loss("distil", model, data, settings={})
     assert "1 of 20 rows have no teacher's scores" in caplog.text
-    both = loss(features(model, batch), torch.tensor([0, 1])).item()
-    one = loss(features(model, data.dataset[[1]]), torch.tensor([1])).item()
+    both, one = (evaluated(loss, data.dataset[rows], rows)[0] for rows in ([0, 1], [1]))
     assert both == pytest.approx(one, rel=1e-5)  # the mean over those that have scores
 
 
-def test_what_cannot_work_is_refused(collection, scored, data, tmp_path):
-    model = static_model()
-    with pytest.raises(InputError, match=r"no numbers in a column teacher; foils\.score_pairs"):
-        make_loss("distil", model, training_set(collection, table(collection)), settings={})
-    with pytest.raises(InputError, match="pairs alone have no scores"):
-        make_loss("distil", model, training_set(collection), settings={})
-    alone = table(collection)
-    alone = training_set(collection, alone.with_columns({"teacher": np.zeros(len(alone))}))
-    with pytest.raises(InputError, match="no row has a number in teacher for its positive"):
-        make_loss("distil", model, alone, settings={})
-    with pytest.raises(InputError, match=r"teacher_temperature 0\.0; expected above 0"):
-        make_loss("distil", model, data, settings={"teacher_temperature": 0.0})
-    weighted = training_set(collection, scored.with_columns({"weight": np.full(len(scored), 0.5)}))
-    with pytest.raises(InputError, match="weights other than 1: no effect on distil with alpha=0"):
-        make_loss("distil", model, weighted, settings={})
-    make_loss("distil", model, weighted, settings={"alpha": 0.5})
+@pytest.mark.parametrize(
+    ("of", "settings", "said"),
+    [
+        (lambda scored: rows_of(rated=False), {}, r"no numbers in a column teacher; foils\.score_pairs"),
+        (lambda scored: training_set(made_up()), {}, "pairs alone have no scores"),
+        (lambda scored: without_some(scored, "positives"), {}, "no row has a number in teacher for its positive"),
+        (None, {"teacher_temperature": 0.0}, r"teacher_temperature 0\.0; expected above 0"),
+        (
+            lambda scored: training_set(made_up(), scored.with_columns({"weight": np.full(len(scored), 0.5)})),
+            {},
+            "weights other than 1: no effect on distil with alpha=0",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(of, settings, said, scored, data):
+    with pytest.raises(InputError, match=said):
+        make_loss("distil", static_model(), data if of is None else of(scored), settings=settings)
+
+
+def test_trainings_that_cannot_work_are_refused(data, tmp_path):
+    settings = replace(BASE, loss="margin-mse")
     with pytest.raises(InputError, match="mask: no effect on margin-mse with alpha=0"):
-        train_model(model, data, tmp_path / "a", settings=replace(BASE, loss="margin-mse", mask="self"))
-    refresh = Refresh(None, None, 1)
+        train_model(static_model(), data, tmp_path, settings=replace(settings, mask="self"))
     with pytest.raises(InputError, match="have no teacher's scores"):
-        train_model(model, data, tmp_path / "b", settings=replace(BASE, loss="distil"), refresh=refresh)
+        train_model(static_model(), data, tmp_path, settings=settings, refresh=Refresh(None, None, 1))
+
+
+LABELS = [3, 0, 12]
+
+
+@pytest.fixture(scope="module")
+def short():
+    made = training_set(made_up(), table(made_up()).reject(np.arange(80) % 7 == 0, "looks wrong"), form="lists")
+    assert (made.rows[LABELS] < 0).any(), "a list is short"
+    return made
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    """The folder of a teacher as wide as the student."""
+    folder = str(tmp_path_factory.mktemp("teacher"))
+    static_model(seed=3).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def use(tmp_path):
+    return EmbeddingSettings(vectors=str(tmp_path / "vectors"))
+
+
+def apart(distance, ours, wanted):
+    """The distance of one text, written down."""
+    if distance == "cosine":
+        return 1 - ours @ wanted / (ours.norm() * wanted.norm())
+    return ((ours - wanted) ** 2).mean() if distance == "mse" else ((ours - wanted) ** 2).sum().sqrt()
+
+
+@pytest.mark.parametrize(("distance", "width"), [("cosine", 16), ("l2", 16), ("mse", 16), ("cosine", 24)])
+def test_vectors_are_learned_as_by_a_plain_loop_and_of_another_width_by_a_map(short, use, distance, width, tmp_path):
+    model, knows = static_model(), static_model(seed=3, dimension=width)
+    knows.save_pretrained(str(tmp_path / "teacher"))
+    settings = {"teacher": str(tmp_path / "teacher"), "distance": distance}
+    loss, batch = make_loss("embed-distil", model, short, embedding=use, settings=settings), short.dataset[LABELS]
+    own = {} if width == 16 else {"loss.projection.weight", "loss.projection.bias"}
+    assert set(Steps(loss, None).own_state()) == set(own)
+    mapped = loss.loss.projection if own else torch.nn.Identity()
+    loss(features(model, batch), torch.tensor(LABELS)).backward()
+    found, means = model[0].embedding.weight.grad.clone(), []
+    model.zero_grad()
+    for number, name in enumerate(name for name in batch if name != "label"):
+        there = [text for text, row in zip(batch[name], LABELS, strict=True) if short.rows[row, number] >= 0]
+        if there:
+            ours = mapped(model(model.preprocess(there))["sentence_embedding"])
+            wanted = torch.tensor(knows.encode(there, normalize_embeddings=True))
+            means.append(sum(apart(distance, *pair) for pair in zip(ours, wanted, strict=True)) / len(there))
+    plain = sum(means) / len(means)
+    plain.backward()
+    assert evaluated(loss, batch, LABELS)[0] == pytest.approx(plain.item(), rel=1e-5)
+    assert found.numpy() == pytest.approx(model[0].embedding.weight.grad.numpy(), abs=1e-6)
+
+
+def test_what_is_learned_are_the_teachers_vectors(short, teacher, tmp_path, monkeypatch):
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    model, knows = static_model(), static_model(seed=3)
+    texts = made_up().document_texts(np.unique(short.rows[:, 1]))
+
+    def near():
+        pairs = (each.encode(texts, normalize_embeddings=True) for each in (model, knows))
+        return np.prod(list(pairs), axis=0).sum(1).mean()
+
+    before, how = near(), {"loss": "embed-distil", "loss_settings": {"teacher": teacher}}
+    settings = replace(BASE, batch_size=4, epochs=20, learning_rate=0.1, **how)
+    train_model(model, short, tmp_path / "out", settings=settings)
+    assert near() > max(0.9, before + 0.2)
+
+
+def test_what_vectors_would_ignore_is_refused(short, teacher, use):
+    for data, settings, said in (
+        (rows_of("lists"), {"teacher": teacher}, "weight other than 1, which embed-distil cannot heed"),
+        (short, {}, "learns the vectors of a teacher: set teacher=MODEL"),
+        (short, {"teacher": teacher, "distance": "dot"}, "distance"),
+    ):
+        with pytest.raises(InputError, match=said):
+            make_loss("embed-distil", static_model(), data, embedding=use, settings=settings)
+    for idle in ({"mask": "self"}, {"matryoshka": (8,)}, {"mini_batch_size": 4}):
+        with pytest.raises(InputError, match=f"{next(iter(idle))} .*: no effect with loss embed-distil"):
+            foils.train(made_up(), model="m", output="x", loss="embed-distil", **idle)
