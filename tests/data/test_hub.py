@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from foils.data import Collection, collection, load_collection, read
+from foils.data import Collection, collection, load_collection
 from foils.runtime.errors import FormatError, InputError, MissingExtraError
 from foils.runtime.files import cache_folder
 
@@ -143,10 +143,8 @@ def test_the_title_stays_apart(register: Register) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"docs": [*DOCS, ("d1", "again")]}, r"\(documents\):4: duplicate id 'd1' \(first on line 1\)"),
         ({"docs": [("d1", "A"), ("d2", " ")]}, r"\(documents\):2: 'd2' has an empty text"),
         ({"queries": [("q1", "x")]}, r"\(qrels test\):2: unknown query_id 'q2'"),
-        ({"queries": [*QUERIES, ("q1", "another text")]}, r"\(queries\):3: duplicate id 'q1'"),
     ],
 )
 def test_the_checks_are_those_of_every_collection(register: Register, change: dict[str, Any], message: str) -> None:
@@ -165,15 +163,6 @@ def test_an_id_without_judgements(register: Register) -> None:
     register("trec-1", queries=QUERIES, qrels=[("q1", "d1", 1)])
     with pytest.raises(InputError, match=f"those below it that have: {name}/trec-1$"):
         load_collection(f"ir_datasets:{name}")
-
-
-def test_ids_of_the_registry() -> None:
-    """What the library itself ships: splits below the ID, and a data set that is one split."""
-    ir_datasets = pytest.importorskip("ir_datasets")
-    splits = {split: part.dataset_id() for split, part in read._ir_splits(ir_datasets, "beir/scifact").items()}
-    assert splits == {"": "beir/scifact", "train": "beir/scifact/train", "test": "beir/scifact/test"}
-    assert [*read._ir_splits(ir_datasets, "wikir/en1k")] == ["", "train", "dev", "test"]
-    assert [*read._ir_splits(ir_datasets, "vaswani")] == ["", "test"]
 
 
 def test_files_that_cannot_be_fetched(register: Register, tmp_path: Path) -> None:
@@ -273,20 +262,10 @@ def test_hf_is_read_once_and_again_when_it_changes(hf_folder: WriteHf, monkeypat
     assert load_collection(f"hf:{folder}").document_texts([0]) == ["Sailing A boat heels."]
 
 
-def test_two_folders_of_one_name_are_two(hf_folder: WriteHf) -> None:
-    """Their READMEs are equal: only the files tell them apart."""
-    one = hf_folder(layout(), name="one/hf")
-    two = hf_folder(layout(corpus={"corpus": [{**row, "text": "Bees dance."} for row in CORPUS]}), name="two/hf")
-    assert (one / "README.md").read_bytes() == (two / "README.md").read_bytes()
-    assert load_collection(f"hf:{one}").document_texts([1]) == ["A boat gybes."]
-    assert load_collection(f"hf:{two}").document_texts([1]) == ["Bees dance."]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"corpus": {"corpus": [*CORPUS, CORPUS[0]]}}, r"\(documents\):4: duplicate id 'd1' \(first on line 1\)"),
-        ({"corpus": {"corpus": [{"_id": "d1", "contents": "x"}]}}, r"\(documents\):1: expected _id, title, text"),
         ({"default": {"test": [{**TEST[0], "score": 0.5}]}}, r"\(qrels test\):1: .* the relevance as a whole number"),
     ],
 )
@@ -307,19 +286,6 @@ def test_another_layout(hf_folder: WriteHf) -> None:
     del parts["default"]
     folder = hf_folder(parts, name="without")
     with pytest.raises(InputError, match=r"has no judgements that can be reached .*without-qrels"):
-        load_collection(f"hf:{folder}")
-
-
-def test_offline_and_not_there() -> None:
-    pytest.importorskip("datasets")
-    with pytest.raises(InputError, match=r"cannot read hf:BeIR/scifact \(ConnectionError: .*; check the name, and"):
-        load_collection("hf:BeIR/scifact")
-
-
-def test_a_file_that_is_damaged(hf_folder: WriteHf) -> None:
-    folder = hf_folder(layout())
-    (folder / "corpus" / "corpus.jsonl").write_text('{"_id": "d1", "te')
-    with pytest.raises(InputError, match=rf"cannot read hf:{folder} \("):
         load_collection(f"hf:{folder}")
 
 

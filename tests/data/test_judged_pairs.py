@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import foils
 from foils.runtime.errors import FormatError
-from pair_files import judged, write_csv, write_jsonl
+from pair_files import write_csv, write_jsonl
 
 
 @given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), min_size=1, max_size=300))
@@ -45,10 +45,3 @@ def test_what_contradicts_another_file_is_said_of_the_file_where_it_stands(
     third = write_jsonl(tmp_path / "third.jsonl", [other[0], {**rows[1], "score": 0}])
     with pytest.raises(FormatError, match=r"third.jsonl:2: the pair has another relevance on line 3"):
         foils.load({"train": first, "training": third})
-
-
-def test_judgements_come_in_the_order_of_the_file_each_once() -> None:
-    names = [("c", "z"), ("a", "x"), ("a", "z"), ("b", "x"), ("a", "x"), ("c", "x")]
-    rows = [{"query": query, "positive": document, "split": "train"} for query, document in names]
-    collected = judged(foils.load(pa.Table.from_pylist(rows)))
-    assert collected == {"train": [(*name, 1) for name in dict.fromkeys(names)]}

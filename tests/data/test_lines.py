@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data.records import Complaints, json_objects, numbered_lines, open_binary, text_field, whole_json, whole_text
+from foils.data.records import Complaints, json_objects, numbered_lines, text_field, whole_json, whole_text
 from foils.runtime.errors import FormatError, InputError
 
 
@@ -33,13 +32,9 @@ def objects(path: Path) -> list[tuple[int, dict[str, object]]]:
     ("data", "expected"),
     [
         (b"", []),
-        (b"a\nb\n", [(1, "a"), (2, "b")]),
-        (b"a\nb", [(1, "a"), (2, "b")]),
         (b"a\r\nb\r\n", [(1, "a"), (2, "b")]),
         (b"\n  \na\n\n", [(3, "a")]),
-        (b"\xef\xbb\xbfa\nb\n", [(1, "a"), (2, "b")]),
         (b"a\n\xef\xbb\xbfb\n", [(1, "a"), (2, "\ufeffb")]),
-        (b"\ta \n", [(1, "\ta ")]),
         ("\u00fc\u2028x\n".encode(), [(1, "\u00fc\u2028x")]),
     ],
 )
@@ -59,14 +54,6 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
         f"{path}:4: not UTF-8 at byte 0 of the line; convert the file"
     )
     assert (caught.value.path, caught.value.line) == (path, 2)
-
-
-@pytest.mark.parametrize("cut", [-1, 12])
-def test_a_gzip_file_that_is_cut_off(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"".join(b"%d\n" % n for n in range(100)))[:cut])
-    with pytest.raises(FormatError, match=rf"{path}:\d+: damaged data"):
-        lines(path)
 
 
 def test_a_gzip_file_that_is_damaged(tmp_path: Path) -> None:
@@ -114,36 +101,6 @@ def test_a_whole_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole_text(path)
 
 
-def test_a_complaint_that_quotes_at_length_is_cut(tmp_path: Path) -> None:
-    complaints = Complaints(tmp_path / "a")
-    complaints.add("x" * 10_000_000, 3)
-    with pytest.raises(FormatError) as caught:
-        complaints.settle()
-    assert str(caught.value) == f"{tmp_path / 'a'}:3: {'x' * 500}…"
-
-
-@pytest.mark.parametrize("line", ['{"_id": 1, "_id": 2}', '{"a": {"b": 1, "b": 1}}'])
-def test_a_key_that_is_there_twice(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text(f"{line}\n")
-    with pytest.raises(FormatError, match=r"a\.jsonl:1: malformed JSON \(the key '(_id|b)' is there more than once\)"):
-        objects(path)
-
-
-def test_a_file_that_is_not_there_or_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        open_binary(tmp_path / "none")
-    path = tmp_path / "a"
-    path.write_bytes(b"x")
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(InputError, match=r"a: cannot be read \(Permission denied\)"):
-        open_binary(path)
-
-
 def test_several_complaints_come_in_one_error(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": \n[1]\n"x"\nnull\n5\n{}}\n')
@@ -160,7 +117,7 @@ def test_several_complaints_come_in_one_error(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000, '{"a":' * 100_000, '{"a": ' + "1" * 5_000 + "}", '{"a": 1', "\x00"])
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"a": ' + "1" * 5_000 + "}", '{"a": 1, "a": 2}'])
 def test_json_that_is_too_much(tmp_path: Path, line: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(f"{{}}\n{line}\n")
@@ -175,34 +132,12 @@ def test_whole_json_tells_a_file_that_is_not_there_from_one_that_is_no_json(tmp_
         assert not isinstance(caught.value, FormatError)
 
 
-def test_a_file_of_another_kind_is_not_read_to_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text("x\n" * 5_000)
-    seen = []
-    with pytest.raises(FormatError, match="and 995 more"):
-        seen.extend(numbered for numbered, _ in json_objects(path, Complaints(path)))
-
-
-def test_a_complaint_without_a_line() -> None:
-    complaints = Complaints("x")
-    complaints.add("one")
-    complaints.add("two")
-    with pytest.raises(FormatError) as caught:
-        complaints.settle()
-    assert (str(caught.value), caught.value.line) == ("x: one\ntwo", None)
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("a", "a"), ("", ""), (12, "12"), (-1, "-1"), (True, None), (1.5, None), (None, None), (["a"], None)],
+    [("a", "a"), ("", ""), (-1, "-1"), (True, None), (1.5, None), (None, None), ("\ud83d", None)],
 )
 def test_text_fields(value: object, text: str | None) -> None:
     assert text_field(value) == text
-
-
-def test_half_a_surrogate_pair_is_no_text() -> None:
-    assert text_field(json.loads(r'"\ud83d\ude00"')) == "\U0001f600"
-    assert text_field(json.loads(r'"\ud83d"')) is None
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\r\ufeff"))))

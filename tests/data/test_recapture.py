@@ -57,17 +57,6 @@ def test_an_estimate_by_hand():
     assert Recapture.estimated([0, 0], [1, 1], labelled=2, kept=9, way="planted").standard_error == pytest.approx(0.5)
 
 
-def test_the_standard_error_is_that_of_repeated_samples():
-    """Of 300 queries with 1–8 positives each, returned or not as they come, in 400 samples."""
-    rng, estimates = np.random.default_rng(0), []
-    for _ in range(400):
-        positives = rng.integers(1, 9, 300)
-        returned = positives * (rng.random(300) < 0.2)
-        estimates.append(Recapture.estimated(returned, positives, labelled=1000, kept=1, way="planted"))
-    spread = np.std([each.returned for each in estimates])
-    assert np.mean([each.standard_error for each in estimates]) == pytest.approx(spread, rel=0.1)
-
-
 @pytest.mark.parametrize(
     "found",
     [
@@ -79,11 +68,6 @@ def test_the_standard_error_is_that_of_repeated_samples():
 def test_counts_that_are_none(found: object) -> None:
     with pytest.raises(InputError, match="expected counts returned, labelled, kept"):
         Recapture.of({"recapture": found})
-
-
-def test_counts_of_an_unknown_way_are_not_used() -> None:
-    assert Recapture.of({"recapture": COUNTS}) is None
-    assert Recapture.of({"recapture": {**COUNTS, "way": "counted"}}) == Recapture(1, 2, 3)
 
 
 def test_positives_are_looked_up_by_query_in_any_order() -> None:

@@ -6,13 +6,11 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.data import Run
-from foils.data.run import ranks_within
 from foils.runtime.errors import FormatError, InputError
 
 
@@ -31,34 +29,12 @@ def test_sorting_by_hand() -> None:
     ]
 
 
-def test_the_sign_of_zero_breaks_no_tie() -> None:
-    assert [row[1] for row in rows(Run.ranked("qqq", "abc", [-0.0, 0.0, -0.0]))] == ["a", "b", "c"]
-
-
-def test_of_a_dictionary() -> None:
-    run = Run.from_dict({"q2": {"x": 1, "y": 2}, "q1": {"z": 0}, "q0": {}}, name="system")
-    assert rows(run) == [("q2", "y", 2.0, 0), ("q2", "x", 1.0, 1), ("q1", "z", 0.0, 0)]
-    assert run.name == "system"
-    assert len(rows(Run.from_dict({}))) == 0
-
-
-def test_of_arrow_columns() -> None:
-    columns = pa.chunked_array([["q"], ["q", "p"]]), pa.array(["a", "b", "c"]).dictionary_encode()
-    assert rows(Run.ranked(*columns, [1, 2, 3])) == [("q", "b", 2.0, 0), ("q", "a", 1.0, 1), ("p", "c", 3.0, 0)]
-
-
-def test_ranks_within_stretches() -> None:
-    assert ranks_within([5, 5, 2, 5, 5, 5]).tolist() == [0, 1, 0, 0, 1, 2]
-    assert ranks_within([]).tolist() == []
-
-
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         ((["q", "q"], ["a", "b"], [1.0, math.nan]), "1 scores of the run mine are NaN or infinite"),
         ((["q", "p", "q"], ["a", "a", "a"], [1, 2, 3]), "the run mine names 1 documents twice for a query"),
         ((["q"], ["a", "b"], [1, 2]), r"1 queries, 2 documents, scores \(2,\); all are \(n,\)"),
-        ((["q", "q"], ["a", "b"], [[1, 2]]), r"scores \(1, 2\)"),
     ],
 )
 def test_what_is_refused(columns: tuple[object, object, object], message: str) -> None:
@@ -121,7 +97,6 @@ def test_ids_that_the_form_cannot_hold(tmp_path: Path, identifier: str) -> None:
     [
         ("q Q0 d 1 2.0", r"run\.trec:2: expected 6 fields \(query Q0 document rank score tag\), found 5"),
         ("q Q0 d 1 high x", r":2: the score 'high' is not a finite number"),
-        ("q Q0 d 1 nan x", "the score 'nan'"),
         ("q Q0 d 1 1_0 x", "the score '1_0'"),
         ("q1 Q0 d1 2 1.0 x", r":2: 'd1' is ranked for 'q1' on line 1 already"),
         ("\udcff", ":2: not UTF-8"),

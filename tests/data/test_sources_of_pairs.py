@@ -57,29 +57,14 @@ def test_splits_of_a_data_set_are_one_source(pairs: Collection) -> None:
     assert rows(as_source(files, pairs).negatives).equals(rows(whole.negatives))
 
 
-def test_a_query_of_two_splits_has_one_list(pairs: Collection) -> None:
-    more = {**TRIPLETS[0], "negative": "no boat at all"}
-    read = as_source(data_set(train=TRIPLETS, test=[TRIPLETS[0], more]), pairs).negatives
-    of_query = read.table.filter(pa.compute.equal(read.table["query_id"], read.table["query_id"][0]))
-    assert of_query["rank"].to_pylist() == [0, 1]
-    assert of_query["text"].to_pylist() == [TRIPLETS[0]["negative"], "no boat at all"]
-    assert read.provenance["settings"]["repeated"] == 1
-
-
 WRONG: dict[str, Callable[[], Any]] = {
     r"Dataset \(test\):1: unknown query 'who\?'": lambda: data_set(
         train=TRIPLETS[:9], test=[{**TRIPLETS[9], "question": "who?"}]
-    ),
-    r"Dataset \(test\):1: the negative .* is ' '": lambda: data_set(
-        train=TRIPLETS[:9], test=[{**TRIPLETS[9], "negative": " "}]
     ),
     r"Dataset \(dev\): the columns are 'q', 'a', 'n'; expected query": lambda: data_set(train=TRIPLETS, dev=RENAMED),
     "list is no table; expected a DataFrame, .* or a dictionary of these by split": lambda: {
         "question": ["a"],
         "negative": ["b"],
-    },
-    "IterableDataset is no table; expected a DataFrame": lambda: {
-        split: rows.to_iterable_dataset() for split, rows in data_set(train=TRIPLETS).items()
     },
 }
 
@@ -88,13 +73,6 @@ WRONG: dict[str, Callable[[], Any]] = {
 def test_what_is_wrong_in_a_split_names_it(pairs: Collection, message: str, made: Callable[[], Any]) -> None:
     with pytest.raises(InputError, match=message):
         as_source(made(), pairs)
-
-
-def test_the_warning_of_a_positive_names_its_split(pairs: Collection, caplog: pytest.LogCaptureFixture) -> None:
-    own = {**TRIPLETS[9], "negative": TRIPLETS[9]["answer"]}
-    read = as_source(data_set(train=TRIPLETS[:9], test=[own]), pairs).negatives
-    assert read.keep.tolist() == [True] * 9 + [False]
-    assert caplog.messages == ["Dataset (test): 1 negative is a positive of the same query (line 1); rejected"]
 
 
 # The hub

@@ -118,10 +118,6 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
             (aside / "done").write_text(text)
     assert names(tmp_path) == ["a"]
     assert (path / "done").read_text() == "first"
-    (path / "done").rename(path / "else")
-    with pytest.raises(FailureError, match="remove what is there"), write_whole_folder(path, mark="done") as aside:
-        (aside / "done").write_text("third")
-    assert names(tmp_path) == ["a"]
     with (
         full_disk(),
         pytest.raises(FailureError, match="nothing was changed"),
@@ -172,75 +168,21 @@ def big_table() -> pa.Table:
     return pa.table({"x": [hashlib.sha256(str(i).encode()).hexdigest() for i in range(500)]})
 
 
-@contextmanager
-def reader_of(pipe: Path, program: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that opens the pipe for reading as `source` and runs the program."""
-    command = [sys.executable, "-c", f"import sys; source = open(sys.argv[1]); {program}", str(pipe)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-
-
 def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # in a folder of its own: if this fails, no pipe or device of the system is replaced
-    with reader_of(pipe, "print(source.read())") as reader:
+    command = [sys.executable, "-c", "import sys; print(open(sys.argv[1]).read())", str(pipe)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
         write_json(pipe, {"a": 1})
         assert json.loads(reader.communicate(timeout=300)[0]) == {"a": 1}
     assert pipe.is_fifo()
     assert names(tmp_path) == ["pipe"]
 
 
-def test_a_pipe_that_nobody_reads_any_more(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with reader_of(pipe, "source.close()"), pytest.raises(FailureError, match=r"cannot write .*pipe: Broken pipe"):
-        write_text(pipe, "x" * 1_000_000)  # more than a pipe holds
-    assert pipe.is_fifo()
-
-
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_text("old")
-    link.symlink_to(target)
-    write_text(link, "new")
-    assert link.is_symlink()
-    assert target.read_text() == "new"
-
-
-@pytest.mark.parametrize("name", ["", ".", "folder"])
-def test_a_folder_in_the_place_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    (tmp_path / "folder").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="is a folder"):
-        write_text(name, "x")
-
-
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file" / "a.txt", tmp_path / "file" / "b" / "a.txt", Path("/proc/none/a.txt")):
-        with pytest.raises(InputError, match=r"cannot make the folder|cannot write"):
-            write_text(path, "x")
-
-
-def test_a_name_that_is_too_long(tmp_path: Path) -> None:
-    with pytest.raises(FailureError, match="File name too long"):
-        write_text(tmp_path / ("x" * 240), "x")  # room for the name, none for its neighbour aside
-    for use in (lambda path: write_text(path, "x"), existing_file):
-        with pytest.raises(InputError, match="File name too long"):
-            use(tmp_path / ("x" * 300))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(FailureError, match="Permission denied; nothing was changed"):
-            write_text(path, "new")
-    finally:
-        tmp_path.chmod(0o700)
-    assert path.read_text() == "old"
+    with pytest.raises(InputError, match="cannot make the folder"):
+        write_text(tmp_path / "file" / "b" / "a.txt", "x")
 
 
 def test_a_file_that_may_not_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,12 +237,7 @@ def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
     assert file_digest(paths[0]) != file_digest(paths[1])
 
 
-def test_a_table_of_others_has_no_provenance(tmp_path: Path) -> None:
-    pq.write_table(TABLE, tmp_path / "t.parquet")
-    assert read_table(tmp_path / "t.parquet")[1] == {}
-
-
-@pytest.mark.parametrize("damage", [b"", b"PAR1", b"not parquet", None])
+@pytest.mark.parametrize("damage", [b"PAR1", None])
 def test_a_damaged_table(tmp_path: Path, damage: bytes | None) -> None:
     path = tmp_path / "t.parquet"
     write_table(path, big_table(), {})
@@ -309,19 +246,12 @@ def test_a_damaged_table(tmp_path: Path, damage: bytes | None) -> None:
         read_table(path)
 
 
-@pytest.mark.parametrize("recorded", [b"{", b"\xff", b"[1]", b'"x"'])
+@pytest.mark.parametrize("recorded", [b"{", b"[1]"])
 def test_damaged_provenance(tmp_path: Path, recorded: bytes) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(TABLE.replace_schema_metadata({b"foils": recorded}), path)
     with pytest.raises(FormatError, match=r"t\.parquet"):
         read_table(path)
-
-
-def test_text_in_a_table_that_is_not_utf8(tmp_path: Path) -> None:
-    words = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
-    pq.write_table(pa.table({"query_id": words}), tmp_path / "t.parquet")
-    with pytest.raises(FormatError, match="UTF8"):
-        read_table(tmp_path / "t.parquet")
 
 
 @given(st.data())
@@ -359,13 +289,6 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert cache_folder() == Path("/c/foils")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path.home() / ".cache" / "foils"
-
-
-def test_a_loop_of_links_is_no_place_to_write(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to(tmp_path / "b")
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-    with pytest.raises(InputError, match=r"cannot write .*a: .*; choose another name"):
-        write_text(tmp_path / "a", "x")
 
 
 def test_the_cache_is_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
