@@ -8,7 +8,6 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 
@@ -26,9 +25,6 @@ Tokenizer = Callable[[str], Iterable[str]]
 
 
 Float64s = npt.NDArray[np.float64]
-
-
-Int32s = npt.NDArray[np.int32]
 
 
 _ASCII_WORD = re.compile(r"[^\W_]+")
@@ -100,72 +96,6 @@ TOKENIZERS: dict[str, Tokenizer] = {
 }
 
 
-class Vocabulary:
-    """Numbers tokens in the order in which they are first seen."""
-
-    def __init__(self, tokenizer: Tokenizer = alphanumeric) -> None:
-        self.tokenizer = tokenizer
-        self._numbers: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def sets(self, texts: Iterable[str], *, grow: bool = True) -> TokenSets:
-        """Return the token set of each text; new tokens join the vocabulary, or are left out where it may not grow."""
-        number, lists = self._numbers, []
-        for tokens in map(self.tokenizer, texts):
-            if grow:
-                found = {number.setdefault(token, len(number)) for token in tokens}
-            else:
-                found = {number[token] for token in tokens if token in number}
-            lists.append(np.fromiter(found, np.int32, len(found)))
-        flat = np.concatenate(lists) if lists else np.zeros(0, np.int32)
-        ends, shape = np.cumsum([0, *map(len, lists)]), (len(lists), len(self))
-        return TokenSets(sparse.csr_array((np.ones(len(flat), np.float64), flat, ends), shape=shape), self)
-
-
-@dataclass(frozen=True)
-class TokenSets:
-    """Token sets of n texts.
-
-    Attributes:
-        matrix: (n, vocabulary when made) sparse, 1 where the text has the token.
-        vocabulary: that numbers the columns.
-    """
-
-    matrix: sparse.csr_array
-    vocabulary: Vocabulary
-
-    def __len__(self) -> int:
-        return int(self.matrix.shape[0])
-
-    def document_frequency(self, rows: Rows | None = None) -> npt.NDArray[np.int64]:
-        """Return how many of the texts (of these rows) have each token of the vocabulary."""
-        matrix = self.matrix if rows is None else self.matrix[rows]
-        return np.bincount(matrix.indices, minlength=len(self.vocabulary)).astype(np.int64)
-
-    def shared_weight(self, rows: Rows, other: TokenSets, other_rows: Rows, weights: Float64s) -> Float64s:
-        """Return Σ weights[a] over the tokens a that row i of these and row i of the others share.
-
-        Args:
-            rows: (m,) rows of these sets.
-            other: sets over the same vocabulary.
-            other_rows: (m,) rows of the other sets.
-            weights: (vocabulary,) weight of each token.
-
-        Returns:
-            (m,) sums, 0 where nothing is shared.
-        """
-        if other.vocabulary is not self.vocabulary:
-            raise InputError("token sets over two vocabularies cannot be compared; make both from one Vocabulary")
-        ours, theirs = (_wide(sets.matrix, self.vocabulary) for sets in (self, other))
-        out = np.empty(len(rows))
-        for start in range(0, len(rows), 65_536):
-            part = slice(start, start + 65_536)
-            out[part] = ours[rows[part]].multiply(theirs[other_rows[part]]) @ weights
-        return out
-
-
 def inverse_document_frequency(frequency: npt.ArrayLike, documents: int) -> Float64s:
     """Return idf(a) = ln((M + 1) / (df(a) + 1)) + 1 (ECI_sem, after eq. 7).
 
@@ -175,13 +105,6 @@ def inverse_document_frequency(frequency: npt.ArrayLike, documents: int) -> Floa
     """
     idf: Float64s = np.log((documents + 1) / (np.asarray(frequency, np.float64) + 1)) + 1
     return idf
-
-
-def _wide(matrix: sparse.csr_array, vocabulary: Vocabulary) -> sparse.csr_array:
-    """The matrix with a column for every token the vocabulary has by now; shares the data."""
-    if matrix.shape[1] == len(vocabulary):
-        return matrix
-    return sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], len(vocabulary)))
 
 
 def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple[int, int]]:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import sparse
 
 from foils.data.collection import Rows
 from foils.data.texts import DocumentTexts
-from foils.data.tokens import TOKENIZERS, TokenSets, Vocabulary, inverse_document_frequency
+from foils.data.tokens import TOKENIZERS, inverse_document_frequency
 from foils.encode.vectors import Texts, text_keys
 from foils.runtime import progress
 from foils.runtime.errors import UnknownNameError
 from foils.scoring.gates import Float64s
 from foils.scoring.triplets import Records
 
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import CountVectorizer
+
 IDF_CORPORA = ("pooled", "collection", "pooled+queries", "uniform")
-_SLICE = 10_000
+_SLICE = 10_000  # texts that are tokenised together
+_TRIPLETS = 65_536  # whose tokens are compared together
 
 
 @dataclass(frozen=True)
@@ -28,12 +34,14 @@ class Lexicon:
     Only tokens of queries count in the coverage, so no other is kept.
 
     Attributes:
-        queries: (T,) sets.
-        texts: (P,) sets of the pooled texts, their tokens outside every query left out.
+        counter: of the vocabulary, the tokens in the order in which they first come.
+        queries: (T, vocabulary) sparse, 1 where the query has the token.
+        texts: (P, vocabulary) the same of the pooled texts.
     """
 
-    queries: TokenSets
-    texts: TokenSets
+    counter: CountVectorizer
+    queries: sparse.csr_array
+    texts: sparse.csr_array
 
     @classmethod
     def of(cls, records: Records, *, tokenizer: str = "alphanumeric") -> Lexicon:
@@ -44,18 +52,23 @@ class Lexicon:
         """
         if tokenizer not in TOKENIZERS:
             raise UnknownNameError("tokenizer", tokenizer, TOKENIZERS)
-        vocabulary = Vocabulary(TOKENIZERS[tokenizer])
-        queries = vocabulary.sets(records.collection.query_texts(records.queries))
-        return cls(queries, _sets(records.texts, vocabulary))
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        tokens, queries = TOKENIZERS[tokenizer], records.collection.query_texts(records.queries)
+        words = [*dict.fromkeys(token for query in queries for token in tokens(query))] or [""]  # sklearn wants one
+        counter = CountVectorizer(analyzer=tokens, vocabulary=words, binary=True, dtype=np.float64)
+        return cls(counter, *(_sets(texts, counter) for texts in (queries, records.texts)))
 
     def coverage(self, records: Records, idf: Float64s) -> Float64s:
         """Return C = Σ_{a∈T(q)∩T(n)} idf(a) / Σ_{a∈T(q)} idf(a) of each triplet, (m,) in [0, 1] (ECI_sem eq. 7).
 
         0 where the query has no token. Weights are non-negative, since idf ≥ 1 − ln 2 > 0.
         """
-        whole = self.queries.matrix @ idf
-        shared = self.queries.shared_weight(records.record, self.texts, records.document, idf)
-        below = whole[records.record]
+        shared, below = np.empty(len(records.record)), (self.queries @ idf)[records.record]
+        for start in range(0, len(shared), _TRIPLETS):
+            part = slice(start, start + _TRIPLETS)
+            both = self.queries[records.record[part]].multiply(self.texts[records.document[part]])
+            shared[part] = both @ idf
         coverage: Float64s = np.divide(shared, below, out=np.zeros(len(shared)), where=below > 0)
         return np.minimum(coverage, 1.0)
 
@@ -72,13 +85,13 @@ class Lexicon:
             UnknownNameError: no such corpus.
         """
         if corpus == "uniform":
-            return np.ones(len(self.queries.vocabulary)), 0
+            return np.ones(self.queries.shape[1]), 0
         if corpus == "collection":
-            sets = _sets(DocumentTexts(records.collection), self.queries.vocabulary)
-            return inverse_document_frequency(sets.document_frequency(), len(sets)), len(sets)
+            sets = _sets(DocumentTexts(records.collection), self.counter)
+            return inverse_document_frequency(_frequency(sets), sets.shape[0]), sets.shape[0]
         if corpus == "pooled+queries":
-            frequency = self.texts.document_frequency(records.corpus) + self.queries.document_frequency()
-            count = len(records.corpus) + len(self.queries)
+            frequency = _frequency(self.texts[records.corpus]) + _frequency(self.queries)
+            count = len(records.corpus) + self.queries.shape[0]
             return inverse_document_frequency(frequency, count), count
         if corpus == "pooled":
             return self.idf_over(records.corpus), len(records.corpus)
@@ -86,7 +99,7 @@ class Lexicon:
 
     def idf_over(self, rows: Rows) -> Float64s:
         """Return idf (vocabulary,) over these pooled texts."""
-        return inverse_document_frequency(self.texts.document_frequency(rows), len(rows))
+        return inverse_document_frequency(_frequency(self.texts[rows]), len(rows))
 
 
 def corpus_digest(records: Records, corpus: str = "pooled") -> str:
@@ -103,7 +116,11 @@ def _digest(texts: Texts) -> str:
     return hashlib.blake2b(every[np.lexsort(every.T)].tobytes(), digest_size=16).hexdigest()
 
 
-def _sets(texts: Texts, vocabulary: Vocabulary) -> TokenSets:
+def _frequency(sets: sparse.csr_array) -> Rows:
+    return np.bincount(sets.indices, minlength=sets.shape[1])
+
+
+def _sets(texts: Texts, counter: CountVectorizer) -> sparse.csr_array:
     def every() -> Iterator[str]:
         with progress.task("tokenising", total=len(texts), unit="texts") as advance:
             for start in range(0, len(texts), _SLICE):
@@ -111,4 +128,4 @@ def _sets(texts: Texts, vocabulary: Vocabulary) -> TokenSets:
                 yield from part
                 advance(len(part))
 
-    return vocabulary.sets(every(), grow=False)
+    return sparse.csr_array(counter.transform(every()))
