@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,9 +38,7 @@ from foils.data.records import (
     first_character,
     is_data_set_of_splits,
     magic,
-    numbered_lines,
     parts_of,
-    text_field,
 )
 from foils.data.run import Run, ranks_within
 from foils.data.tables import MOST, Provenance, provenance
@@ -70,7 +67,7 @@ class SourceRows:
 
     def __init__(self, name: str, collection: Collection) -> None:
         self.name, self.collection = name, collection
-        self._rows: dict[tuple[str, str], tuple[str | None, float, str, int]] = {}  # text, score, file and line
+        self._rows: dict[tuple[str, str], tuple[str | None, float]] = {}  # text and score
         self._repeated = 0
         self._own: dict[str, str] = {}  # texts of documents that are given by their ids and are not in the collection
         self._positives: dict[tuple[str, str], float] = {}  # scores of labelled positives
@@ -109,12 +106,12 @@ class SourceRows:
         columns, complaints = Columns.of(records, chosen, OF_SOURCE), Complaints(records.where)
         for line, fields in records.read(complaints):
             try:
-                self._add(columns.example(fields), records.where, line)
+                self._add(columns.example(fields))
             except InputError as error:
                 complaints.add(str(error), line)
         complaints.settle()
 
-    def _add(self, example: Example, where: str, line: int) -> None:
+    def _add(self, example: Example) -> None:
         """Add an example; of unlabelled documents those that are no labelled positives are negatives."""
         query_id = self._query_id(example)
         for each in example.positives:
@@ -129,7 +126,7 @@ class SourceRows:
                 self._repeated += 1
             else:
                 own = None if pair[1] in self._doc_rows else each.whole or self._own[pair[1]]
-                self._rows[pair] = own, score, where, line
+                self._rows[pair] = own, score
 
     def _query_id(self, example: Example) -> str:
         """The query's id where the collection has it, or that of the same text."""
@@ -167,18 +164,20 @@ class SourceRows:
         """Return the table: rejected what is no negative; a labelled positive whose score is known has a row.
 
         Args:
-            file: name of the file, for the provenance.
+            file: where the rows come from.
         """
-        ids = [pa.array(column, pa.string()) for column in (zip(*self._rows, strict=True) if self._rows else ([], []))]
-        texts, scores, *places = zip(*self._rows.values(), strict=True) if self._rows else ((),) * 4
-        queries = self.collection.query_rows(ids[0])
+        columns = zip(*((*pair, *of) for pair, of in self._rows.items()), strict=True)
+        query_ids, doc_ids, texts, scores = columns if self._rows else ((),) * 4
+        queries = self.collection.query_rows(query_ids)
         order, ranks = np.argsort(queries, kind="stable"), np.zeros(len(queries), np.int32)
         ranks[order] = ranks_within(queries[order])
-        table = negatives_table(ids[0], ids[1], self.name, ranks, scores)
+        table = negatives_table(
+            pa.array(query_ids, pa.string()), pa.array(doc_ids, pa.string()), self.name, ranks, scores
+        )
         if any(text is not None for text in texts):
             table = table.append_column("text", pa.array(texts, pa.large_string()))
         made = _imported(file, self.collection, repeated=self._repeated)
-        negatives = without_own(Negatives(table, made), self.collection, lines=list(zip(*places, strict=True)))
+        negatives = without_own(Negatives(table, made), self.collection, file, by_text=True)
         known = {pair: score for pair, score in self._positives.items() if np.isfinite(score)}
         if not known:
             return negatives
@@ -186,37 +185,25 @@ class SourceRows:
         return negatives.with_rejected(*pairs, values={"score": list(known.values())})[0]
 
 
-def without_own(
-    negatives: Negatives, collection: Collection, where: str = "", lines: Sequence[tuple[str, int]] | None = None
-) -> Negatives:
+def without_own(negatives: Negatives, collection: Collection, where: str, *, by_text: bool = False) -> Negatives:
     """Return the table, rejected what is no negative of its query, with a warning of labelled positives.
-
-    These are labelled positives, the query's own document, and, where lines are given, what has the text of a positive
-    (its tokens, in order, without case and punctuation).
 
     Args:
         negatives: of any origin.
         collection: that it belongs to.
         where: it comes from, for the warning.
-        lines: (n,) file and line of each row. None: it is a table, whose rows are numbered.
+        by_text: whether what has the text of a labelled positive (its tokens, in order, without case and punctuation)
+            is rejected, too.
 
     Raises:
         InputError: it holds ids that the collection does not know.
     """
     queries, documents = negatives.rows_in(collection)
     labelled = collection.known_positives.contain(queries, documents) & negatives.keep
-    mistaken = labelled if lines is None else labelled | _equal(negatives, collection)
-    places: dict[str, list[int]] = {}
-    for row in np.flatnonzero(mistaken).tolist():
-        file, line = (where, row + 1) if lines is None else lines[row]
-        places.setdefault(file, []).append(line)
-    for file, found in places.items():
-        at, counted = sorted({*found}), "row" if lines is None else "line"
-        shown = ", ".join(map(str, at[:SHOWN])) + (", …" if len(at) > SHOWN else "")
-        said = "negative is a positive" if len(found) == 1 else "negatives are positives"
-        said = f"{len(found):,} {said} of the same query ({counted}{'s' if len(at) > 1 else ''} {shown})"
-        log.warning("%s: %s; rejected", file, said)
+    mistaken = labelled | _equal(negatives, collection) if by_text else labelled
     if mistaken.any():
+        said = "%s: %d negatives are positives of the same query; they are rejected, as the table shows"
+        log.warning(said, where, mistaken.sum())
         negatives = negatives.reject(labelled, POSITIVE).reject(mistaken, EQUAL)
     own = (collection.identical[queries] == documents) & (documents >= 0)
     return negatives.reject(own, IDENTICAL) if own.any() else negatives
@@ -239,13 +226,13 @@ def _token_keys(queries: Rows, texts: DocumentTexts) -> Iterator[int]:
 
 
 def _imported(file: str, collection: Collection, **left_out: int) -> Provenance:
-    name = os.fsencode(Path(file).name).decode("utf-8", "replace")
-    return provenance("import", {"file": name, **left_out}, inputs={"collection": collection.digest})
+    return provenance("import", {"file": Path(file).name, **left_out}, inputs={"collection": collection.digest})
 
 
 def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
     """Read a TREC run: what is labelled relevant is left out, the rest is ranked anew."""
-    table = Run.read(path).table
+    if not len(table := Run.read(path).table):
+        raise FormatError(f"the file is empty; a source is a Parquet table, a TREC run, or records: {EXPECTED}", path)
     every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
     queries, documents = every.rows_in(collection)
     positive = collection.known_positives.contain(queries, documents)
@@ -269,16 +256,10 @@ class NamedSource:
 
 
 def split_name(spec: str) -> tuple[str, Path]:
-    """Split `[NAME=]PATH`; without a name it is the file's, less its endings.
-
-    Raises:
-        InputError: a name that is not valid Unicode.
-    """
+    """Split `[NAME=]PATH`; without a name it is the file's, less its endings."""
     name, equals, path = spec.partition("=")
     if not (equals and name and "/" not in name):
         name, path = Path(spec).name.partition(".")[0], spec
-    if text_field(name) is None:
-        raise InputError(f"the name {name!r} is not valid Unicode; name the source, as in NAME=PATH")
     return name, Path(path)
 
 
@@ -303,18 +284,9 @@ def _read_source(spec: str, collection: Collection) -> NamedSource:
 
 
 def _is_run(path: Path) -> bool:
-    """Tell whether a file is a TREC run, by its first line, and no table."""
+    """Tell whether a file is no table, by its name and its first bytes, and so has to be a TREC run."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending in DELIMITERS or magic(path, 4) == b"PAR1" or first_character(path) in ("{", "["):
-        return False
-    complaints = Complaints(path)
-    line, first = next(numbered_lines(path, complaints), (0, ""))
-    complaints.settle()
-    if len(first.split()) != 6:
-        began = f"not a source of negatives (begins {first[:40]!r})" if line else "the file is empty"
-        said = f"{began}; a source is a Parquet table of negatives, a TREC run, or records of which each is "
-        raise FormatError(said + EXPECTED, path, line or None)
-    return True
+    return not (ending in DELIMITERS or magic(path, 4) == b"PAR1" or first_character(path) in ("{", "["))
 
 
 def _of_records(given: Any, name: str, collection: Collection, columns: Mapping[str, str]) -> Negatives:
