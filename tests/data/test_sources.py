@@ -244,7 +244,7 @@ def test_parquet_that_does_not_fit(small: Collection, tmp_path: Path) -> None:
     ("data", "message"),
     [
         (b"", "the file is empty; a source is a Parquet table"),
-        (b"query_id\tdoc_id\n", r"not a source of negatives (begins 'query_id\tdoc_id'); a source is"),
+        (b"query_id\tdoc_id\n", "x:1: expected 6 fields (query Q0 document rank score tag), found 2"),
         (b'[{"query": "x"}]', "the columns are 'query'; expected query (or anchor"),
     ],
 )
@@ -287,7 +287,7 @@ def test_a_positive_among_the_negatives_is_rejected(
     read = as_source(str(path), small).negatives
     assert read.keep.tolist() == [True] * (len(read) - 1) + [False]
     assert read.rejected() == {EQUAL if "own" in form else POSITIVE: 1}
-    assert caplog.messages == [f"{path}: 1 negative is a positive of the same query (line 2); rejected"]
+    assert caplog.messages == [f"{path}: negatives that are positives of the same query: 1; rejected"]
 
 
 def test_a_copy_of_a_positive_is_no_negative(write: Write, caplog: pytest.LogCaptureFixture) -> None:
@@ -308,6 +308,6 @@ def test_a_labelled_positive_in_a_table_of_negatives(
     read = as_source(path if stored else table, small).negatives
     assert (read.keep.tolist(), read.rejected()) == ([True, False, False], {POSITIVE: 2})
     where = path if stored else "mine"
-    assert caplog.messages == [f"{where}: 2 negatives are positives of the same query (rows 2, 3); rejected"]
+    assert caplog.messages == [f"{where}: negatives that are positives of the same query: 2; rejected"]
     assert not as_source(read, small).negatives.keep[1:].any()
     assert len(caplog.messages) == 1  # nothing new

@@ -202,8 +202,7 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
     labelled = collection.known_positives.contain(queries, documents) & negatives.keep
     mistaken = labelled | _equal(negatives, collection) if by_text else labelled
     if mistaken.any():
-        said = "%s: %d negatives are positives of the same query; they are rejected, as the table shows"
-        log.warning(said, where, mistaken.sum())
+        log.warning("%s: negatives that are positives of the same query: %d; rejected", where, mistaken.sum())
         negatives = negatives.reject(labelled, POSITIVE).reject(mistaken, EQUAL)
     own = (collection.identical[queries] == documents) & (documents >= 0)
     return negatives.reject(own, IDENTICAL) if own.any() else negatives

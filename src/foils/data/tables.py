@@ -185,21 +185,15 @@ def write_table(path: str | Path, table: pa.Table, provenance: Provenance) -> No
     """
     check_parquet_name(path)
     with write_whole(path) as aside:
-        _write_parquet(aside, table, provenance)
+        aside.write_bytes(table_bytes(table, provenance))
 
 
 def table_bytes(table: pa.Table, provenance: Provenance) -> bytes:
     """Return the bytes of the file that `write_table` writes."""
+    table = table.replace_schema_metadata({_KEY: json.dumps(provenance, sort_keys=True).encode()})
     written = pa.BufferOutputStream()
-    _write_parquet(written, table, provenance)
+    pq.write_table(table, written, compression="zstd", write_page_checksum=True)
     return bytes(written.getvalue())
-
-
-def _write_parquet(place: Any, table: pa.Table, provenance: Provenance) -> None:
-    recorded = json.dumps(provenance, sort_keys=True)
-    pq.write_table(
-        table.replace_schema_metadata({_KEY: recorded.encode()}), place, compression="zstd", write_page_checksum=True
-    )
 
 
 def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table, Provenance]:
@@ -218,16 +212,17 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
     try:
         opened = pq.ParquetFile(path, page_checksum_verification=True)
         names = opened.schema_arrow.names
-        table = opened.read() if {*required} <= {*names} else None
-        if table is None:
-            missing = ", ".join(name for name in required if name not in names)
-            raise FormatError(f"no column {missing}; a table of negatives has {', '.join(required)}", path)
+        if missing := [name for name in required if name not in names]:
+            said = f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}"
+            raise FormatError(said, path)
+        table = opened.read()
         table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"not a readable Parquet file ({_first_line(error)}); make it again", path) from error
+        said = str(error).partition("\n")[0]
+        raise FormatError(f"not a readable Parquet file ({said}); make it again", path) from error
     if not isinstance(provenance, dict):
         raise FormatError(f"its provenance is no JSON object but {type(provenance).__name__}; make it again", path)
     return table.replace_schema_metadata(None), provenance
@@ -251,7 +246,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
