@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foils.encode import EncoderSettings, SentenceEncoder, load_encoder
+from foils.encode import EncoderSettings, SentenceEncoder, load_encoder, opening
 from foils.encode import forward as forward_module
-from foils.encode import precision as precision_module
 from foils.encode.encoder import weights_digest
-from foils.encode.opening import EncodingSettings
-from foils.encode.precision import computes_bfloat16, multiplies
+from foils.encode.opening import EncodingSettings, computes_bfloat16, multiplies
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
@@ -34,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def native(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision_module, "computes_bfloat16", lambda device: True)
+    monkeypatch.setattr(opening, "computes_bfloat16", lambda device: True)
 
 
 def opened(folder: Path, store: Path, **settings: Any) -> SentenceEncoder:
@@ -113,7 +111,7 @@ def test_vectors_that_change_too_much_stay_in_float32(
 ) -> None:
     caplog.set_level(logging.INFO, logger="foils.encode")
     if broken == "rounded":
-        monkeypatch.setattr(precision_module, "LEAST_COSINE", 1 - 1e-12)
+        monkeypatch.setattr(opening, "LEAST_COSINE", 1 - 1e-12)
     else:
         real = forward_module.batched_vectors
 

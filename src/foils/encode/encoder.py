@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.forward import batched_vectors, own_vectors, pads_texts
+from foils.encode.forward import WINDOW, batched_vectors, pads_texts
 from foils.encode.models import SIMILARITIES, STATIC, is_static, load_model, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
 from foils.runtime.options import Option, Settings, spelled
@@ -27,6 +27,7 @@ Kind = Literal["query", "document"]
 Floats = npt.NDArray[np.float32]
 AnyFloats = TypeVar("AnyFloats", bound=npt.NDArray[np.floating])
 
+ENCODE_BATCH = 32  # texts, of a model that makes its batches itself and cuts texts; of one that does not: `WINDOW`
 ENCODER_ARGS = "encoder_args"  # the program's option that takes rarely used settings as its keys
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 PROMPT_NAMES: dict[Kind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -108,7 +109,9 @@ class SentenceEncoder:
         self.settings = settings or EncoderSettings()
         self.model = model
         self.name = name or str(model.model_card_data.base_model or "model")
-        self.max_length = _set_max_length(model, self.settings.max_length)
+        self.max_length: int | None = None  # of a model that never cuts a text
+        if model.max_seq_length not in (None, math.inf):
+            self.max_length = model.max_seq_length = self.settings.max_length or model.max_seq_length
         self._prompts: dict[Kind, str] = {
             "query": prompt_of(model, "query", self.settings.query_prompt),
             "document": prompt_of(model, "document", self.settings.document_prompt),
@@ -179,24 +182,28 @@ class SentenceEncoder:
         """
         if not len(texts):
             return np.zeros((0, self.dimension), np.float32)
-        vectors = self._vectors(texts, kind)
+        model, prompt, size = self.model, self._prompts[kind], self.settings.encode_batch
+        if pads_texts(model):
+            vectors = batched_vectors(model, texts, kind, prompt, dimension=self.dimension, size=size)
+        else:
+            encode = model.encode_query if kind == "query" else model.encode_document
+            size = size or (WINDOW if self.max_length is None else ENCODE_BATCH)
+            found = encode(
+                list(texts), prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True,
+                normalize_embeddings=False,
+            )  # fmt: skip
+            vectors = found.float().cpu().numpy()
         if self.similarity == "cosine":
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
         return check_finite(vectors, texts, self.name)
-
-    def _vectors(self, texts: Sequence[str], kind: Kind) -> Floats:
-        model, prompt, size = self.model, self._prompts[kind], self.settings.encode_batch
-        if pads_texts(model):
-            return batched_vectors(model, texts, kind, prompt, dimension=self.dimension, size=size)
-        return own_vectors(model, texts, kind, prompt, size=size, cut=self.max_length is not None)
 
 
 def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:
     """Load a model: a folder, a hub name, the embedded default, or `static:NAME`, the word table of one (`load_model`).
 
     It computes in float32 where the precision is "auto": doors, which have a collection to try it on, choose a faster
-    one (`foils.encode.precision`). Nothing is downloaded where `HF_HUB_OFFLINE` is set.
+    one (`foils.encode.opening.fastest`). Nothing is downloaded where `HF_HUB_OFFLINE` is set.
 
     Raises:
         InputError: there is no such model, or it cannot be loaded; the message says what was tried.
@@ -236,15 +243,6 @@ def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloa
     return vectors
 
 
-def _set_max_length(model: SentenceTransformer, asked: int | None) -> int | None:
-    """Cut texts after `asked` tokens; return after how many they are cut, None for a model that never cuts."""
-    if model.max_seq_length in (None, math.inf):
-        return None
-    if asked is not None:
-        model.max_seq_length = asked
-    return cast("int", model.max_seq_length)
-
-
 def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     """Return the text that is put before texts of a kind.
 
@@ -271,28 +269,20 @@ def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
 
 def weights_digest(model: SentenceTransformer) -> str:
     """Digest of weights, module settings and tokenizer."""
+    import torch
+
     hasher = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
         hasher.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         flat = tensor.detach().cpu().contiguous().flatten()
-        hasher.update(flat.view(dtype=_bytes_type()).numpy() if flat.numel() else b"")
+        hasher.update(flat.view(dtype=torch.uint8).numpy() if flat.numel() else b"")
     for module in model:
         settings_of = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
         hasher.update(f"{type(module).__name__}{json.dumps(settings_of, sort_keys=True, default=str)}".encode())
     tokenizer = getattr(model, "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and hasattr(backend, "to_str"):
-        hasher.update(_without_padding(backend.to_str()).encode())
+        facts = json.loads(backend.to_str())  # calls change padding and truncation, which the maximum length covers
+        kept = {key: value for key, value in facts.items() if key not in ("padding", "truncation")}
+        hasher.update(json.dumps(kept, sort_keys=True).encode())
     return hasher.hexdigest()
-
-
-def _without_padding(tokenizer: str) -> str:
-    """The tokenizer's JSON less padding and truncation, which calls change and the maximum length covers."""
-    kept = {key: value for key, value in json.loads(tokenizer).items() if key not in ("padding", "truncation")}
-    return json.dumps(kept, sort_keys=True)
-
-
-def _bytes_type() -> Any:
-    import torch
-
-    return torch.uint8

@@ -1,4 +1,4 @@
-"""Vectors of texts by a sentence-transformers model: in batches of tokens, or by the model's own `encode`.
+"""Vectors of texts by a sentence-transformers model in batches of tokens.
 
 Texts are sorted by length and tokenised in windows, each text once; the texts of a window are sorted again, by their
 tokens, and cut where a batch is full: little padding, and activations that stay in a processor's cache. Windows and
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Floats = npt.NDArray[np.float32]
-ENCODE_BATCH = 32  # texts, of a model's own `encode`
 
 
 def pads_texts(model: SentenceTransformer) -> bool:
@@ -32,39 +31,6 @@ def pads_texts(model: SentenceTransformer) -> bool:
         and not getattr(first, "can_flatten_inputs", False)
         and getattr(first, "query_expansion", None) is None
     )
-
-
-def own_vectors(
-    model: SentenceTransformer,
-    texts: Sequence[str],
-    kind: str,
-    prompt: str,
-    *,
-    size: int | None,
-    cut: bool,
-) -> Floats:
-    """Return (n, d) vectors of texts by the model's own `encode_query` or `encode_document`, as they come.
-
-    Args:
-        model: with any modules.
-        texts: (n,), at least one.
-        kind: "query" or "document".
-        prompt: put before each.
-        size: texts of a batch; None: 32, and for a model that never cuts a text, which is a bag of words, 1,024.
-        cut: whether it cuts texts.
-    """
-    encode = model.encode_query if kind == "query" else model.encode_document
-    vectors = encode(
-        list(texts),
-        prompt=prompt,
-        batch_size=size or (ENCODE_BATCH if cut else WINDOW),
-        show_progress_bar=False,
-        convert_to_numpy=False,
-        convert_to_tensor=True,
-        normalize_embeddings=False,
-    )
-    whole: Floats = vectors.float().cpu().numpy()
-    return whole
 
 
 def batched_vectors(

@@ -180,16 +180,13 @@ def check_hub(place: Path | str, kind: str) -> None:
     try:
         if any(isinstance(try_to_load_from_cache(place, file), str) for file in ("config.json", "modules.json")):
             return
-    except ValueError as error:  # what cannot be a name on the hub
-        raise InputError(f"cannot load the {kind} {place!r}: {error}; give a folder, or a hub name") from error
-    why = "it is not in the cache, and HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
-    try:
-        if not why:
-            HfApi().model_info(place, timeout=10)
-            return
-    except Exception as error:  # the client raises its HTTP library's errors, too
+        if constants.HF_HUB_OFFLINE:
+            raise OSError("it is not in the cache, and HF_HUB_OFFLINE is set")
+        HfApi().model_info(place, timeout=10)
+    except Exception as error:  # no name of a hub, or what the client's HTTP library raises
         why = str(error).strip().partition("\n")[0]
-    raise InputError(f"cannot load the {kind} {place!r}: {why}; give a folder, or a hub name that can be reached")
+        reach = "give a folder, or a hub name that can be reached"
+        raise InputError(f"cannot load the {kind} {place!r}: {why}; {reach}") from error
 
 
 def refuse_pickles(place: Path | str) -> None:
@@ -205,15 +202,13 @@ def refuse_pickles(place: Path | str) -> None:
         if not isinstance(known, str):
             return  # transformers itself is asked for safetensors
         place = Path(known).parent
-    pickles = [path for path in sorted(place.rglob("*")) if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
-    alone = [
-        path for path in pickles if path.name != "training_args.bin" and not any(path.parent.glob("*.safetensors"))
-    ]
-    if alone:
-        raise InputError(
-            f"{alone[0]}: pickled weights, which run code when they are read; save the model with safetensors, or "
-            f"trust it with {spelled('trust_remote_code', 'true')}"
-        )
+    for path in sorted(place.rglob("*")):
+        pickled = path.suffix in (".bin", ".pt", ".pth", ".pkl") and path.name != "training_args.bin"
+        if pickled and not any(path.parent.glob("*.safetensors")):
+            raise InputError(
+                f"{path}: pickled weights, which run code when they are read; save the model with safetensors, or "
+                f"trust it with {spelled('trust_remote_code', 'true')}"
+            )
 
 
 def refuse_own(given: Any) -> None:

@@ -7,9 +7,7 @@ on where it was screened: a torch device may do that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -31,6 +29,8 @@ Floats = npt.NDArray[np.floating]
 Products = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 Result = TypeVar("Result")
+Candidates = npt.NDArray[np.void]  # by query, then by row
+CANDIDATE = np.dtype([("query", "i8"), ("row", "i8"), ("product", "f4")])
 
 
 def top_inner_products(
@@ -109,23 +109,21 @@ def _side_by_side(work: Callable[[int], Result], starts: range) -> list[Result]:
 
 def _ranked(queries: Products, documents: Vectors, lists: Sequence[Rows]) -> tuple[list[Rows], list[Products]]:
     counts = np.array([len(rows) for rows in lists])
-    ends, rows = np.cumsum(counts), np.concatenate(lists)
-    vectors, products = documents.take(rows, out=np.empty((len(rows), queries.shape[1]), np.float32)), []
-    for query, start, end in zip(queries, ends - counts, ends, strict=True):
-        products.append(np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0])  # one dot each
-    bits = (np.concatenate(products) + np.float32(0)).view(np.int32)  # −0 becomes 0
-    keys = np.full((len(lists), counts.max()), np.iinfo(np.int64).max)  # by falling product, then by row
-    keys[np.arange(keys.shape[1]) < counts[:, None]] = (~_rising(bits)).astype(np.int64) << 32 | rows
-    keys.sort(axis=1)
-    found = [key[:count] for key, count in zip(keys, counts, strict=True)]
-    return [key & 0xFFFFFFFF for key in found], [
-        _rising(~(key >> 32).astype(np.int32)).view(np.float32) for key in found
-    ]
-
-
-def _rising(bits: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Turn a float32's bits into an integer that rises with it, or back."""
-    return np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
+    ends, inside = np.cumsum(counts), np.arange(counts.max()) < counts[:, None]
+    rows = np.full(inside.shape, np.iinfo(np.int64).max)
+    rows[inside] = np.concatenate(lists)
+    rows.sort(axis=1)
+    vectors = documents.take(rows[inside], out=np.empty((ends[-1], queries.shape[1]), np.float32))
+    each = zip(queries, ends - counts, ends, strict=True)
+    own = [
+        np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0] for query, start, end in each
+    ]  # one dot each
+    products = np.full(inside.shape, -np.inf, np.float32)
+    products[inside] = np.concatenate(own) + np.float32(0)  # −0 becomes 0
+    order = np.argsort(-products, axis=1, kind="stable")
+    best = (np.take_along_axis(of, order, axis=1) for of in (rows, products))
+    found, scores = ([of[:count] for of, count in zip(table, counts, strict=True)] for table in best)
+    return found, scores
 
 
 class _Screen:
@@ -142,30 +140,30 @@ class _Screen:
         self._slack = 4 * unit / (1 - unit) * np.linalg.norm(queries.astype(np.float64), axis=1)
         self._longest = 0.0  # of the documents seen
         self._last = np.full(len(queries), -np.inf)  # a product that `depth` documents reach
-        self._kept = _Candidates.none()
-        self._new: list[_Candidates] = []
+        self._kept = np.zeros(0, CANDIDATE)
+        self._new: list[Candidates] = []
 
     def add(self, start: int, vectors: Products) -> None:
         """Screen a block of documents, from row `start`."""
         squares = np.matmul(vectors[:, None, :], vectors[:, :, None])
         self._longest = max(self._longest, float(np.sqrt(squares.max())) * (1 + 2.0**-10))
         self._new += self._screened(start, vectors)
-        if sum(len(new.query) for new in self._new) > len(self._queries) * self._depth // 4 or len(self._new) > MANY:
+        if sum(map(len, self._new)) > len(self._queries) * self._depth // 4 or len(self._new) > MANY:
             self._settle()
 
     def rows(self) -> list[Rows]:
         """Return the candidates of each query, ascending."""
         self._settle()
-        return np.split(self._kept.row, np.searchsorted(self._kept.query, np.arange(1, len(self._queries))))
+        return np.split(self._kept["row"], np.searchsorted(self._kept["query"], np.arange(1, len(self._queries))))
 
-    def _screened(self, start: int, vectors: Products) -> list[_Candidates]:
-        def screened(first: int) -> _Candidates:
+    def _screened(self, start: int, vectors: Products) -> list[Candidates]:
+        def screened(first: int) -> Candidates:
             strip = slice(first, first + STRIP)
             products = self._queries[strip] @ vectors.T
             if self._depth < len(vectors) and not np.isfinite(self._last[first]):
                 self._last[strip] = np.partition(products, -self._depth, axis=1)[:, -self._depth]
             query, column = np.divmod(np.flatnonzero(products >= self._floor(strip)[:, None]), len(vectors))
-            return _Candidates(query + first, column + start, products[query, column])
+            return _candidates(query + first, column + start, products[query, column])
 
         return _side_by_side(screened, range(0, len(self._queries), STRIP))
 
@@ -176,30 +174,32 @@ class _Screen:
 
     def _settle(self) -> None:
         """Take in what is new, and let go of what can no longer be among the best."""
-        self._kept, self._new = _Candidates.joined([self._kept, *self._new]), []
+        kept, self._new = np.concatenate([self._kept, *self._new]), []
+        self._kept = kept[np.argsort(kept["query"], kind="stable")]  # rows rise from part to part
         counts = self._counts()
         if counts.max() <= self._depth:
             return
         table = np.full((len(counts), counts.max()), -np.inf, np.float32)
-        table[self._kept.query, ranks_within(self._kept.query)] = self._kept.product
+        table[self._kept["query"], ranks_within(self._kept["query"])] = self._kept["product"]
         self._last = np.maximum(self._last, np.partition(table, -self._depth, axis=1)[:, -self._depth])
-        self._kept = self._kept.where(self._kept.product >= self._floor()[self._kept.query])
+        self._kept = self._kept[self._kept["product"] >= self._floor()[self._kept["query"]]]
         crowded = np.flatnonzero(self._counts() > max(4 * self._depth, MANY))  # by documents that are alike
         if len(crowded):
             self._thin_out(crowded)
 
     def _thin_out(self, crowded: Rows) -> None:
         """Keep the best `depth` documents alone of these queries."""
-        keep = ~np.isin(self._kept.query, crowded)
-        starts, ends = (np.searchsorted(self._kept.query, crowded, side) for side in ("left", "right"))
-        own = [np.arange(start, end) for start, end in zip(starts, ends, strict=True)]
-        ranked, _ = rank_rows(self._queries[crowded], self._documents, [self._kept.row[at] for at in own])
+        queries, rows = self._kept["query"], self._kept["row"]
+        keep = ~np.isin(queries, crowded)
+        starts, ends = (np.searchsorted(queries, crowded, side) for side in ("left", "right"))
+        own = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
+        ranked, _ = rank_rows(self._queries[crowded], self._documents, [rows[at] for at in own])
         for at, best in zip(own, ranked, strict=True):
-            keep[at] = np.isin(self._kept.row[at], best[: self._depth])
-        self._kept = self._kept.where(keep)
+            keep[at] = np.isin(rows[at], best[: self._depth])
+        self._kept = self._kept[keep]
 
     def _counts(self) -> Rows:
-        return np.bincount(self._kept.query, minlength=len(self._queries))
+        return np.bincount(self._kept["query"], minlength=len(self._queries))
 
 
 class _DeviceScreen(_Screen):
@@ -212,51 +212,25 @@ class _DeviceScreen(_Screen):
         self._device = torch.device(device)
         self._asked = torch.tensor(queries, device=self._device)
 
-    def _screened(self, start: int, vectors: Products) -> list[_Candidates]:
+    def _screened(self, start: int, vectors: Products) -> list[Candidates]:
         import torch
 
-        with torch.no_grad(), _whole_products():
-            products = self._asked @ torch.tensor(vectors, device=self._device).T
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")  # a training may have allowed fewer bits
+        try:
+            with torch.no_grad():
+                products = self._asked @ torch.tensor(vectors, device=self._device).T
+        finally:
+            torch.set_float32_matmul_precision(before)
         if self._depth < len(vectors) and not np.isfinite(self._last[0]):
             self._last = products.topk(self._depth, dim=1).values[:, -1].cpu().numpy().astype(np.float64)
         floor = torch.tensor(self._floor(), device=self._device)
         query, column = (products >= floor[:, None]).nonzero(as_tuple=True)
         found = (each.cpu().numpy() for each in (query, column + start, products[query, column]))
-        return [_Candidates(*found)]
+        return [_candidates(*found)]
 
 
-@contextmanager
-def _whole_products() -> Iterator[None]:
-    """Let matrix products of float32 have all its bits, where a training has allowed fewer."""
-    import torch
-
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """Pairs with their products; by query, then by row."""
-
-    query: Rows
-    row: Rows
-    product: Products
-
-    @classmethod
-    def none(cls) -> _Candidates:
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
-
-    @classmethod
-    def joined(cls, parts: Sequence[_Candidates]) -> _Candidates:
-        """Join parts whose rows rise from part to part."""
-        query = np.concatenate([part.query for part in parts])
-        order = np.argsort(query, kind="stable")
-        row, product = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("row", "product"))
-        return cls(query[order], row, product)
-
-    def where(self, keep: npt.NDArray[np.bool_]) -> _Candidates:
-        return _Candidates(self.query[keep], self.row[keep], self.product[keep])
+def _candidates(queries: Rows, rows: Rows, products: Products) -> Candidates:
+    found = np.empty(len(rows), CANDIDATE)
+    found["query"], found["row"], found["product"] = queries, rows, products
+    return found

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from foils.data.collection import Collection
 from foils.encode.cross_encoders import load_cross_encoder
-from foils.encode.encoder import Encoder, EncoderSettings, SentenceEncoder, load_encoder
+from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder, load_encoder
 from foils.encode.models import DEFAULT_MODEL, called, refuse_own
 from foils.encode.own_similarity import OwnSimilarity, as_pair_model, open_own
-from foils.encode.precision import fastest
-from foils.encode.vectors import VectorStore
-from foils.runtime.errors import InputError
+from foils.encode.vectors import VectorStore, cosine_loss
+from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_folder
-from foils.runtime.options import Option, Settings, refuse
+from foils.runtime.options import Option, Settings, refuse, spelled
 
 if TYPE_CHECKING:
     CrossEncoderLike = str | Path | Any  # Any: a CrossEncoder
@@ -27,6 +30,11 @@ else:
     EncoderLike = Annotated[str, Option(metavar="MODEL")]
     StoreLike = str
 
+log = logging.getLogger(__name__)
+
+LEAST_COSINE = 0.999  # between a vector and its float32 form, of every text of the sample
+SAMPLE = 64  # documents, and as many queries
+_NATIVE = ("amx_bf16", "avx512_bf16")  # instructions that multiply bfloat16
 OF_CROSS_ENCODERS = ("max_length", "device", "trust_remote_code")  # settings that apply to them too
 
 
@@ -136,3 +144,77 @@ def description(encoder: Encoder) -> dict[str, Any]:
     if hasattr(encoder, "describe"):
         return dict(encoder.describe())
     return {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
+
+
+def computes_bfloat16(device: Any) -> bool:
+    """Tell whether a torch device multiplies bfloat16 by instructions of its own, which is faster than float32.
+
+    A GPU says it itself. A processor does with AMX or AVX512-BF16, where torch may use them (`ATEN_CPU_CAPABILITY`); on
+    others nothing was measured, so that they count as those that do not.
+    """
+    import torch
+
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu" or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+        return False
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name) for name in _NATIVE)
+
+
+def multiplies(model: Any) -> bool:
+    """Tell whether a model multiplies matrices at all; a bag of words looks vectors up."""
+    import torch
+
+    lookups = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    layers = (module for module in model.modules() if not isinstance(module, lookups))
+    return any(each.ndim >= 2 for layer in layers for each in layer.parameters(recurse=False))
+
+
+def fastest(
+    exact: SentenceEncoder, again: Callable[[], SentenceEncoder], collection: Collection, store: VectorStore
+) -> SentenceEncoder:
+    """Return the encoder in the fastest precision that keeps the vectors; one line of the log says which, and why.
+
+    It is bfloat16 where the device computes it (`computes_bfloat16`), and where the lowest cosine of a sample of the
+    collection's texts to their float32 vectors is at least .999; otherwise float32. So it is the same on machines of
+    one kind. The vectors of the sample are kept: the next call encodes none of them.
+
+    Args:
+        exact: computes in float32; it is changed, so that only what is returned may be used.
+        again: loads it once more.
+        collection: whose texts are the sample: 64 documents and 64 queries, evenly spread.
+        store: keeps their vectors.
+    """
+    if not multiplies(exact.model):
+        return exact
+    if not computes_bfloat16(exact.model.device):
+        log.info("precision float32: nothing faster is native to this device")
+        return exact
+    reference = _sample(exact, collection, store)
+    fast = exact.in_precision("bfloat16")
+    try:
+        mean, least = cosine_loss(reference, _sample(fast, collection, store))
+    except FailureError:  # vectors that are not finite
+        mean = least = np.nan
+    kept, why = "bfloat16", f"{spelled('precision', 'float32')} computes exactly"
+    if not least >= LEAST_COSINE:
+        kept, why = "float32", f"at least {LEAST_COSINE} is expected"
+    log.info(
+        "precision %s: cosine of bfloat16 to float32 %.5f on average, %.5f at least, over %d texts; %s",
+        kept, mean, least, len(reference), why,
+    )  # fmt: skip
+    return fast if kept == "bfloat16" else again()
+
+
+def _sample(encoder: SentenceEncoder, collection: Collection, store: VectorStore) -> Any:
+    """The vectors, (m, d), of documents and queries of a collection."""
+    sides: list[tuple[Kind, Any, Any]] = [
+        ("document", collection.documents, collection.document_texts),
+        ("query", collection.queries, collection.query_texts),
+    ]
+    vectors = []
+    for kind, table, texts_of in sides:
+        rows = np.unique(np.linspace(0, len(table) - 1, SAMPLE).astype(int))[: len(table)]
+        vectors.append(store.embed(encoder, texts_of(rows), kind, task="trying precisions").take(slice(None)))
+    return np.concatenate(vectors)

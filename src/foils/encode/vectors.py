@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -154,7 +155,7 @@ class VectorStore:
         kept, keys = self._kept(encoder), _keys_of(texts, encoder.route(kind), f"looking up {kind} texts", unit)
         rows = kept.find(keys)
         there, fresh = len(np.unique(rows[rows >= 0])), _first(keys, rows < 0)
-        encode = _Encoding(encoder, kind)
+        encode = partial(_encoded, encoder, kind)
         with progress.task(task or f"embedding {kind} texts", total=there + len(fresh), unit=unit) as advance:
             advance(there)
             for block, vectors in map_shards(encode, _blocks(texts, keys, fresh), model=True):
@@ -276,23 +277,16 @@ def _checksum(start: int, keys: Keys, vectors: npt.NDArray[np.floating]) -> int:
     return hasher.intdigest()
 
 
-@dataclass(frozen=True)
-class _Encoding:
-    """Encodes a block of texts, here or elsewhere."""
-
-    encoder: Encoder
-    kind: Kind
-
-    def __call__(self, block: tuple[Keys, list[str]]) -> tuple[Keys, npt.NDArray[np.floating]]:
-        """Return the keys, (n, 2), and the vectors, (n, d), as they are stored."""
-        (keys, texts), encoder = block, self.encoder
-        vectors = encoder.encode(texts, self.kind)
-        if vectors.shape != (len(texts), encoder.dimension):
-            raise InputError(
-                f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
-                f"expected ({len(texts)}, {encoder.dimension})"
-            )
-        return keys, check_finite(vectors.astype("<f4"), texts, encoder.name)
+def _encoded(encoder: Encoder, kind: Kind, block: tuple[Keys, list[str]]) -> tuple[Keys, npt.NDArray[np.floating]]:
+    """Return the keys of a block, (n, 2), and the vectors, (n, d), as they are stored; here or elsewhere."""
+    keys, texts = block
+    vectors = encoder.encode(texts, kind)
+    if vectors.shape != (len(texts), encoder.dimension):
+        raise InputError(
+            f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
+            f"expected ({len(texts)}, {encoder.dimension})"
+        )
+    return keys, check_finite(vectors.astype("<f4"), texts, encoder.name)
 
 
 def _blocks(texts: Texts, keys: Keys, fresh: Rows) -> Iterator[tuple[Keys, list[str]]]:
@@ -330,10 +324,11 @@ def text_keys(texts: Sequence[str], route: str) -> Keys:
 
 
 def cosine_loss(reference: Floats, vectors: Floats) -> tuple[float, float]:
-    """Return mean and minimum cosine of paired rows, each (n, d): what another precision changes."""
+    """Return mean and minimum cosine of paired rows, each (n, d), zeros left out: what another precision changes."""
     a, b = reference.astype(np.float64), vectors.astype(np.float64)
-    cosines = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
-    return float(cosines.mean()), float(cosines.min())
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    cosines = (a * b).sum(1)[lengths > 0] / lengths[lengths > 0]
+    return float(cosines.mean()), float(cosines.min(initial=1))
 
 
 def _first(keys: Keys, among: npt.NDArray[np.bool_]) -> Rows:
