@@ -65,7 +65,11 @@ def made(tmp_path_factory, write_beir):
         static_model().save_pretrained("static")
         static_model(seed=3).save_pretrained("other")
         place = made_up_folder(lambda _, **contents: write_beir(Path("learnable"), **contents))
-        table(library.load(place), rated=True).write("learnable.parquet")
+        learnable = library.load(place)
+        for name, seed in (("learnable", 0), ("again", 5)):
+            table(learnable, rated=True, seed=seed).write(f"{name}.parquet")
+        how = {"models": "static", "seeds": 1, "queries": 9, "training": {"batch_size": 8}}
+        library.study(learnable, ["learnable.parquet", "again.parquet"], output="study", **how)
     return folder
 
 
@@ -116,11 +120,14 @@ evaluate small --model a=one --run first.trec --reranker models/short --measures
 {SEARCH} --tune train --measure AP --run out.trec --json out.json
 train learnable learnable.parquet --model static --loss weighted --set temperature=0.1 --batches hobit \
     --set-batches seeds=2 --per-query 2 --epochs 2 --batch-size 8 --learning-rate 0.05 --seed 3 -o out --json out.json
+study learnable learnable.parquet again.parquet --model static --seeds 1 --queries 9 --test-on learnable \
+    --measures nDCG@10,RR@10 --set batch_size=8 --set learning_rate=0.05 -o out --json out.json
+report study --measure RR@10 --seed 3 -o out.html --json out.json
 merge static other --alpha 0.5 -o out --json out.json
 cache size --kind llm --json out.json
 """.strip().splitlines()
-ELSEWHERE = {"demo", "relabel", "report", "study", "tune"}  # tests of their own compare program and library
-OF_NAMES = {"cache", "merge", "score-pairs", "train"}  # nothing of theirs is given as an object here
+ELSEWHERE = {"demo", "relabel", "tune"}  # tests of their own compare program and library
+OF_NAMES = {"cache", "merge", "report", "score-pairs", "train"}  # nothing of theirs is given as an object here
 OF_OBJECTS = {"rate", "generate"}  # what they record says where something is kept, or what was asked anew
 
 
@@ -208,8 +215,8 @@ def write(result: Result, typed: list[str]) -> None:
         result.write(given["-o"])  # type: ignore[attr-defined]
     if "--json" in given:
         write_json(given["--json"], result.to_json())
-    if "--report" in given:
-        result.report(given["--report"])  # type: ignore[attr-defined]
+    if page := given.get("-o" if typed[0] == "report" else "--report"):
+        result.report(page)  # type: ignore[attr-defined]
     if "--write-runs" in given:
         result.write_runs(given["--write-runs"])  # type: ignore[attr-defined]
 
