@@ -143,16 +143,16 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(foils, world
     assert files(FULL) == made
     assert {path: path.stat().st_mtime_ns for path in Path(FULL, "work").iterdir()} == times
     minutes, seeded = [*command, "--minutes", 3], [*command[:-1], 2]
-    for given, unlike in ((minutes, "minutes none in place of 3.0"), (seeded, "seed 1 in place of 2")):
+    for given, unlike in ((minutes, "minutes"), (seeded, "seed")):
         other = foils(*given)
         assert other.status == 2
-        assert f"full holds another tuning, given {unlike}; the same command goes on" in other.err
+        assert f"full holds another tuning, with another {unlike}; the same command goes on" in other.err
     plan = Plan.read(f"{FULL}/plan.toml")
     plan.sections["training"] = {**plan["training"], "epochs": 1, "learning_rate": 1e-6}
     plan.write(f"{FULL}/plan.toml")
     edited = foils("tune", "--plan", f"{FULL}/plan.toml", "-o", FULL)
     assert edited.status == 2
-    assert "full holds another tuning, of another plan" in edited.err
+    assert "full holds another tuning, with another plan" in edited.err
     tuned = library.tune(plan=f"{FULL}/plan.toml", output="edited")
     assert (tuned.trial.learning_rate, tuned.better) == (1e-6, False)
     assert tuned.deploys == "both", tuned.means

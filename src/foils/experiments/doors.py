@@ -24,7 +24,7 @@ from foils.experiments.study import Cell, StudySettings, open_study, read_cells,
 from foils.experiments.tune import Tuning
 from foils.experiments.tuned import Merged, Tuned
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError, require
+from foils.runtime.errors import InputError
 from foils.runtime.files import fill_folder, write_json, write_sealed
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.results import Result, Table
@@ -37,8 +37,6 @@ else:
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
-OF_DATA = ("digest", *SPLITS)  # what of a tuning is given by its data
-
 PACKAGES = "joblib", "networkx", "numpy", "scipy", "sentence_transformers", "sklearn"
 """Whose documentation the demo reads: a part of pydocs that two cores embed in a minute."""
 MINUTES = 0.5  # of the demo's tuning
@@ -129,15 +127,10 @@ def tune(
     """
     decisions = Plan() if plan is None else Plan.read(Path(plan))
     given = decisions.sections.get("given", {})
-    if settings.lora is not None or given.get("lora"):
-        require("peft", "lora")
     if plan is not None:
-        read = {name: given.get(name) for name in ("columns", "corpus")}
-        reading = replace(reading, **read)
+        reading = replace(reading, **{name: given.get(name) for name in ("columns", "corpus")})
         collection = given["collection"] if collection is None else collection
-    loaded = reading.open(collection)
-    check_sizes(loaded, splits=())
-    whole = with_three_splits(loaded)
+    whole = with_three_splits(reading.open(collection))
     check_sizes(whole)
     if plan is None:
         decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, reading)
@@ -189,13 +182,10 @@ def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
     if not path.is_file() or [*path.parent.iterdir()] == [path]:
         write_sealed(path, own)
     elif (before := read_sealed(path)) != own:
-        old = before["given"]
-        names = [name for name in {**old, **given} if old.get(name) != given.get(name) and name not in OF_DATA]
-        unlike = ", ".join(f"{name} {old.get(name, 'none')} in place of {given.get(name, 'none')}" for name in names)
-        what = f"given {unlike}" if unlike else "of other data" if old != given else "of another plan"
+        names = [name for name in {**before["given"], **given} if before["given"].get(name) != given.get(name)]
         raise InputError(
-            f"{folder} holds another tuning, {what}; the same command goes on with it; for this one give another "
-            f"folder ({spelled('output')}), or remove that one"
+            f"{folder} holds another tuning, with another {', '.join(names) or 'plan'}; the same command goes on with "
+            f"it; for this one give another folder ({spelled('output')}), or remove that one"
         )
 
 

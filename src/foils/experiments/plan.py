@@ -385,22 +385,16 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
     return Clock()
 
 
-def check_sizes(collection: Collection, splits: Sequence[str] = SPLITS) -> None:
-    """Refuse a collection that is too small, as a whole or in some splits.
+def check_sizes(collection: Collection) -> None:
+    """Refuse a collection that is too small.
 
     Raises:
-        InputError: fewer queries with a positive than are needed, in all or in a split.
+        InputError: fewer queries with a positive than are needed in a split.
     """
-    total = len(collection.known_positives)
-    counts = {name: len(collection.positives(name)) for name, table in collection.qrels.items() if len(table)}
-    few = {name: counts.get(name, 0) for name, least in LEAST.items() if name in splits and counts.get(name, 0) < least}
-    if total < sum(LEAST.values()) or few:
-        parts = "; ".join(f"{name} has {count:,}, {LEAST[name]} are needed" for name, count in few.items())
-        queries = f"{total:,} {'query has' if total == 1 else 'queries have'} a positive"
-        raise InputError(
-            f"{collection.name}: too few queries: {queries}{f' ({parts})' if parts else ''}; give about 200 pairs "
-            "or more"
-        )
+    counts = {name: len(collection.labels(name)) for name in LEAST}
+    if any(counts[name] < least for name, least in LEAST.items()):
+        shown = ", ".join(f"{name} has {counts[name]:,} ({least} are needed)" for name, least in LEAST.items())
+        raise InputError(f"{collection.name}: too few queries with a positive: {shown}; give about 200 pairs or more")
 
 
 def with_queries(collection: Collection, counts: Mapping[str, int], seed: int) -> Collection:

@@ -48,6 +48,7 @@ from foils.experiments.tasks import (
 )
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
+from foils.runtime.errors import require
 from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder
 from foils.statistics import bootstrap_interval, paired_test
 
@@ -131,6 +132,7 @@ class Tuning:
 
         model, lora = self.task.load(), self.given.get("lora") is not None
         if lora:
+            require("peft", "lora")
             transformer_of(model, "lora")
         rate = learning_rate_of(model, lora=lora)
         return rate, 3 * rate if self.task.kind == "encoder" and not lora else rate
