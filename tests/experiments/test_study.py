@@ -258,7 +258,7 @@ RERANKING = StudySettings(
 )
 
 
-def test_rerankers_train_on_lists_and_are_measured_by_the_order_that_the_first_stage_gets(study, place, caplog):
+def test_rerankers_train_on_lists_and_are_measured_by_the_order_that_the_first_stage_gets(study, place):
     settings = replace(RERANKING, score_with=str(place / "static"))
     cell = study("random", "bm25", model="body", settings=settings)
     assert set(cell.outcomes) == {FIRST_STAGE, "random", "bm25"}
@@ -268,7 +268,6 @@ def test_rerankers_train_on_lists_and_are_measured_by_the_order_that_the_first_s
     assert cell.sizes_of["bm25"] == (20, 3)  # 20 lists in batches of 8
     first, second = cell.outcomes["bm25"]["nDCG@10"]
     assert not np.array_equal(first, second)
-    assert "bm25: the reranker learned nothing" in caplog.text
     at = times(study.folder)
     study("random", "bm25", model="body", settings=settings)
     assert times(study.folder) == at

@@ -26,7 +26,7 @@ from foils.experiments.tuned import Merged, Tuned
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import fill_folder, write_json, write_sealed
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings, refuse, several, spelled
 from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def study(
     """
     names = [str(each) for each in ([models] if isinstance(models, (str, Path)) else models)]
     folder, loaded = Path(output), reading.open(collection)
-    given = [test_on] if isinstance(test_on, (str, Path, Collection)) else list(test_on or ())
+    given = () if test_on is None else several(cast("Any", test_on))
     tests = [reading.open(each) for each in given]
     for tested in tests or [loaded]:
         if remark := identical_ids_caption(tested.identical_ids(settings.test_split)):
@@ -296,8 +296,8 @@ def report(
     Raises:
         InputError: no study in a folder, or nothing finished in any.
     """
-    cells = list[Cell]()
-    for each in [studies] if isinstance(studies, (str, Path, StudyAnalysis)) else studies:
+    cells, given = list[Cell](), cast("Any", studies)
+    for each in several(given):
         cells += each.cells if isinstance(each, StudyAnalysis) else read_cells(Path(each))
     return analyse(cells, measure=measure, seed=seed)
 

@@ -243,7 +243,6 @@ class Trial:
         learning_rate: its peak. `epochs`: over the queries, at most. `queries`: that it was trained on.
         dev: mean measure on dev. `per_query`: of each query of dev.
         steps: of the optimizer. `rows`: that it was trained on. `seconds`: that it took.
-        loss_first, loss_last: at its beginning and its end.
         source: of its negatives; empty: in-batch negatives alone.
         marks: steps made when each twentieth of its time was spent; none: it had no limit.
         whole: whether it had the time for all of its epochs.
@@ -258,8 +257,6 @@ class Trial:
     steps: int
     rows: int
     seconds: float
-    loss_first: float
-    loss_last: float
     source: str = ""
     marks: tuple[int, ...] = ()
     whole: bool = True

@@ -10,13 +10,8 @@ import numpy as np
 from foils.deciding import Candidate
 from foils.scoring.eci import gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS
-from foils.scoring.information import effective_rank, log_det, target_moments
+from foils.scoring.information import log_det, target_moments
 from foils.scoring.scores import Scores
-
-_PLAIN = (
-    "eci_sem", "trace", "effective_rank", "eci", "eci_per_query", "signal", "margin", "eci_list", "eci_list_per_query",
-    "margin_list", "rho", "eta", "psi", "pair_loss", "inversion_rate", "gradient_energy", "mnrl_proxy", "ambiguity",
-)  # fmt: skip
 
 PREDICTORS: dict[str, str] = {
     "eci_sem": "ECI_sem, λ = 1",
@@ -68,8 +63,7 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
     by_source: dict[str, dict[str, float]] = {}
     for score in scores.sources:
         target = targets[score.name]
-        values = {name: float(getattr(score, name)) for name in _PLAIN}
-        values["effective_rank"] = effective_rank(scores.moments.of(target).information())
+        values = {name: float(getattr(score, name)) for name in PREDICTORS if hasattr(score, name)}
         values |= {name: log_det(moments.of(target).information()) for name, moments in informations.items()}
         member = target.of(records.members)
         record, s_n = records.record[member], measured.similarities.s_n[member]

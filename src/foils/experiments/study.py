@@ -45,8 +45,6 @@ from foils.experiments.tasks import (
     EncoderTask,
     RerankerTask,
     Task,
-    learned_nothing,
-    losses_of,
 )
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, check_names
@@ -474,9 +472,7 @@ class OpenCell:
             if task.in_batch and name not in self.sources:  # as many steps as with mined negatives
                 training = replace(training, epochs=training.epochs * (settings.per_query or 1))
             trained = task.train(data, checkpoints, training, settings.batches)
-            facts = {"rows": len(data), "steps": trained.steps, **losses_of(trained)}
-            if warning := learned_nothing(task, facts, data.rows.shape[1] - 2):
-                log.warning("%s: %s", name, warning)
+            facts = {"rows": len(data), "steps": trained.steps}
             model = trained.model
         runs = [self._ranked(each, model) for each in self.tests]
         shutil.rmtree(checkpoints, ignore_errors=True)

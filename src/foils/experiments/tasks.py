@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
 
 from foils.data import Collection, Negatives, Run
 from foils.data.fusion import FUSED_DEPTH
@@ -184,20 +181,3 @@ class RerankerTask(_Model):
 
 Task = EncoderTask | RerankerTask
 """A model to train, and what differs between encoders and rerankers."""
-
-
-def losses_of(run: TrainingRun) -> dict[str, float]:
-    """Return the loss at the beginning of a training and at its end; the same where one was noted."""
-    losses = [entry["loss"] for entry in run.history if "loss" in entry]
-    return {"loss_first": losses[0], "loss_last": losses[-1]}
-
-
-def learned_nothing(task: Task, losses: Mapping[str, float], per_query: int) -> str:
-    """Say that a reranker's loss stayed at that of a guess, ln(1 + negatives); empty where it did not."""
-    guess = float(np.log(1 + per_query))
-    if task.in_batch or losses["loss_last"] < 0.98 * guess:
-        return ""
-    return (
-        f"the reranker learned nothing: its loss went from {losses['loss_first']:.3f} to {losses['loss_last']:.3f}, "
-        f"and a guess among {1 + per_query} documents has {guess:.3f}; train longer, or with a larger learning rate"
-    )

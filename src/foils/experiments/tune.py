@@ -43,8 +43,6 @@ from foils.experiments.tasks import (
     EncoderTask,
     RerankerTask,
     Task,
-    learned_nothing,
-    losses_of,
 )
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
@@ -287,7 +285,7 @@ class Tuning:
         history = provenance("tune", {**described, **settings.describe()}, inputs=self.of, seed=self.seed)
         save_model(Trained(run.model, place, run, history, data.counts, {f"{MEASURE} on dev": dev}))
         spent = {"marks": clock.marks, "whole": clock.whole} if clock else {}
-        return {**how, "dev": dev, "per_query": values, "steps": run.steps, "rows": len(data), **losses_of(run),
+        return {**how, "dev": dev, "per_query": values, "steps": run.steps, "rows": len(data),
                 "seconds": time.monotonic() - begin, "source": str(rows["source"]), "marks": [], **spent}  # fmt: skip
 
     def on_dev(self, model: Any) -> list[float]:
@@ -437,8 +435,6 @@ class Tuning:
             runs.append(self._ranked(trial, collection))
             before, after = (on_split(run, collection, "test") for run in runs)
             half = trial if improves(after, before) or not task.in_batch else None
-            losses = {"loss_first": trial.loss_first, "loss_last": trial.loss_last}
-            self.warnings += filter(None, [learned_nothing(task, losses, self.per_query)])
         lexical = bm25_run(collection, "test", depth=task.depth)
         found = len(lexical.table) > 0
         if found and not (isinstance(task, RerankerTask) and self.fresh and task.first_stage == BM25):

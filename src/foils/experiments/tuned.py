@@ -176,12 +176,9 @@ class Tuned(Result):
         first = self.evaluation.tables()[0]
         notes = [first.caption, self.sentence, *(f"Warning: {each}" for each in self.warnings), f"Next: {self.next}"]
         proof = replace(first, caption="\n".join(filter(None, notes)))
-        return [proof, self.pairs_table(), *self.plan.tables(), self.trials_table()]
-
-    def pairs_table(self) -> Table:
-        """Return the paired differences of the systems on test."""
         rows = [(f"{each.a} − {each.b}", _difference(each), each.test, p_value(each.p)) for each in self._of_measure()]
-        return Table("Differences on test", ["systems", MEASURE, "test", "p"], rows)
+        pairs = Table("Differences on test", ["systems", MEASURE, "test", "p"], rows)
+        return [proof, pairs, *self.plan.tables(), self.trials_table()]
 
     def trials_table(self) -> Table:
         """Return the trainings, and what each had on dev."""
