@@ -16,8 +16,7 @@ from foils.data.collection import IDENTICAL
 from foils.data.run import without_identical
 from foils.data.sources import as_source
 from foils.encode import VectorStore
-from foils.evaluation import evaluate_runs, rankings_of, rerank_run
-from foils.evaluation.measuring import measure_encoder
+from foils.evaluation import evaluate_runs, measure_encoder, rankings_of, rerank_run
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.searching import DimensionSettings, embed_collection, judged_queries, search_collection
 

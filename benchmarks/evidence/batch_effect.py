@@ -46,7 +46,7 @@ from foils.batching.conflicts import Conflicts, known_conflicts, no_conflicts
 from foils.batching.methods import method_named
 from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives, load_collection
-from foils.evaluation.measuring import measure_encoder
+from foils.evaluation import measure_encoder
 from foils.runtime.errors import check_names
 from foils.runtime.keyed import parsed_settings
 from foils.statistics import compare_systems

@@ -36,7 +36,7 @@ from foils.data import Collection, Negatives, load_collection
 from foils.encode import VectorStore
 from foils.encode.models import STATIC
 from foils.encode.opening import AT_128
-from foils.evaluation.measuring import measure_encoder
+from foils.evaluation import measure_encoder
 from foils.mining.scorers import ScoredPairs
 from foils.training.models import load_trainable
 

@@ -22,7 +22,7 @@ from foils.data import Negatives
 from foils.deciding.doors import score
 from foils.encode import SentenceEncoder, VectorStore, load_encoder
 from foils.encode.models import check_temperature_of, similarity_of
-from foils.evaluation.measuring import measure_encoder
+from foils.evaluation import measure_encoder
 from foils.mining.scorers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss

@@ -178,10 +178,10 @@ def count_encoding() -> None:
     from sentence_transformers import SentenceTransformer
 
     from foils.encode.encoder import SentenceEncoder
-    from foils.evaluation import measuring
+    from foils.evaluation import systems
     from foils.mining.scorers import CrossEncoderScorer
 
-    as_encoder = measuring.as_encoder
+    as_encoder = systems.as_encoder
 
     def as_measured(given: Any, settings: Any) -> Any:
         encoder = as_encoder(given, settings)
@@ -189,7 +189,7 @@ def count_encoding() -> None:
             encoder.encode = partial(encoder.encode.__func__.__wrapped__, encoder)  # type: ignore[attr-defined]
         return encoder
 
-    measuring.as_encoder = as_measured
+    systems.as_encoder = as_measured
 
     def noting(before: Any) -> Any:
         @wraps(before)

@@ -17,7 +17,7 @@ from foils.cli.app import run
 from foils.data import Collection
 from foils.data.read import CollectionSettings
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
-from foils.evaluation.measuring import measure_encoder
+from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
 from foils.training.data import read_data_sets
 from foils.training.loss_registry import make_loss
