@@ -18,7 +18,7 @@ from foils.data.sources import as_source
 from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs, measure_encoder, rankings_of, rerank_run
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.searching import DimensionSettings, embed_collection, judged_queries, search_collection
+from foils.searching import DimensionSettings, embed_collection, search_collection
 
 DOCUMENTS = {
     "a": "boats sail against the wind", "b": "boats do not sail against the wind", "c": "bread rises by yeast",
@@ -159,14 +159,6 @@ def test_search_does_not_return_the_query_itself(arguments, tmp_path, settings, 
         assert from_elsewhere.all(), "a feedback of the query alone is none"
     else:
         assert all_["a"] == ["a", *own["a"][:4]]
-
-
-def test_experiments_do_not_rank_the_query_itself(arguments, tmp_path):
-    for collection in (arguments, kept(arguments)):
-        embedded = embed_collection(collection, HashingEncoder(), VectorStore(tmp_path), split="test")
-        judged = judged_queries(embedded, k=6)
-        found = [row in rows for row, rows in zip(arguments.identical, judged.lists, strict=True)]
-        assert found == [collection.keep_identical_ids] * 2 + [False] * 2
 
 
 def test_sources_made_elsewhere(arguments, tmp_path):

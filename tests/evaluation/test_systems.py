@@ -84,13 +84,6 @@ def test_split_and_against_matter(collection):
     assert dev.systems[0].means == {"P@1": 1.0}
 
 
-def test_a_trec_run_measures_as_it_did_before_writing(collection, tmp_path):
-    run = noisy("system", 3, 0.3)
-    run.write(tmp_path / "run.trec")
-    one, other = (evaluate_runs(collection, [r], rng=rng()).to_json() for r in (run, Run.read(tmp_path / "run.trec")))
-    assert one == other
-
-
 def test_unusable_runs_are_refused(collection):
     with pytest.raises(InputError, match=r"no query of the split 'test'.*elsewhere"):
         evaluate_runs(collection, [Run.from_dict({"x": {"d0": 1.0}}, name="elsewhere")], rng=rng())
