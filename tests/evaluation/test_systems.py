@@ -202,7 +202,7 @@ def test_a_tuned_folder_is_the_retriever_that_it_names(small, tmp_path, deploys)
     assert runs["found"].table.equals(expected.table)
     searched = foils.search(small, model=str(tmp_path), split="test", top=2)
     assert searched.run.table.equals(expected.first(2).table)
-    assert searched.to_json()["fused_with_bm25"] == {"normalisation": "min-max", "weight": 0.6, "deploys": deploys}
+    assert searched.to_json()["fused_with_bm25"] == vars(fusion)
 
 
 def test_a_tuned_folder_mines_what_its_retriever_gets_wrong(small, tmp_path):
