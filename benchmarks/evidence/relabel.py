@@ -39,7 +39,8 @@ from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
 from foils.labelling.evidence import Evidence, evidence_of
 from foils.labelling.judging import ByFunction
-from foils.labelling.relabelling import Cascade, pairs_of_rows
+from foils.labelling.relabelling import Cascade
+from foils.labelling.sheet import pairs_in
 
 MODEL = "static:all-MiniLM-L6-v2"
 GUIDE = "all-MiniLM-L6-v2"
@@ -105,7 +106,7 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     start = time.process_time()
     every = evidence_of(collection, mined, *ENCODING.open(collection), seed=seed)
     seconds, rows = time.process_time() - start, []
-    truth, pairs = false_ones(mined, whole)[every.rows], pairs_of_rows(mined, every.rows)
+    truth, pairs = false_ones(mined, whole)[every.rows], pairs_in(mined.table.take(every.rows))
     score = {name: recall_at(every.features[:, every.names.index(name)], truth) for name in ALIKE}
     for evidence in (every, without_others(every)):
         for budget in (0.0, 0.01, 0.05, 0.2):

@@ -44,14 +44,13 @@ from foils.labelling.relabelling import (
     Relabelled,
     RelabelSettings,
     marked,
-    pairs_of_rows,
 )
-from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
+from foils.labelling.sheet import LabelSheet, PairPool, pairs_in, pairs_of
 from foils.llm import LLMSettings, ModelUse
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.options import spelled
+from foils.runtime.options import several, spelled
 from foils.runtime.results import Result, Table, number
 from foils.statistics.survey import Floats, Rows, Share, estimate_share
 
@@ -191,7 +190,7 @@ def ask_open(
 ) -> tuple[PairJudge | None, list[str]]:
     """Have the open pairs judged by whoever is to judge; return who, where it is a program, and what to do next."""
     who = labelling.ask
-    if who is None and not labelling.files:
+    if who is None and not labelling.answers:
         who = TERMINAL
     if who == TERMINAL:
         with on_terminal() as dialogue:
@@ -248,7 +247,7 @@ RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "un
 
 def _check_labelling(labelling: LabelSettings) -> None:
     """Refuse a question without anybody who answers it."""
-    if labelling.ask is None and not labelling.files and not sys.stdin.isatty():
+    if labelling.ask is None and not labelling.answers and not sys.stdin.isatty():
         ways = ", ".join(spelled("ask", way) for way in (PAGE, "llm:MODEL"))
         raise InputError(f"nobody is there to judge: there is no terminal; give one of {ways}")
 
@@ -294,7 +293,7 @@ def label(
     digests = {"collection": loaded.digest, **{source.name: source.digest for source in named}}
     made = provenance("label", settings, inputs=digests, seed=labelling.seed)
     sheet = LabelSheet.of(Path(labelling.output), loaded, universe, drawn, provenance=made)
-    for given in labelling.files:
+    for given in several(labelling.answers):
         sheet.add(Labels.of(given, loaded), person=labelling.labeller)
     sheet.write()
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
@@ -336,12 +335,14 @@ def relabel(
     taken = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
     if taken:
         raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
-    labels = [Labels.of(each, loaded) for each in relabelling.files]
+    labels = [Labels.of(each, loaded) for each in several(relabelling.labels)]
     known = Labels(pa.concat_tables(each.table for each in labels)) if labels else None
     how: dict[str, Any] = {"encoding": encoding, "llm": llm, "question": relabelling.question}
     judges = [open_judge(each, loaded, **how) for each in relabelling.judges]
     evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
-    cascade = Cascade(loaded, pairs_of_rows(named.negatives, evidence.rows), evidence, seed=relabelling.seed)
+    cascade = Cascade(
+        loaded, pairs_in(named.negatives.table.take(pa.array(evidence.rows))), evidence, seed=relabelling.seed
+    )
     if known is not None:
         cascade.take(known)
     for judge, count in zip(judges, relabelling.questions(len(evidence.rows)), strict=True):

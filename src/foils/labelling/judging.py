@@ -21,7 +21,7 @@ from foils.rating import Candidates, Judge, LLMJudge, Pairs, QuestionSettings, a
 from foils.rating.opening import JudgeSettings, Opening
 from foils.rating.opening import open_judge as open_compared
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, several, spelled
+from foils.runtime.options import Option, Settings, spelled
 from foils.statistics.survey import Share, corrected_share
 
 Answer = Callable[[str, str, str], bool | None]
@@ -99,11 +99,6 @@ class LabelSettings(Settings):
             kind_of(self.ask)
         if not self.labeller.strip() or ":" in self.labeller:
             raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
-
-    @property
-    def files(self) -> list[LabelsLike]:
-        """The labels to add, one or several."""
-        return several(self.answers)
 
 
 SCORING = ("bi-encoder", "cross-encoder", "pairwise")

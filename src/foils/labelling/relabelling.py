@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,13 +24,13 @@ from foils.llm import ModelUse
 from foils.llm.prompts import TemplateLike
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, several, spelled
+from foils.runtime.files import without_nan
+from foils.runtime.options import Option, Settings, numbers_of, several, spelled
 from foils.runtime.results import Table, number
 from foils.statistics.noisy_labels import Answers, Crowd, evidence_of, learn, logits_of, threshold
 from foils.statistics.survey import draw, importance, permanent_numbers
 
 REJECT, KEEP = "reject", "keep"
-SHARE = 0.05
 
 if TYPE_CHECKING:
     JudgesLike = str | Judge | Answer | Sequence[str | Judge | Answer]
@@ -40,6 +40,11 @@ else:
     JudgesLike = list[str]
     AnswersLike = list[str]
     BudgetsLike = list[float]
+
+
+def parsed_budgets(texts: Sequence[str]) -> list[float]:
+    """Read numbers, one of each text."""
+    return [numbers_of(float, "budget", "a share of the rows, or their number", text)[0] for text in texts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,9 @@ class RelabelSettings(Settings):
     heading = "Relabelling"
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = ()
-    budget: Annotated[BudgetsLike, Option(metavar="ROWS", parse=list, repeated=True, needs={"judge": True})] = (SHARE,)
+    budget: Annotated[
+        BudgetsLike, Option(metavar="ROWS", above=0, parse=parsed_budgets, repeated=True, needs={"judge": True})
+    ] = (0.05,)
     positive_precision: Annotated[float, Option(above=0, most=1)] = 0.9
     negative_precision: Annotated[float, Option(above=0, most=1)] = 0.95
     unsure: Annotated[str, Option(names=(REJECT, KEEP))] = REJECT
@@ -83,13 +90,9 @@ class RelabelSettings(Settings):
         super().__post_init__()
         for each in filter(lambda judge: isinstance(judge, str), self.judges):
             kind_of(str(each), "judge")
-        budgets = self.budgets
-        if not budgets or any(not each > 0 or (each > 1 and each != int(each)) for each in budgets):
-            given = spelled("budget", " ".join(map(str, budgets)))
-            raise InputError(f"{given}; expected shares above 0 and up to 1, or whole numbers")
-        if len(budgets) not in (1, max(1, len(self.judges))):
+        if (given := len(self.budgets)) not in (1, max(1, len(self.judges))):
             raise InputError(
-                f"{len(budgets)} values of {spelled('budget')} for {len(self.judges)} judges; give one, or one for each"
+                f"{given} values of {spelled('budget')} for {len(self.judges)} judges; give one, or one for each"
             )
 
     @property
@@ -102,15 +105,10 @@ class RelabelSettings(Settings):
         """The budgets as they were given."""
         return [float(each) for each in several(self.budget)]
 
-    @property
-    def files(self) -> list[LabelsLike]:
-        """The labels that are there already, one or several."""
-        return several(self.labels)
-
     def questions(self, rows: int) -> list[int]:
         """Return about how many of these rows each judge is asked."""
         budgets = self.budgets * len(self.judges) if len(self.budgets) == 1 else self.budgets
-        return [max(1, round(each * rows)) if each <= 1 else min(rows, int(each)) for each in budgets]
+        return [max(1, round(each * rows)) if each <= 1 else min(rows, round(each)) for each in budgets]
 
 
 log = logging.getLogger(__name__)
@@ -168,29 +166,6 @@ LEAST_POWER = 0.4  # se + sp − 1 of a judge, from which on it is heeded
 STEPS = 41  # thresholds that are tried
 PEOPLE = "people"
 POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
-
-
-@dataclass(frozen=True)
-class JudgeUse:
-    """What a judge was asked, and how often it is right.
-
-    Attributes:
-        name: of the judge.
-        asked: rows that it was asked about in this run.
-        answered: of these.
-        sensitivity: probability that it calls a relevant document relevant; NaN without an answer.
-        specificity: probability that it does not call another one so; NaN without an answer.
-        confirmed: whether a better judge, or people, judged enough of the same rows to show how often it errs.
-        heeded: whether its answers were learned from (`Cascade.heeded`).
-    """
-
-    name: str
-    asked: int
-    answered: int
-    sensitivity: float
-    specificity: float
-    confirmed: bool
-    heeded: bool
 
 
 @dataclass
@@ -311,11 +286,18 @@ class Cascade:
         """Return the texts of rows."""
         return shown_of(self.collection, self.pairs.take(pa.array(rows)).to_pylist())
 
-    def use(self, name: str) -> JudgeUse:
-        """Return what a judge was asked, and its errors as all answers so far show them."""
+    def use(self, name: str) -> dict[str, Any]:
+        """Return what a judge was asked, how often it is right as all answers so far show it, and its standing.
+
+        `sensitivity` and `specificity` are NaN without an answer. `confirmed`: a better judge, or people, judged enough
+        of the same rows to show how often it errs. `heeded`: its answers were learned from.
+        """
         own = self.judges[name]
         se, sp = (own.answers.sensitivity, own.answers.specificity) if len(own.answers.rows) else (np.nan, np.nan)
-        return JudgeUse(name, own.asked, own.answered, se, sp, own.confirmed, self.heeded(own))
+        return {
+            "name": name, "asked": own.asked, "answered": own.answered, "sensitivity": se, "specificity": sp,
+            "confirmed": own.confirmed, "heeded": self.heeded(own),
+        }  # fmt: skip
 
     def labels(self) -> Labels:
         """Return every answer as labels, with those to pairs whose truth is known."""
@@ -428,26 +410,14 @@ NOT_SURE = "may be relevant"
 RELEVANT = "relabelled positive"
 
 
-def pairs_of_rows(negatives: Negatives, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
-    """Return the pairs of some rows; a text is null where the document is in the collection."""
-    table = negatives.table.take(pa.array(rows))
-    text = table["text"] if "text" in table.column_names else pa.nulls(len(table), pa.large_string())
-    return pa.table({"query_id": table["query_id"], "doc_id": table["doc_id"], "text": text})
-
-
 def marked(
-    negatives: Negatives,
-    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
-    probability: np.ndarray[tuple[int], np.dtype[np.float64]],
-    verdict: np.ndarray[tuple[int], np.dtype[np.str_]],
-    unsure: bool,
+    negatives: Negatives, rows: Rows, probability: Floats, verdict: npt.NDArray[np.str_], unsure: bool
 ) -> Negatives:
     """The table with what was found; rows without evidence have neither, and stay as they are."""
     relevance, said = np.full(len(negatives), np.nan), np.full(len(negatives), None, object)
     relevance[rows], said[rows] = probability, verdict
     table = negatives.with_columns({"relevance": pa.array(relevance), "verdict": pa.array(said, pa.string())})
-    table = table.reject(said == POSITIVE, RELEVANT)
-    return table.reject((said == UNSURE) & unsure, NOT_SURE)
+    return table.reject(said == POSITIVE, RELEVANT).reject((said == UNSURE) & unsure, NOT_SURE)
 
 
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
@@ -458,7 +428,7 @@ class Relabelled(Negatives):
     """A table with `relevance`, the probability that each row is relevant, and `verdict`.
 
     Attributes:
-        judges: what each was asked, in that order.
+        judges: what each was asked, in that order (`Cascade.use`).
         evidence: names of what is seen of a row, and the weight of each.
         high: probability from which on a row that nobody answered about is called positive, above 1: none is; low: up
             to which it is called negative, below 0: none is.
@@ -466,7 +436,7 @@ class Relabelled(Negatives):
         models: name -> use, of the language models among the judges.
     """
 
-    judges: tuple[JudgeUse, ...]
+    judges: tuple[dict[str, Any], ...]
     evidence: Mapping[str, float]
     high: float
     low: float
@@ -525,8 +495,8 @@ class Relabelled(Negatives):
     def _doubts(self) -> list[str]:
         """What to do about judges that were not heeded, or whom nobody confirmed."""
         confirm = f"label {LEAST} of the same rows yourself ({spelled('labels')}) or ask a better judge after it"
-        unheeded = [each.name for each in self.judges if each.answered and not each.heeded]
-        doubted = [each.name for each in self.judges if each.heeded and not each.confirmed]
+        unheeded = [each["name"] for each in self.judges if each["answered"] and not each["heeded"]]
+        doubted = [each["name"] for each in self.judges if each["heeded"] and not each["confirmed"]]
         notes = []
         if unheeded:
             notes.append(
@@ -544,7 +514,13 @@ class Relabelled(Negatives):
     def _judges(self) -> Table:
         columns = ("judge", "asked", "answered", "sensitivity", "specificity")
         rows = [
-            (each.name, f"{each.asked:,}", f"{each.answered:,}", number(each.sensitivity), number(each.specificity))
+            (
+                each["name"],
+                f"{each['asked']:,}",
+                f"{each['answered']:,}",
+                number(each["sensitivity"]),
+                number(each["specificity"]),
+            )
             for each in self.judges
         ]
         rows += [(name, value, "", "", "") for model, use in self.models.items() for name, value in use.rows(model)]
@@ -561,10 +537,7 @@ class Relabelled(Negatives):
                 "negative": self.low if self.low >= 0 else None,
             },
             "promoted": len(self.promoted),
-            "judges": [
-                {name: None if value != value else value for name, value in asdict(each).items()}
-                for each in self.judges
-            ],
+            "judges": [without_nan(each) for each in self.judges],
             "evidence": dict(self.evidence),
             "rejected": self.rejected(),
             **({"language_models": used} if used else {}),

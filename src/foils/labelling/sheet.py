@@ -67,6 +67,12 @@ class PairPool:
         return [BETWEEN.join(name for name in inside if inside[name][place]) for place in range(len(rows))]
 
 
+def pairs_in(table: pa.Table) -> pa.Table:
+    """Return query_id, doc_id and text of a table's rows; a text is null where the document is in the collection."""
+    text = table["text"] if "text" in table.column_names else pa.nulls(len(table), pa.large_string())
+    return table.select(["query_id", "doc_id"]).append_column("text", text)
+
+
 def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
     """Return the pairs that sources hold, those of kept rows, in the order in which they are first seen.
 
@@ -76,11 +82,7 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
     Raises:
         InputError: none of them keeps a row.
     """
-    tables = []
-    for negatives in sources.values():
-        kept = negatives.kept()
-        text = kept["text"] if "text" in kept.column_names else pa.nulls(len(kept), pa.large_string())
-        tables.append(kept.select(["query_id", "doc_id"]).append_column("text", text))
+    tables = [pairs_in(negatives.kept()) for negatives in sources.values()]
     joined = pa.concat_tables(tables)
     if not len(joined):
         raise InputError("the sources keep no negative; there is nothing to label")
