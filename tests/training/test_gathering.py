@@ -13,8 +13,8 @@ import torch
 from gathering_training import CASES
 
 from foils.runtime.errors import InputError
-from foils.training import gathering
-from foils.training.gathering import Share, average_gradients
+from foils.training import losses
+from foils.training.losses import Share, average_gradients
 
 PROGRAM = Path(__file__).with_name("gathering_training.py")
 
@@ -59,8 +59,8 @@ def test_shares_of_different_sizes_are_refused(monkeypatch):
     def gather(into, own):
         into[:] = [own, 2]
 
-    monkeypatch.setattr(gathering, "rank_and_count", lambda: (0, 2))
-    monkeypatch.setattr(gathering.dist, "all_gather_object", gather)
+    monkeypatch.setattr(losses, "rank_and_count", lambda: (0, 2))
+    monkeypatch.setattr(losses.dist, "all_gather_object", gather)
     with pytest.raises(InputError, match=r"the processes have \[3, 2\] rows of a batch"):
         Share.of(3, gather=True)
     assert Share.of(3, gather=False) == Share(3)
@@ -68,7 +68,7 @@ def test_shares_of_different_sizes_are_refused(monkeypatch):
 
 def test_the_own_documents_of_each_column_are_taken(monkeypatch):
     # two processes of 2 rows, 3 columns: candidates are numbered column after column, rows in the order of processes
-    monkeypatch.setattr(gathering, "_summed", lambda values: values)
+    monkeypatch.setattr(losses, "_summed", lambda values: values)
     candidates = torch.arange(12.0)
     assert Share(2, 0, 2).own_of(candidates).tolist() == [0, 1, 4, 5, 8, 9]
     assert Share(2, 1, 2).own_of(candidates).tolist() == [2, 3, 6, 7, 10, 11]

@@ -12,9 +12,8 @@ from sentence_transformers.sentence_transformer.losses import (
 
 from foils.runtime.errors import InputError
 from foils.training.known_pairs import PairFacts
-from foils.training.loss_weighting import MIXINGS, Temperature
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
-from foils.training.objectives import debiased_infonce, weighted_infonce
+from foils.training.objectives import MIXINGS, Temperature, debiased_infonce, weighted_infonce
 from train_models import WORDS, bert_model, evaluated, features, rows_of, same, static_model, unpaired
 
 

@@ -15,10 +15,9 @@ from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss
 from foils.encode import EmbeddingSettings
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
-from foils.training.loss_weighting import MIXINGS
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask, mask_log_weights
-from foils.training.objectives import debiased_infonce, weighted_infonce
+from foils.training.objectives import MIXINGS, debiased_infonce, weighted_infonce
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
 from train_models import (

@@ -12,8 +12,8 @@ from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from foils.training.loss_registry import matryoshka_loss
-from foils.training.loss_weighting import Temperature
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
+from foils.training.objectives import Temperature
 from foils.training.settings import DIMENSIONS, TrainSettings
 from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table

@@ -7,6 +7,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
+import foils
 from foils.cli.app import run
 from foils.data import Run
 from foils.runtime.errors import InputError
@@ -220,3 +221,21 @@ def test_a_training_without_any_negative_says_that_nothing_was_learned(tmp_path,
         assert run(["train", *arguments, "--split", "all"]) == 0
         warnings.append("nothing was learned" in capsys.readouterr().err)
     assert warnings == [True, False]
+
+
+def test_tensorboard_keeps_its_files_beside_the_model(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    collection = made_up()
+    trained = foils.train(
+        collection, table(collection), model=static_model(), output=tmp_path / "model",
+        trainer={"report_to": "tensorboard"},
+        batch_size=16, epochs=2, dev="dev", learning_rate=0.05,
+    )  # fmt: skip
+    (folder,) = (tmp_path / "model" / "runs").iterdir()
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    for name, tag in (("loss", "train/loss"), ("dev", "eval/dev")):
+        entries = [entry[name] for entry in trained.run.history if name in entry]
+        assert [event.value for event in events.Scalars(tag)] == pytest.approx(entries, rel=1e-6)

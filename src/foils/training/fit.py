@@ -27,7 +27,7 @@ from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import spelled
-from foils.training.gathering import average_gradients
+from foils.training.losses import average_gradients
 from foils.training.masks import MASKED
 from foils.training.models import AdapterCheckpoints, add_adapters, merge_trained, restore
 from foils.training.settings import TrainSettings

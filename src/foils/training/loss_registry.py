@@ -28,13 +28,14 @@ from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap
 from foils.training.data import TrainingSet
-from foils.training.loss_weighting import Temperature, make_mixing
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.masks import FalseNegativeMask, guide_vectors
 from foils.training.objectives import (
+    Temperature,
     check_debiasing,
     debiased_infonce,
     list_distillation,
+    make_mixing,
     margin_mse,
     weighted_infonce,
 )

@@ -33,11 +33,13 @@ from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training.data import TrainingSet
 from foils.training.known_pairs import Floats
 from foils.training.loss_registry import made, refuse_unheeded, settings_checked, st_kind
-from foils.training.loss_weighting import Mixing, Temperature, make_mixing
 from foils.training.losses import gradients_of
 from foils.training.objectives import (
+    Mixing,
+    Temperature,
     check_debiasing,
     debiased_infonce,
+    make_mixing,
     rating_regression,
     weighted_infonce,
     weighted_lambda,

@@ -1,4 +1,4 @@
-"""The learning rate of each kind of model: told from the loaded model, the same in every place, and overridable."""
+"""The learning rate of each kind of model, told from the loaded model and overridable; weights between two models'."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 from foils.cli.app import run
 from foils.encode import VectorStore
 from foils.experiments import StudySettings, open_study, read_cells, run_cells
+from foils.runtime.errors import InputError
 from foils.runtime.files import write_json
-from foils.training.models import LEARNING_RATES, kind_of, learning_rate_of, load_trainable, with_defaults
+from foils.training.models import LEARNING_RATES, kind_of, learning_rate_of, load_trainable, merged, with_defaults
 from foils.training.settings import RECIPES, TrainSettings
 from foils.training.train import train_model
 from train_models import bert_model, cross_encoder, made_up, made_up_folder, rows_of, static_model, table, weights
@@ -95,3 +96,27 @@ def test_the_default_and_the_same_rate_given_are_one_cell_of_a_study(tmp_path, p
         settings = StudySettings(seeds=1, training=training)
         run_cells(open_study(tmp_path / "study", collection, sources, [str(places / "static")], settings), store)
     assert len(read_cells(tmp_path / "study")) == 1
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.25, 1.0])
+def test_every_weight_lies_between(alpha):
+    base, tuned = static_model(0), static_model(1)
+    first, second = weights(base).clone(), weights(tuned).clone()
+    between = weights(merged(base, tuned, alpha))
+    torch.testing.assert_close(between, (1 - alpha) * first + alpha * second)
+    assert torch.equal(weights(base), first)
+    assert torch.equal(between, second) == (alpha == 1)
+    assert torch.equal(between, first) == (alpha == 0)
+
+
+def test_a_transformer_merged_with_itself_is_itself(tmp_path):
+    base, same = bert_model(tmp_path), bert_model(tmp_path)
+    before = base.encode(["ba be"])
+    assert merged(base, same, 0.5).encode(["ba be"]) == pytest.approx(before)
+
+
+def test_what_cannot_be_merged(tmp_path):
+    with pytest.raises(InputError, match=r"alpha 1\.5; expected a number from 0 to 1"):
+        merged(static_model(), static_model(), 1.5)
+    with pytest.raises(InputError, match="1 weights are not of the same names and shapes"):
+        merged(static_model(), static_model(dimension=8), 0.5)
