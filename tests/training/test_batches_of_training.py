@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 
@@ -14,8 +13,7 @@ pytest.importorskip("datasets")
 from sentence_transformers import SentenceTransformerTrainer
 
 from foils.batching.plan import batch as plan_batches
-from foils.data import Collection, Negatives
-from foils.data.negatives import negatives_table
+from foils.data import Collection
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
@@ -43,13 +41,6 @@ def collection():
     return Collection.from_dicts("neighbours", texts, queries, {"train": train, "test": test})
 
 
-def negatives_of(collection, believed):
-    """A table of (query, document, probability of being relevant)."""
-    queries, documents, relevance = zip(*believed, strict=True)
-    made = negatives_table(pa.array(queries), pa.array(documents), "mined", np.zeros(len(queries)), relevance)
-    return Negatives(made.append_column("relevance", pa.array(relevance)))
-
-
 def relevant(collection):
     """(query text, document text) of every positive, by plain loops."""
     asked = dict(zip(*(collection.queries[c].to_pylist() for c in ("query_id", "text")), strict=True))
@@ -60,12 +51,9 @@ def relevant(collection):
 
 
 def planned_batches(collection, folder, name, source=None, encoder=None, **more):
-    how = {"vectors": VectorStore(folder / "vectors"), "batch_size": SIZE, "epochs": STILL.epochs, "seed": STILL.seed}
-    return plan_batches(collection, name, source, encoder=encoder or static_model(), **how, **more)
-
-
-def of_plan(planned):
-    return [rows.tolist() for epoch in planned.plan.epochs for rows in epoch]
+    how = {"vectors": VectorStore(folder / "vectors"), "batch_size": SIZE, "seed": STILL.seed, **more}
+    planned = plan_batches(collection, name, source, encoder=encoder or static_model(), **how)
+    return planned, [rows.tolist() for rows in planned.batches]
 
 
 @pytest.fixture
@@ -100,21 +88,10 @@ def trained_on(monkeypatch):
 def test_training_sees_the_batches_that_the_plan_shows(name, form, shape, collection, tmp_path, trained_on):
     source = None if form == "pairs" else table(collection)
     shape = {"form": form, **shape}
-    planned = plan_batches(
-        collection,
-        name,
-        source,
-        encoder=static_model(),
-        vectors=VectorStore(tmp_path / "vectors"),
-        settings=OWN.get(name),
-        batch_size=SIZE,
-        seed=STILL.seed,
-        **shape,
-    )
+    planned, expected = planned_batches(collection, tmp_path, name, source, settings=OWN.get(name), **shape)
     data = training_set(collection, source, **shape)
     np.testing.assert_array_equal(data.rows[:, 0], planned.rows.query_rows)
     np.testing.assert_array_equal(data.rows[:, 1], planned.rows.doc_rows)
-    expected = [rows.tolist() for rows in planned.batches]
     assert trained_on(data, tmp_path / "out", name) == expected
     shown = planned.table().to_pylist()[:SIZE]
     first = data.dataset[expected[0]]
@@ -126,12 +103,10 @@ def test_training_sees_the_batches_that_the_plan_shows(name, form, shape, collec
 
 def test_hobit_s_temperature_is_the_loss_s_unless_it_is_set(collection, tmp_path, trained_on):
     data, warm = training_set(collection), replace(STILL, loss_settings={"temperature": 0.5})
-    how = {"encoder": static_model(), "vectors": VectorStore(tmp_path / "vectors"), "seed": STILL.seed}
     of_tau = {}
     for tau in (0.5, 0.05):
         settings = {**OWN["hobit"], "tau": tau}
-        plan = plan_batches(collection, "hobit", settings=settings, batch_size=SIZE, **how)
-        of_tau[tau] = [rows.tolist() for rows in plan.batches]
+        of_tau[tau] = planned_batches(collection, tmp_path, "hobit", settings=settings)[1]
     assert of_tau[0.5] != of_tau[0.05]
     assert trained_on(data, tmp_path / "as the loss", "hobit", settings=warm) == of_tau[0.5]
     own = {**OWN["hobit"], "tau": 0.05}
@@ -191,11 +166,8 @@ def test_b3_may_have_a_teacher(collection, tmp_path, trained_on):
     data, own = training_set(collection, table(collection), per_query=1), {"skip": 1, "ranks": 4, "community_size": 8}
     named = trained_on(data, tmp_path / "named", "b3", {**own, "teacher": str(tmp_path / "teacher")})
     alone = trained_on(data, tmp_path / "alone", "b3", own)
-    planned = plan_batches(
-        collection, "b3", table(collection), encoder=teacher, vectors=VectorStore(tmp_path / "vectors"), settings=own,
-        batch_size=SIZE, seed=3, per_query=1,
-    )  # fmt: skip
-    assert named == [rows.tolist() for rows in planned.batches] != alone
+    how = {"settings": own, "per_query": 1}
+    assert named == planned_batches(collection, tmp_path, "b3", table(collection), teacher, **how)[1] != alone
 
 
 @pytest.mark.parametrize(
@@ -206,9 +178,12 @@ def test_b3_may_have_a_teacher(collection, tmp_path, trained_on):
     ],
 )
 def test_settings_that_a_training_cannot_heed_are_refused(name, own, said, collection, tmp_path):
-    data = training_set(collection)
     with pytest.raises(InputError, match=said):
-        train_model(static_model(), data, tmp_path, settings=STILL, batches=name, batch_settings=own)
-    if name != "hobit":
-        with pytest.raises(InputError, match="no effect on a plan"):
-            plan_batches(collection, name, settings=own, encoder=static_model(), batch_size=SIZE)
+        train_model(
+            static_model(), training_set(collection), tmp_path, settings=STILL, batches=name, batch_settings=own
+        )
+
+
+def test_a_plan_has_no_teacher(collection):
+    with pytest.raises(InputError, match="no effect on a plan"):
+        plan_batches(collection, "b3", settings={"teacher": "x"}, encoder=static_model(), batch_size=SIZE)
