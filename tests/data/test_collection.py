@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.data import Collection, Positives
-from foils.data.collection import rows_of
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
 # By hand: the small collection
@@ -96,14 +95,6 @@ def test_positives_equal_dictionaries(qrels: dict[str, dict[str, dict[str, int]]
     grid = [(q, d) for q in range(-1, 3) for d in range(-1, 5)]
     asked = collection.known_positives.contain(*np.array(grid).T)
     assert asked.tolist() == [q >= 0 and d >= 0 and documents[d] in known.get(queries[q], []) for q, d in grid]
-
-
-@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abcd")), st.integers(1, 3))
-def test_rows_equal_list_index(among: list[str], ids: list[str], chunk: int) -> None:
-    """However the ids lie in chunks."""
-    chunks = [among[at : at + chunk] for at in range(0, len(among), chunk)]
-    found = rows_of(ids, pa.chunked_array(chunks, pa.string()))
-    assert found.tolist() == [among.index(each) if each in among else -1 for each in ids]
 
 
 # What is refused

@@ -19,6 +19,7 @@ from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
 SCORED = [form for form in FORMS if form != "trec"]
 OWN = "Bread is bought."
+OF_OWN = {"title": "", "text": OWN}
 COSINES = {("q1", "d2"): 0.5, ("q1", "d10"): 0.25, ("q2", "d5"): 0.125, ("q2", "llm:1"): -0.5}
 OF_POSITIVES = {("q1", "d1"): 0.75, ("q1", "d3"): 0.625, ("q2", "d4"): 1.0}
 
@@ -40,59 +41,42 @@ def text(small: Collection, identifier: str) -> str:
 
 
 def by_hand(small: Collection) -> dict[str, list[dict[str, Any]]]:
-    (q1, q2), t = small.query_texts([0, 1]), {f"d{at}": text(small, f"d{at}") for at in range(1, 11)}
-    pairs = [(q1, t["d1"], 0.75), (q1, t["d3"], 0.625), (q1, t["d2"], 0.5), (q1, t["d10"], 0.25),
-             (q2, t["d4"], 1.0), (q2, t["d5"], 0.125), (q2, OWN, -0.5)]  # fmt: skip
-    triplets = [(q1, "d1", 0.75, "d2", 0.5), (q1, "d1", 0.75, "d10", 0.25), (q1, "d3", 0.625, "d2", 0.5),
-                (q1, "d3", 0.625, "d10", 0.25), (q2, "d4", 1.0, "d5", 0.125)]  # fmt: skip
-    passage = {row["doc_id"]: row for row in small.documents.to_pylist()}
-
-    def tevatron(identifier: str, score: float) -> dict[str, Any]:
-        of = passage.get(identifier, {"title": "", "text": OWN})
-        return {"docid": identifier, "title": of["title"], "text": of["text"], "score": score}
-
-    def nemo(identifier: str, score: float) -> dict[str, Any]:
-        return {"id": identifier, "text": text(small, identifier), "score": score}
-
-    groups = [
-        (query, [(d, s) for (q, d), s in OF_POSITIVES.items() if q == query],
-         [(d, s) for (q, d), s in COSINES.items() if q == query])
-        for query in ("q1", "q2")
-    ]  # fmt: skip
-    of_query = {"q1": q1, "q2": q2}
-    return {
-        "triplets": [
-            *({"anchor": q, "positive": t[p], "negative": t[n], "scores": [a, b]} for q, p, a, n, b in triplets),
-            {"anchor": q2, "positive": t["d4"], "negative": OWN, "scores": [1.0, -0.5]},
-        ],
-        "tuples": [
-            {"anchor": q1, "positive": t["d1"], "negative_1": t["d2"], "negative_2": t["d10"],
-             "scores": [0.75, 0.5, 0.25]},
-            {"anchor": q1, "positive": t["d3"], "negative_1": t["d2"], "negative_2": t["d10"],
-             "scores": [0.625, 0.5, 0.25]},
-            {"anchor": q2, "positive": t["d4"], "negative_1": t["d5"], "negative_2": OWN, "scores": [1.0, 0.125, -0.5]},
-        ],
-        "labelled-pairs": [{"anchor": q, "document": d, "score": s} for q, d, s in pairs],
-        "labelled-lists": [
-            {"anchor": q, "documents": [d for a, d, _ in pairs if a == q], "scores": [s for a, _, s in pairs if a == q]}
-            for q in (q1, q2)
-        ],
-        "flagembedding": [
-            {"query": of_query[q], "pos": [text(small, d) for d, _ in ps], "neg": [text(small, d) for d, _ in ns],
-             "pos_scores": [s for _, s in ps], "neg_scores": [s for _, s in ns]}
-            for q, ps, ns in groups
-        ],
-        "tevatron": [
-            {"query_id": q, "query": of_query[q], "positive_passages": [tevatron(*each) for each in ps],
-             "negative_passages": [tevatron(*each) for each in ns]}
-            for q, ps, ns in groups
-        ],
-        "nemo": [
-            {"question_id": q, "query": of_query[q], "pos_doc": [nemo(*each) for each in ps],
-             "neg_doc": [nemo(*each) for each in ns]}
-            for q, ps, ns in groups
-        ],
-    }  # fmt: skip
+    made: dict[str, list[dict[str, Any]]] = {form: [] for form in SCORED}
+    stored = {row["doc_id"]: row for row in small.documents.to_pylist()}
+    for query_id, query in zip(("q1", "q2"), small.query_texts([0, 1]), strict=True):
+        positives, negatives = (
+            [(key, text(small, key), score) for (of, key), score in scores.items() if of == query_id]
+            for scores in (OF_POSITIVES, COSINES)
+        )
+        sides, anchor = {"pos": positives, "neg": negatives}, {"anchor": query}
+        for _, positive, score in positives:
+            made["triplets"] += [
+                {**anchor, "positive": positive, "negative": each, "scores": [score, own]} for _, each, own in negatives
+            ]
+            named = {f"negative_{at}": each for at, (_, each, _) in enumerate(negatives, 1)}
+            scores = [score, *(own for *_, own in negatives)]
+            made["tuples"].append({**anchor, "positive": positive, **named, "scores": scores})
+        both = [*positives, *negatives]
+        made["labelled-pairs"] += [{**anchor, "document": each, "score": score} for _, each, score in both]
+        lists = {"documents": [each for _, each, _ in both], "scores": [score for *_, score in both]}
+        made["labelled-lists"].append({**anchor, **lists})
+        texts = {name: [each for _, each, _ in side] for name, side in sides.items()}
+        scored = {f"{name}_scores": [score for *_, score in side] for name, side in sides.items()}
+        made["flagembedding"].append({"query": query, **texts, **scored})
+        passages = {
+            f"{name}_passages": [
+                {"docid": key, **{of: stored.get(key, OF_OWN)[of] for of in ("title", "text")}, "score": score}
+                for key, _, score in side
+            ]
+            for name, side in (("positive", positives), ("negative", negatives))
+        }
+        made["tevatron"].append({"query_id": query_id, "query": query, **passages})
+        documents = {
+            f"{name}_doc": [{"id": key, "text": each, "score": score} for key, each, score in side]
+            for name, side in sides.items()
+        }
+        made["nemo"].append({"question_id": query_id, "query": query, **documents})
+    return made
 
 
 @pytest.mark.parametrize("form", SCORED)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,19 +71,6 @@ def test_answers_of_json(tmp_path: Path, answer: object, relevant: int | None) -
     table = Labels.read(path).table
     assert table["relevant"].to_pylist() == [relevant]
     assert table["query_id"].to_pylist() == ["7"]
-
-
-def test_records_on_one_line_are_all_read(tmp_path):
-    path = tmp_path / "labels.json"
-    path.write_text(json.dumps([{"query_id": "q", "doc_id": name, "relevant": 1} for name in "ab"]))
-    assert Labels.read(path).table["doc_id"].to_pylist() == ["a", "b"]
-
-
-def test_parquet_that_others_wrote(tmp_path: Path) -> None:
-    path = tmp_path / "labels.parquet"
-    pq.write_table(pa.table({"query_id": ["q"], "doc_id": [3], "relevant": [True], "probability": [np.nan]}), path)
-    row = Labels.read(path).table.to_pylist()[0]
-    assert (row["doc_id"], row["relevant"], row["probability"]) == ("3", 1, None)
 
 
 HEADER = "query_id,doc_id,relevant,probability,judge\n"

@@ -15,13 +15,6 @@ def columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return [query for query, _ in pairs], [document for _, document in pairs]
 
 
-def test_a_case_by_hand() -> None:
-    index = PairIndex([5, 0, 5, 2**31 - 1], [1, 7, 1, 2**31 - 1])
-    assert index.places([5, 0, 1, 2**31 - 1], [1, 7, 5, 2**31 - 1]).tolist() == [0, 1, -1, 3]
-    assert index.first.tolist() == [0, 1, 0, 3]
-    assert index.distinct.tolist() == [0, 1, 3]
-
-
 @given(PAIRS, PAIRS)
 def test_as_lists_find_pairs(pairs: list[tuple[int, int]], wanted: list[tuple[int, int]]) -> None:
     index = PairIndex(*columns(pairs))

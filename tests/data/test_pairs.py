@@ -168,15 +168,6 @@ def test_columns_are_divided_by_what_the_first_line_has_most_of(tmp_path: Path, 
     assert of_other.queries.equals(of_plain.queries)
 
 
-def test_texts_over_several_lines_and_a_byte_order_mark(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.csv"
-    path.write_bytes(b'\xef\xbb\xbfquery,positive\n"a\n\nb","x"\nc,\n')
-    with pytest.raises(FormatError, match=r"pairs.csv:5: the positive"):
-        foils.load(path)
-    path.write_bytes(b'\xef\xbb\xbfquery,positive\n"a\n\nb","x"\n\nc,y\n')
-    assert foils.load(path).queries["text"].to_pylist() == ["a\n\nb", "c"]
-
-
 def test_columns_that_are_named(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "p.csv", [{"a": "q", "b": "d", "text": "other"}])
     collection = foils.load(path, columns={"query": "a", "positive": "b"})
@@ -208,11 +199,3 @@ def test_hub_data_sets_of_two_columns(tmp_path: Path) -> None:
     assert foils.load(f"hf:{folder}::train").queries.num_rows == 8
     with pytest.raises(InputError, match=r"unknown split of hf:.* 'dev'; expected one of: test, train"):
         foils.load(f"hf:{folder}::dev")
-
-
-def test_everything_of_a_row_of_a_labelled_list_is_read() -> None:
-    """FlagEmbedding's form: lists of positives and of negatives."""
-    rows = [{"query": "a?", "pos": ["x", "y"], "neg": ["z"]}]
-    collection = foils.load(pa.Table.from_pylist(of_train(rows)))
-    assert judged(collection) == {"train": [("a?", "x", 1), ("a?", "y", 1)]}
-    assert collection.documents["text"].to_pylist() == ["x", "y", "z"]

@@ -40,14 +40,6 @@ def test_its_kept_rows_are_exported(small: Collection, negatives: Negatives, tmp
         Negatives.of(negatives).export(tmp_path / "t.jsonl")
 
 
-def test_a_changed_table_keeps_what_its_door_said(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
-    result = Negatives.of(negatives, title="bm25", collection=small)
-    changed = result.reject(np.array([True, False]), "mine").with_columns({"weight": np.array([1.0, 2.0])})
-    assert (changed.title, changed.collection) == ("bm25", small)
-    assert changed.rejected() == {"near": 1, "mine": 1}
-    assert result.with_columns({"weight": np.array([1.0, 2.0])}).export(tmp_path / "t.jsonl") == 2
-
-
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv.gz"])
 def test_a_name_that_promises_another_form_is_refused(negatives: Negatives, tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"call the file x\.parquet"):

@@ -110,28 +110,6 @@ def test_tevatron(small: Collection, write: Write) -> None:
     assert read.negatives.provenance["inputs"] == {"collection": small.digest}
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ({"negative_passages": []}, "expected query (or anchor, question) or query_id"),
-        ({"query_id": "q9", "negative_passages": []}, "unknown query_id 'q9': the collection small has no such query"),
-        (
-            {"query_id": "q1", "negative_passages": [{"docid": "d99"}]},
-            "the document 'd99' is neither in the collection nor given with a text",
-        ),
-        (
-            {"query_id": "q1", "negative_passages": [{"docid": "d2", "text": "something else"}]},
-            "the document 'd2' has another text in the collection; give it an id of its own",
-        ),
-        ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": "2"}]}, "the negative (negative_passages)"),
-        ({"query_id": "q1", "negative_passages": [{"docid": "new", "title": False, "text": "x"}]}, "the negative (neg"),
-    ],
-)
-def test_what_is_wrong_in_tevatron(small: Collection, write: Write, record: object, message: str) -> None:
-    path = write({"query_id": "q1", "negative_passages": []}, record)
-    assert refused(path, small).startswith(f"{path}:2: {message}")
-
-
 def test_every_complaint_at_once(small: Collection, write: Write) -> None:
     bad = {"query_id": "q1", "negative_passages": [{"docid": "d98"}]}
     said = refused(write(bad, {"query_id": "q9", "negative_passages": []}), small).splitlines()
@@ -166,27 +144,34 @@ def test_numbered_negatives_come_in_the_order_of_numbers(small: Collection, writ
     assert [row[3] for row in rows(read.negatives)] == ["text 1", "text 2", "text 10"]
 
 
+Q5, OF_Q1 = "eggs of a queen bee", {"query_id": "q1"}
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [
         ({"positive": "x", "negative": "y"}, "expected query (or anchor, question) or query_id, and negative"),
+        ({"query_id": "q9"}, "unknown query_id 'q9': the collection small has no such query"),
         ({"query": "never asked", "negative": "y"}, "unknown query 'never asked': not a text of the collection small"),
         (
-            {"query": "eggs of a queen bee", "negative": " "},
-            "the negative (negative) is ' '; expected a text, or a list",
+            {"query": Q5, "negative": " "},
+            "the negative (negative_passages, negative) is ' '; expected a text, or a list",
+        ),
+        ({"query": Q5, "negative": ["y", {"title": 1.5}]}, "the negative (negative_passages, negative) is {'title'"),
+        ({"query": Q5, "documents": ["y", "z"], "labels": [1]}, "expected as many scores, or labels"),
+        (
+            {**OF_Q1, "negative_passages": [{"docid": "d99"}]},
+            "the document 'd99' is neither in the collection nor given",
         ),
         (
-            {"query": "eggs of a queen bee", "negative": ["y", {"title": 1.5}]},
-            "the negative (negative) is {'title': 1.5}",
+            {**OF_Q1, "negative_passages": [{"docid": "d2", "text": "x"}]},
+            "the document 'd2' has another text in the col",
         ),
-        (
-            {"anchor": "eggs of a queen bee", "documents": ["y", "z"], "labels": [1]},
-            "expected as many scores, or labels",
-        ),
+        ({**OF_Q1, "negative_passages": [{"docid": "d2", "score": "2"}]}, "the negative (negative_passages"),
     ],
 )
-def test_what_is_wrong_in_tuples(small: Collection, write: Write, record: object, message: str) -> None:
-    path = write({"query": "eggs of a queen bee", "negative": "y"}, record)
+def test_what_is_wrong_in_a_record(small: Collection, write: Write, record: object, message: str) -> None:
+    path = write({"query_id": "q1", "negative_passages": []}, record)
     assert refused(path, small).startswith(f"{path}:2: {message}")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import foils
@@ -140,14 +139,6 @@ def test_tables_of_negatives_are_none_of_pairs_whatever_the_columns_of_the_colle
     assert as_source(mined.table, collection).negatives.table.equals(mined.table)
 
 
-def test_the_columns_that_are_read_of_a_source(pairs: Collection, tmp_path: Path) -> None:
-    """The collection knows the positives; scores and grades of pairs are nothing to their negatives."""
-    bare = [{"query": row["question"], "negative": row["negative"], "score": 0.5, "label": "x"} for row in TRIPLETS]
-    whole = as_source(TABLES["arrow"](TRIPLETS), pairs)
-    for given in (write_csv(tmp_path / "bare.csv", bare), TABLES["arrow"](bare)):
-        assert rows(as_source(given, pairs).negatives).equals(rows(whole.negatives))
-
-
 @pytest.mark.parametrize(
     ("said", "message"),
     [
@@ -160,13 +151,3 @@ def test_columns_that_there_are_not(pairs: Collection, tmp_path: Path, said: str
     path = write_csv(tmp_path / "t.csv", RENAMED)
     with pytest.raises(InputError, match=re.escape(message)):
         as_source(f"{path}:{said}", pairs)
-
-
-def test_labelled_lists_with_columns_of_other_names(pairs: Collection, tmp_path: Path) -> None:
-    listed = [
-        {"q": row["question"], "documents": [row["answer"], row["negative"]], "labels": [1, 0]} for row in TRIPLETS
-    ]
-    path = tmp_path / "lists.parquet"
-    pq.write_table(pa.Table.from_pylist(listed), path)
-    read = as_source(f"{path}:query=q", pairs).negatives
-    assert read.table["text"].to_pylist() == [row["negative"] for row in TRIPLETS]

@@ -62,21 +62,6 @@ def test_a_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     assert names(path.parent) == ["a.txt"]
 
 
-def test_an_exception_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-
-    def interrupted() -> None:
-        with write_whole(path) as aside:
-            aside.write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["a.txt"]
-
-
 def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
@@ -177,12 +162,6 @@ def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
         assert json.loads(reader.communicate(timeout=300)[0]) == {"a": 1}
     assert pipe.is_fifo()
     assert names(tmp_path) == ["pipe"]
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot make the folder"):
-        write_text(tmp_path / "file" / "b" / "a.txt", "x")
 
 
 def test_a_file_that_may_not_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,12 +30,6 @@ def test_pairs_in_the_order_of_the_judgements(small):
     assert (rows.queries, rows.pairs, rows.capped, rows.uncovered) == (3, 4, 0, 0)
 
 
-def test_the_first_positives_stay(small):
-    rows = training_rows(small, form="pairs", max_positives=1)
-    assert named(rows, small) == [("q1", "d1"), ("q2", "d4"), ("q3", "d7")]
-    assert (rows.pairs, rows.capped, rows.uncovered) == (3, 1, 0)
-
-
 def test_triplets_by_rank(small):
     rows = training_rows(small, TABLE, per_query=2)
     expected = [("q1", "d1", "d7"), ("q1", "d1", "d4"), ("q1", "d3", "d7"), ("q1", "d3", "d4"), ("q2", "d4", "d1")]
