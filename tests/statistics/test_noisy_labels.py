@@ -6,7 +6,6 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from sklearn.linear_model import LogisticRegression
 
-from foils.runtime.errors import InputError
 from foils.statistics.noisy_labels import Answers, learn, threshold
 
 
@@ -82,18 +81,3 @@ def test_the_threshold_is_the_lowest_that_keeps_the_precision():
     assert threshold([0.75, 0.5, 1.0, 0.25], 1.0) == 1.0
     assert threshold([0.9, 0.5], 0.95) > 1
     assert threshold([], 0.5) > 1
-
-
-@pytest.mark.parametrize(
-    ("features", "offset"), [(np.ones((2, 1)), [0.0]), (np.array([[np.nan]]), [0.0]), (np.ones(2), [0.0, 0.0])]
-)
-def test_what_does_not_fit_is_refused(features, offset):
-    with pytest.raises(InputError, match="features"):
-        learn(features, offset, [])
-
-
-def test_answers_are_zero_or_one_and_errors_are_probabilities():
-    with pytest.raises(InputError, match="0 or 1"):
-        Answers(np.array([0]), np.array([0.5]))
-    with pytest.raises(InputError, match=r"expected in \(0, 1\]"):
-        Answers(np.array([0]), np.array([1.0]), sensitivity=0.0)

@@ -79,12 +79,6 @@ def test_a_census_is_certain():
     assert (share.low, share.share, share.high) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
 
 
-def test_what_cannot_be_drawn_is_refused():
-    for sizes, numbers, n in (([1.0], [0.5], 0), ([1.0], [0.5, 0.1], 1), ([-1.0], [0.5], 1), ([np.inf], [0.5], 1)):
-        with pytest.raises(InputError):
-            draw(sizes, numbers, n)
-
-
 # Shares
 
 

@@ -26,7 +26,7 @@ from foils.experiments.tuned import Merged, Tuned
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import fill_folder, write_json, write_sealed
-from foils.runtime.options import Option, Settings, refuse, several, spelled
+from foils.runtime.options import Option, Settings, several, spelled
 from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
@@ -73,26 +73,10 @@ class TuneSettings(Settings):
     seed: Annotated[int, Option(least=0)] = 0
 
 
-def _check(
-    collection: CollectionLike | None,
-    model: str | None,
-    output: Path | None,
-    plan: Path | None,
-    explain: bool,
-    settings: TuneSettings,
-    reading: CollectionSettings,
-) -> None:
-    """Refuse what does not go together, before anything is read."""
-    if plan is not None:
-        why = f"with {spelled('plan')}, which holds it; change it there, or leave it out"
-        refuse({"model": model, **settings.changed(), **reading.changed()}, why)
-    elif collection is None:
-        raise InputError(f"nothing to tune on; give a collection, or {spelled('plan')} FILE")
-    if output is None and not explain:
-        raise InputError(f"no folder to write to; give {spelled('output')} FOLDER")
+_OF_PLAN = {"plan": False, "why": "which holds it: change it there"}
 
 
-@door(check=_check)
+@door(needs=dict.fromkeys(("model", "settings", "reading"), _OF_PLAN))
 def tune(
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     *,
@@ -125,6 +109,10 @@ def tune(
             tuning.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
+    if collection is None and plan is None:
+        raise InputError(f"nothing to tune on; give a collection, or {spelled('plan')} FILE")
+    if output is None and not explain:
+        raise InputError(f"no folder to write to; give {spelled('output')} FOLDER")
     decisions = Plan() if plan is None else Plan.read(Path(plan))
     given = decisions.sections.get("given", {})
     if plan is not None:

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from foils.runtime.errors import InputError
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
@@ -34,12 +32,6 @@ class Answers:
     relevant: Floats
     sensitivity: float = 1.0
     specificity: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.rows.shape != self.relevant.shape or not np.isin(self.relevant, (0, 1)).all():
-            raise InputError(f"{self.rows.shape} units, {self.relevant.shape} answers; expected 0 or 1 for each unit")
-        if not (0 < self.sensitivity <= 1 and 0 < self.specificity <= 1):
-            raise InputError(f"sensitivity {self.sensitivity}, specificity {self.specificity}; expected in (0, 1]")
 
 
 @dataclass(frozen=True)
@@ -71,17 +63,10 @@ def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answ
         answers: of each judge, with its errors.
         spread: standard deviation of a feature's weight, above 0.
 
-    Raises:
-        InputError: shapes that do not fit, or values that are not finite.
-
     Source: Raykar et al. 2010, Learning from crowds, JMLR 11, section 2 (two-coin model), the errors being given; the
     offset is ours.
     """
     x, o = np.asarray(features, np.float64), np.asarray(offset, np.float64)
-    if x.ndim != 2 or o.shape != (len(x),) or not (np.isfinite(x).all() and np.isfinite(o).all()) or spread <= 0:
-        raise InputError(
-            f"features {x.shape}, offset {o.shape}, spread {spread}; expected finite (n, f), (n,), above 0"
-        )
     x = np.column_stack([np.ones(len(x)), x])
     precision = np.r_[0.01, np.full(x.shape[1] - 1, spread**-2.0)]
     judged = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in answers)]))

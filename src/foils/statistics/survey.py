@@ -68,17 +68,10 @@ def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
         numbers: (m,) in (0, 1), as `permanent_numbers` gives them.
         n: how many, at least 1; where fewer have a size above 0 all these are drawn, with probability 1.
 
-    Raises:
-        InputError: shapes that differ, sizes that are negative or not finite, n below 1.
-
     Source: sequential Poisson sampling (Ohlsson 1998), with the probabilities of priority sampling (Duffield, Lund &
     Thorup 2007, theorem 1 and section 4).
     """
     sizes, numbers = np.asarray(sizes, np.float64), np.asarray(numbers, np.float64)
-    if sizes.ndim != 1 or sizes.shape != numbers.shape or n < 1:
-        raise InputError(f"{sizes.shape} sizes, {numbers.shape} numbers, n {n}; expected one number a size, n ≥ 1")
-    if not np.isfinite(sizes).all() or (sizes < 0).any():
-        raise InputError("sizes to draw by are negative or not finite; a unit that is never drawn has size 0")
     possible = np.flatnonzero(sizes > 0)
     order = numbers[possible] / sizes[possible]
     ranked = np.argsort(order, kind="stable")
