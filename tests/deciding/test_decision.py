@@ -131,12 +131,6 @@ def test_a_source_with_few_records_never_wins(half, plain):
     assert decision.worths["few"].strength < 3 * share * decision.worths["middle"].strength
 
 
-def test_a_sample_of_queries_changes_the_choice_by_no_more_than_a_tie(half, plain):
-    fewer = decided(*half, records=100)
-    assert len(fewer.ground.measured.records) == 100
-    assert fewer.source in (plain.source, *plain.ties)
-
-
 def test_a_model_that_starts_from_nothing_learns_from_what_it_can_tell_apart(half, plain):
     starting = decided(*half, starts="nothing", in_batch=0)
     assert starting.recurrence is None
@@ -158,13 +152,6 @@ def test_a_word_table_is_decided_for_by_what_recurs_among_training_pairs(half, p
     np.testing.assert_allclose(
         learnabilities(measured, everything, "encoder", 0.25), 0.25 + 0.75 * measured.gates.rho**16
     )
-
-
-def test_the_batch_takes_away_what_easy_negatives_add(half):
-    alone, among = (decided(*half, in_batch=count).worths for count in (0, 500))
-    assert among["random"].strength < alone["random"].strength
-    ratio = [each["hard"].strength / each["random"].strength for each in (alone, among)]
-    assert ratio[1] > ratio[0]
 
 
 def test_the_decision_turns_where_it_says(plain):
