@@ -103,15 +103,6 @@ def test_strips_and_buffers_do_not_change_one_bit(kind, monkeypatch):
         ]
 
 
-def test_copies_beyond_count_come_by_row(monkeypatch):
-    monkeypatch.setattr(nearest, "MANY", 3)
-    held = np.tile(np.array([[3, 1]], np.float32), (500, 1))
-    held[400] = [4, 1]
-    rows, scores = top_inner_products(np.array([[1, 0], [0, 1]], np.float32), Vectors.of(held), 3, block=20)
-    assert rows.tolist() == [[400, 0, 1], [0, 1, 2]]
-    assert scores.tolist() == [[4, 3, 3], [1, 1, 1]]
-
-
 def test_zero_of_either_sign_is_one_score_and_negative_ones_come_last():
     held = np.array([[-1, 0], [-0.0, 1], [0, 1], [-2, 0], [1, 0]], np.float32)
     rows, products = rank_rows(np.array([[1, 0]], np.float32), Vectors.of(held), [np.array([4, 3, 2, 1, 0])])

@@ -46,24 +46,15 @@ def processor(monkeypatch: pytest.MonkeyPatch, used: str, **capabilities: bool) 
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
 
 
-@pytest.mark.parametrize(
-    ("used", "capabilities", "expected"),
-    [
-        ("AVX512", {"avx512_bf16": True, "amx_bf16": False}, True),
-        ("AVX512", {"avx512_bf16": False, "amx_bf16": True}, True),
-        ("AVX512", {"avx512_bf16": False, "avx512_f": True}, False),
-        ("AVX2", {"avx512_bf16": True}, False),  # torch is held to older instructions
-        ("DEFAULT", {}, False),
-    ],
-)
-def test_a_processor_with_instructions_for_bfloat16(
-    used: str, capabilities: dict[str, bool], expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    processor(monkeypatch, used, **capabilities)
-    assert computes_bfloat16(CPU) is expected
-
-
-def test_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_computes_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    for used, expected, capabilities in (
+        ("AVX512", True, {"avx512_bf16": True, "amx_bf16": False}),
+        ("AVX512", True, {"avx512_bf16": False, "amx_bf16": True}),
+        ("AVX512", False, {"avx512_bf16": False, "avx512_f": True}),
+        ("AVX2", False, {"avx512_bf16": True}),  # torch is held to older instructions
+    ):
+        processor(monkeypatch, used, **capabilities)
+        assert computes_bfloat16(CPU) is expected
     processor(monkeypatch, "AVX512", avx512_bf16=True)
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)  # an older torch
     assert not computes_bfloat16(CPU)
@@ -142,21 +133,15 @@ def test_the_choice_is_the_same_the_next_time_and_encodes_nothing(
 
 
 def test_what_is_not_left_open_is_not_chosen(folder: Path, tmp_path: Path, native: None) -> None:
+    """Keys of float32 are those that they were before there was another precision."""
     assert opened(folder, tmp_path / "store", precision="float32").precision == "float32"
     assert not (tmp_path / "store").exists()
-    model = bert_model(tmp_path / "one")
-    assert SentenceEncoder(model).precision == "float32"  # a loaded model stays as it is
-    assert {each.dtype for each in model.parameters()} == {torch.float32}
-    assert multiplies(model)
-    assert not multiplies(static_model())
-
-
-def test_keys_of_float32_are_those_that_they_were(tmp_path: Path) -> None:
-    model = static_model()
-    key = (weights_digest(model), (None, True, "float32", "torch"))
-    expected = hashlib.blake2b(repr(key).encode(), digest_size=16).hexdigest()
-    for precision in ("auto", "float32"):
-        assert SentenceEncoder(model, EncoderSettings(precision=precision)).fingerprint == expected
+    bert, words = bert_model(tmp_path / "one"), static_model()
+    assert SentenceEncoder(bert).precision == "float32"  # a loaded model stays as it is
+    assert multiplies(bert)
+    assert not multiplies(words)
+    key = hashlib.blake2b(repr((weights_digest(words), (None, True, "float32", "torch"))).encode(), digest_size=16)
+    assert SentenceEncoder(words).fingerprint == key.hexdigest()
 
 
 def test_weights_in_bfloat16_are_computed_in_float32_where_that_is_chosen(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from sentence_transformers.util import dot_score
 
+import foils
 from foils.batching.vectors import EmbeddingCache
-from foils.cli.app import run
-from foils.data import Negatives
 from foils.deciding.doors import score
 from foils.encode import SentenceEncoder, VectorStore, load_encoder
 from foils.encode.models import check_temperature_of, similarity_of
@@ -74,50 +72,20 @@ def test_vectors_of_a_model_for_inner_products_keep_their_lengths() -> None:
 
 
 def test_mining_ranks_by_the_models_similarity(collection: Any, tmp_path: Path) -> None:
-    write_beir(collection, tmp_path / "beir")
-    tables = {}
-    for name in ("dot", "cosine"):
-        dot_model(name).save(str(tmp_path / name))
-        assert load_encoder(tmp_path / name).similarity == name
-        mine = ["mine", tmp_path / "beir", "--with", "dense", "--top", "5", "--encoder", tmp_path / name]
-        assert run([*map(str, mine), "-o", str(tmp_path / f"{name}.parquet")]) == 0
-        tables[name] = Negatives.read(tmp_path / f"{name}.parquet").table.to_pylist()
-    assert tables["dot"] != tables["cosine"]
-    model = dot_model()
-    texts = dict(zip(collection.documents["doc_id"].to_pylist(), collection.documents["text"].to_pylist(), strict=True))
-    asked = dict(zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True))
     for name, unit in (("dot", False), ("cosine", True)):
-        for row in tables[name][:10]:
-            pair = model.encode([asked[row["query_id"]], texts[row["doc_id"]]], normalize_embeddings=unit)
-            assert row["score"] == pytest.approx(float(pair[0] @ pair[1]), rel=1e-4, abs=1e-5)
-
-
-def write_beir(collection: Any, folder: Path) -> None:
-    (folder / "qrels").mkdir(parents=True)
-    rows = zip(collection.documents["doc_id"].to_pylist(), collection.documents["text"].to_pylist(), strict=True)
-    (folder / "corpus.jsonl").write_text(
-        "".join(json.dumps({"_id": i, "title": "", "text": t}) + "\n" for i, t in rows)
-    )
-    rows = zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True)
-    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in rows))
-    for split, judged in collection.qrels.items():
-        lines = [f"{row['query_id']}\t{row['doc_id']}\t{row['relevance']}\n" for row in judged.to_pylist()]
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+        model = dot_model(name)
+        mined = foils.mine(collection, "dense", top=5, encoder=model, vectors=tmp_path).table.to_pylist()[:10]
+        queries = collection.query_texts(collection.query_rows([row["query_id"] for row in mined]))
+        documents = collection.document_texts(collection.document_rows([row["doc_id"] for row in mined]))
+        sides = (model.encode(side, normalize_embeddings=unit) for side in (queries, documents))
+        expected = np.multiply(*sides).sum(1)
+        assert [row["score"] for row in mined] == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_a_column_of_scores_is_called_by_the_similarity(tmp_path: Path) -> None:
     store = VectorStore(tmp_path)
     assert EncoderScorer(SentenceEncoder(dot_model()), store).column == "dot"
     assert EncoderScorer(SentenceEncoder(static_model()), store).column == "cosine"
-
-
-def test_measuring_ranks_by_the_models_similarity(collection: Any) -> None:
-    for model, unit in ((dot_model(), False), (dot_model("cosine"), True)):
-        best = ranking(collection, model, unit=unit)
-        test = collection.qrels["test"].to_pylist()
-        hits = np.mean([best[int(row["query_id"][1:])] == row["doc_id"] for row in test])
-        assert measure_encoder(model, collection, "test", ["P@1"]).means["P@1"] == pytest.approx(hits)
-    assert ranking(collection, dot_model(), unit=False) != ranking(collection, dot_model(), unit=True)
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -191,40 +159,23 @@ def test_the_planner_of_a_training_is_given_the_models_inner_products() -> None:
         )
 
 
-def test_scores_are_of_the_models_similarity(collection: Any, tmp_path: Path) -> None:
-    negatives = table(collection, per_query=2)
-    texts = dict(zip(collection.documents["doc_id"].to_pylist(), collection.documents["text"].to_pylist(), strict=True))
-    asked = dict(zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True))
-    for similarity in ("dot", "cosine"):
-        scores = score(
-            collection,
-            {"made": negatives},
-            encoder=dot_model(similarity),
-            vectors=tmp_path,
-            temperature=1.0,
-        )
-        unit, expected = similarity == "cosine", []
-        for row in negatives.table.to_pylist():
-            three = [asked[row["query_id"]], texts[f"d{row['query_id'][1:]}"], texts[row["doc_id"]]]
-            query, positive, negative = dot_model().encode(three, normalize_embeddings=unit).astype(np.float64)
-            expected.append(1 / (1 + np.exp(-(query @ positive - query @ negative))))
-        assert scores.sources[0].rho == pytest.approx(np.mean(expected), abs=1e-4)
-
-
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
-def test_the_program_measures_and_searches_by_it(collection: Any, tmp_path: Path, similarity: str) -> None:
-    dot_model(similarity).save(str(tmp_path / "model"))
-    write_beir(collection, tmp_path / "beir")
-    best = ranking(collection, dot_model(), unit=similarity == "cosine")
-    relevant = {row["query_id"]: row["doc_id"] for row in collection.qrels["test"].to_pylist()}
-    hits = np.mean([best[int(query[1:])] == document for query, document in relevant.items()])
-    common = [tmp_path / "beir", "--model", tmp_path / "model"]
-    result, found = tmp_path / "result.json", tmp_path / "out.trec"
-    evaluate = ["evaluate", *common, "--split", "test", "--measures", "P@1", "--json", result]
-    assert run([str(each) for each in evaluate]) == 0
-    measured = json.loads(result.read_text())["systems"][0]["measures"]["P@1"]
-    assert measured == pytest.approx(hits)
-    search = ["search", *common, "--split", "test", "--dimensions", "none", "--top", 5, "--run", found]
-    assert run([str(each) for each in search]) == 0
-    first = {line.split()[0]: line.split()[2] for line in found.read_text().splitlines() if line.split()[3] == "1"}
-    assert first == {query: best[int(query[1:])] for query in relevant}
+def test_scores_and_measures_are_of_the_models_similarity(collection: Any, tmp_path: Path, similarity: str) -> None:
+    model, unit, negatives = dot_model(similarity), similarity == "cosine", table(collection, per_query=2)
+    scores = score(collection, {"made": negatives}, encoder=model, vectors=tmp_path, temperature=1.0)
+    rows = negatives.table.to_pylist()
+    queries = collection.query_rows([row["query_id"] for row in rows])
+    documents = collection.document_rows([row["doc_id"] for row in rows])
+    given = collection.document_texts(np.arange(len(collection.documents)))
+    held = model.encode(given, normalize_embeddings=unit).astype(np.float64)
+    asked = model.encode(collection.queries["text"].to_pylist(), normalize_embeddings=unit).astype(np.float64)
+    margins = (asked[queries] * (held[queries] - held[documents])).sum(1)  # query i has the positive i
+    assert scores.sources[0].rho == pytest.approx((1 / (1 + np.exp(-margins))).mean(), abs=1e-4)
+    best = ranking(collection, model, unit=unit)
+    test = collection.qrels["test"].to_pylist()
+    hits = np.mean([best[int(row["query_id"][1:])] == row["doc_id"] for row in test])
+    assert measure_encoder(model, collection, "test", ["P@1"]).means["P@1"] == pytest.approx(hits)
+    assert ranking(collection, model, unit=False) != ranking(collection, model, unit=True)
+    model.save(str(tmp_path / "model"))
+    found = foils.search(collection, model=str(tmp_path / "model"), split="test", top=5).run.first(1).table.to_pylist()
+    assert {row["doc_id"] == best[int(row["query_id"][1:])] for row in found} == {True}
