@@ -1,30 +1,23 @@
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from foils.cli.app import run
 from foils.data import Negatives
+from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.selection import RULES
 from foils.selection.doors import select
 
 
 def rated(gaps, *, per_query=4, **more):
-    n = len(gaps)
-    gaps = np.asarray(gaps, float)
-    return Negatives(
-        pa.table(
-            {
-                "query_id": [f"q{i // per_query}" for i in range(n)],
-                "doc_id": [f"d{i}" for i in range(n)],
-                "source": ["s"] * n,
-                "rank": list(range(n)),
-                "score": [0.0] * n,
-                "elo": 1500 - gaps,
-                "elo_se": np.full(n, 50.0),
-                "gap": gaps,
-                **more,
-            }
-        )
+    n, gaps = len(gaps), np.asarray(gaps, float)
+    ids = pa.array([f"q{i // per_query}" for i in range(n)]), pa.array([f"d{i}" for i in range(n)])
+    ratings = {"elo": 1500 - gaps, "elo_se": np.full(n, 50.0), "gap": gaps, **more}
+    return Negatives(negatives_table(*ids, "s", np.arange(n), np.zeros(n)), {"stage": "rate"}).with_columns(
+        {name: np.asarray(values, float) for name, values in ratings.items()}
     )
 
 
@@ -83,3 +76,38 @@ def test_unknown_names_and_unrated_tables_are_refused():
         select(bare)
     with pytest.raises(InputError, match="weight"):
         select(select(rated([300.0])))
+
+
+@pytest.fixture
+def program(tmp_path):
+    """foils select of forty gaps from −100 to 800, of one query."""
+    rated(np.linspace(-100, 800, 40), per_query=40).write(tmp_path / "rated.parquet")
+    return lambda *more: run(["select", str(tmp_path / "rated.parquet"), "-o", str(tmp_path / "out.parquet"), *more])
+
+
+def test_the_program_writes_table_and_json(program, tmp_path, capsys):
+    assert program("--set", "bounds=[50, 200, 400, 600]", "--json", str(tmp_path / "s.json")) == 0
+    found = Negatives.read(tmp_path / "out.parquet")
+    gaps = found.table["gap"].to_numpy()
+    np.testing.assert_array_equal(found.keep, gaps >= 50)
+    assert found.provenance["before"] == {"stage": "rate"}
+    result = json.loads((tmp_path / "s.json").read_text())
+    assert result["kept"] == (gaps >= 50).sum() == sum(tier["kept"] for tier in result["tiers"].values())
+    assert result["thresholds"]["goldilocks"] == 200
+    assert "goldilocks" in capsys.readouterr().out
+
+
+def test_where_no_row_is_kept_it_says_so_and_what_to_loosen(program, capsys):
+    assert program("--by", "relative", "--set", "margin=0.9") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No row is kept: there is nothing to train on. Give the rule relative other settings (margin), or" in said
+    assert "too close to the positive's rating: 40" in said
+
+
+BAD = {"--by gap": "Choose from", "--set bounds": "NAME=VALUE", "--by relative --set margin=much": "not a number"}
+
+
+@pytest.mark.parametrize(("more", "said"), BAD.items())
+def test_bad_input_is_said(program, capsys, more, said):
+    assert program(*more.split()) == 2
+    assert said in capsys.readouterr().err
