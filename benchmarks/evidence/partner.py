@@ -169,7 +169,17 @@ def compared(given: str, model: str, steps: int, seeds: int) -> dict[str, Any]:
 
 
 def tables(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Both together by collection, and what each arm gains over BM25's negatives, pooled."""
+    """Of each model, both together by collection, and what each arm gains over BM25's negatives, pooled."""
+    made = {}
+    for model in dict.fromkeys(each["model"] for each in results):
+        values, gains = of_model([each for each in results if each["model"] == model])
+        made[f"Both together, nDCG@10 on test, {model}"] = values
+        made[f"Against BM25's negatives without residual, {model}"] = gains
+    return made
+
+
+def of_model(results: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The two tables of a model."""
     values = [
         {"collection": each["collection"], "bm25 alone": round(each["bm25"], 4),
          **{name: round(arm["both"], 4) for name, arm in each["arms"].items()}}
@@ -187,7 +197,7 @@ def tables(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
             "gain, all queries": f"{mean:+.4f} [{mean - bound:+.4f}, {mean + bound:+.4f}]",
             "p < .05 on": ", ".join(surely) or "none",
         })  # fmt: skip
-    return {"Both together, nDCG@10 on test": values, "Against BM25's negatives without residual": gains}
+    return values, gains
 
 
 def main() -> None:
