@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from foils.cli.app import run
 from foils.data import Collection, Labels, Negatives
 from foils.encode import VectorStore
 from foils.labelling.evidence import Evidence, evidence_of
-from foils.labelling.relabelling import Cascade, Judged, Relabelled, share_by_answers
+from foils.labelling.relabelling import Cascade, Judged, Relabelled
 from foils.llm import Client
 from foils.runtime.errors import FailureError, InputError
 from foils.statistics.noisy_labels import Answers
@@ -59,46 +60,12 @@ def people(table: Negatives, every: int = 1) -> Labels:
     return Labels(pa.Table.from_pylist(rows[::every]))
 
 
-def test_a_judge_whom_people_confirm_decides(tmp_path: Path) -> None:
-    result = relabelled(tmp_path, judge=oracle, budget=1.0, labels=people(source("a", 1), 3))
-    right = truth(result)
-    assert not (verdicts(result)[~right] == "positive").any()
-    assert (verdicts(result)[right] == "positive").mean() > 0.9
-    assert np.array_equal(result.keep, verdicts(result) == "negative")
-    assert "relabelled positive" in result.rejected()
-    use = result.judges[0]
-    assert (use["asked"], use["answered"], use["name"]) == (len(result), len(result), "function:oracle")
-    assert min(use["sensitivity"], use["specificity"]) > 0.9
+def guess(query: str, positive: str, document: str) -> bool:
+    return len(document) % 3 == 0
 
 
-def test_a_judge_whom_nobody_confirms_is_believed_less(tmp_path: Path) -> None:
-    alone = relabelled(tmp_path, judge=oracle, budget=1.0)
-    assert alone.judges[0]["specificity"] < 0.8
-    called = verdicts(alone) == "positive"
-    assert truth(alone)[called].mean() > 0.9
-
-
-def test_a_judge_who_calls_more_relevant_than_there_can_be_is_not_believed(tmp_path: Path) -> None:
-    always = relabelled(tmp_path, judge=lambda *texts: True, budget=1.0)
-    assert always.judges[0]["sensitivity"] + always.judges[0]["specificity"] < 1.2
-    assert not (verdicts(always) == "positive").any(), "its answers tell nothing"
-    assert "do not tell" in str(always)
-
-
-def test_a_judge_whose_answers_tell_nothing_changes_nothing(tmp_path: Path) -> None:
-    def guess(query: str, positive: str, document: str) -> bool:
-        return len(document) % 3 == 0
-
-    unasked, asked = relabelled(tmp_path), relabelled(tmp_path, judge=guess, budget=1.0)
-    assert verdicts(asked).tolist() == verdicts(unasked).tolist()
-    assert asked.table["relevance"] == unasked.table["relevance"]
-    use = asked.judges[0]
-    assert not use["heeded"]
-    assert use["answered"] == len(asked)
-    assert "function:guess: not heeded, for the answers do not tell" in " ".join(str(asked).split())
-    confirmed = relabelled(tmp_path, judge=guess, budget=1.0, labels=people(source("a", 1), 3)).judges[0]
-    assert confirmed["confirmed"]
-    assert not confirmed["heeded"], "it is known to tell nothing"
+def always(query: str, positive: str, document: str) -> bool:
+    return True
 
 
 def weak(query: str, positive: str, document: str) -> bool:
@@ -107,29 +74,56 @@ def weak(query: str, positive: str, document: str) -> bool:
     return number % 10 < 7 if oracle(query, positive, document) else number % 8 == 0
 
 
-def test_a_judge_little_better_than_chance_is_heeded_once_it_is_confirmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("judge", "confirmed", "heeded"),
+    [
+        (oracle, True, True), (oracle, False, True), (weak, True, True), (weak, False, False),
+        (guess, True, False), (guess, False, False), (always, False, False),
+    ],
+)  # fmt: skip
+def test_a_judge_is_heeded_as_far_as_is_known_of_it(
+    tmp_path: Path, judge: Callable[..., bool], confirmed: bool, heeded: bool
 ) -> None:
-    unasked, asked = relabelled(tmp_path), relabelled(tmp_path, judge=weak, budget=1.0)
-    assert not asked.judges[0]["heeded"]
-    assert asked.table["relevance"] == unasked.table["relevance"]
+    answers = people(source("a", 1), 3) if confirmed else ()
+    unasked, result = (relabelled(tmp_path, labels=answers, **how) for how in ({}, {"judge": judge, "budget": 1.0}))
+    use, called, right = result.judges[0], verdicts(result) == "positive", truth(result)
+    assert (use["asked"], use["answered"]) == (len(result), len(result))
+    assert (use["name"], use["confirmed"], use["heeded"]) == (f"function:{judge.__name__}", confirmed, heeded)
+    assert np.array_equal(result.keep, verdicts(result) == "negative")
+    if not heeded:
+        assert result.table["relevance"] == unasked.table["relevance"]
+        assert f"{use['name']}: not heeded, for the answers do not tell" in " ".join(str(result).split())
+    elif judge is oracle:
+        assert min(right[called].mean(), called[right].mean()) > 0.9
+        assert (min(use["sensitivity"], use["specificity"]) > 0.9) == confirmed
+        assert ("Nobody confirmed function:oracle" in " ".join(str(result).split())) != confirmed
+
+
+def test_a_better_judge_confirms_a_weak_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = relabelled(tmp_path, judge=[weak, oracle], budget=1.0)
     assert [use["heeded"] for use in both.judges] == [True, True]
     assert truth(both)[verdicts(both) == "positive"].mean() > 0.9
-    alone = relabelled(tmp_path, judge=weak, budget=1.0, labels=people(source("a", 1), 3)).judges[0]
-    assert alone["heeded"]
     monkeypatch.setattr("foils.labelling.relabelling.LEAST_POWER", 0.0)
     assert relabelled(tmp_path, judge=weak, budget=1.0).judges[0]["heeded"], "it is this bar that decides"
+
+
+def cascade_of(features: np.ndarray, belief: float = 0.0, **more: Any) -> Cascade:
+    """Rows with these features, which are all that is seen of them."""
+    rows = np.arange(len(features))
+    pairs = pa.table({"query_id": ["q"] * len(rows), "doc_id": [f"d{row}" for row in rows], "text": rows.astype(str)})
+    names = tuple(map(str, range(features.shape[1])))
+    return Cascade(world(), pairs, Evidence(rows, np.full(len(rows), belief), 1.0, names, features), **more)
 
 
 def test_a_judge_with_many_answers_does_not_confirm_itself() -> None:
     """Its answers follow a feature that has nothing to do with the truth; a better judge answered to a tenth."""
     rows, rng = np.arange(2000), np.random.default_rng(1)
     right, feature = rng.random(2000) < 0.4, rng.normal(size=2000)
-    pairs = pa.table({"query_id": ["q"] * 2000, "doc_id": [f"d{row}" for row in rows], "text": ["t"] * 2000})
-    cascade = Cascade(world(), pairs, Evidence(rows, np.zeros(2000), 1.0, ("feature",), feature[:, None]))
-    for name, count, relevant in (("cheap", 2000, feature > 0), ("good", 200, right[:200])):
-        known, answers = (0.95, 0.95) if name == "good" else (0.6, 0.9), Answers(rows[:count], relevant.astype(float))
+    cascade = cascade_of(feature[:, None])
+    for name, count, known, relevant in (
+        ("cheap", 2000, (0.6, 0.9), feature > 0), ("good", 200, (0.95, 0.95), right[:200]),
+    ):  # fmt: skip
+        answers = Answers(rows[:count], relevant.astype(float))
         cascade.judges[name] = Judged(np.full(2000, count / 2000), known, answers)
     for _ in range(3):
         cascade._learn()
@@ -140,42 +134,28 @@ def test_a_judge_with_many_answers_does_not_confirm_itself() -> None:
 
 def test_the_draws_of_a_judge_together_weigh_every_row_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first answers some rows are far more open than others; Σ 1/probability still estimates how many."""
-    rows, rng = np.arange(1000), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     feature = rng.normal(size=1000)
     right = rng.random(1000) < 1 / (1 + np.exp(2 - 3 * feature))
-    pairs = pa.table({"query_id": ["q"] * 1000, "doc_id": [f"d{row}" for row in rows], "text": rows.astype(str)})
-    evidence = Evidence(rows, np.full(1000, -1.0), 1.0, ("feature",), feature[:, None])
     monkeypatch.setattr(Cascade, "shown", lambda self, wanted: wanted)
-
-    class Right:
-        name = "function:right"
-
-        def judge(self, wanted: np.ndarray) -> list[bool | None]:
-            return right[wanted].tolist()
-
-    shares = []
+    judge, shares = SimpleNamespace(name="function:right", judge=lambda wanted: right[wanted].tolist()), []
     for seed in range(20):
-        cascade = Cascade(world(), pairs, evidence, seed=seed)
-        cascade.ask(Right(), 200, checks=0)  # type: ignore[arg-type]
-        own = cascade.judges["function:right"]
-        answered = own.answers.rows
-        assert len(answered) == 200
-        weights = 1 / own.probability[answered]
-        shares.append([weights.sum() / 1000, weights @ right[answered] / 1000])
+        cascade = cascade_of(feature[:, None], -1.0, seed=seed)
+        cascade.ask(judge, 200, checks=0)
+        own = cascade.judges[judge.name]
+        assert len(own.answers.rows) == 200
+        weights = 1 / own.probability[own.answers.rows]
+        shares.append([weights.sum() / 1000, weights @ right[own.answers.rows] / 1000])
     np.testing.assert_allclose(np.mean(shares, axis=0), [1, right.mean()], atol=0.03)
 
 
 def test_the_best_judge_says_what_share_is_relevant() -> None:
     """A cheap judge with many answers does not outvote a better one that was asked after it."""
-    rows, every = np.arange(400), np.ones(400, bool)
-    pairs = pa.table({"query_id": ["q"] * 400, "doc_id": [f"d{row}" for row in rows], "text": ["t"] * 400})
-    evidence = Evidence(rows, np.zeros(400), 1.0, (), np.zeros((400, 0)))
-    cascade = Cascade(world(), pairs, evidence)
+    cascade, rows = cascade_of(np.zeros((400, 0))), np.arange(400)
     for name, count, relevant in (("cheap", 400, 1.0), ("good", 100, 0.0)):
         answers = Answers(rows[:count], np.full(count, relevant), 0.9, 0.9)
         cascade.judges[name] = Judged(np.full(400, count / 400), answers=answers, confirmed=True)
-    assert cascade.judged_share(every) == 0.0
-    assert share_by_answers(cascade.judges["cheap"].answers, cascade.judges["cheap"].probability, every)[0] == 1.0
+    assert cascade.judged_share(rows >= 0) == 0.0
 
 
 def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -185,30 +185,6 @@ class Labelled(Result):
 log = logging.getLogger(__name__)
 
 
-def ask_open(
-    labelling: LabelSettings, sheet: LabelSheet, universe: PairPool, opened: Callable[..., PairJudge]
-) -> tuple[PairJudge | None, list[str]]:
-    """Have the open pairs judged by whoever is to judge; return who, where it is a program, and what to do next."""
-    who = labelling.ask
-    if who is None and not labelling.answers:
-        who = TERMINAL
-    if who == TERMINAL:
-        with on_terminal() as dialogue:
-            dialogue.go_through(sheet, labelling.labeller)
-    elif who == PAGE:
-        path = sheet.path.with_suffix(".html")
-        write_text(path, label_page(sheet, labelling.labeller, title=", ".join(universe.members)))
-        add = spelled("answers", "FILE")
-        return None, [f"Open {path} in a browser, judge, download the answers, and add them with {add}."]
-    elif by_program(who):
-        program = opened(who, question=labelling.question)
-        _judged(program, sheet, program.name)
-        return program, []
-    elif who is not None:
-        _judged(ByFunction(cast("Answer", who)), sheet, labelling.labeller, skips=True)
-    return None, []
-
-
 def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
     """Have the open pairs judged under a name; what was answered is kept, should it fail."""
     places, missing = sheet.open(name), 0
@@ -282,7 +258,9 @@ def label(
     negatives = {source.name: source.negatives for source in named}
     universe = pairs_of(negatives)
     belief: Floats | None = None
-    settings = {"n": labelling.n, "with": _name(labelling.ask), "checks": labelling.checks, "as": labelling.labeller}
+    who, program, notes = labelling.ask, None, list[str]()
+    name = who if isinstance(who, str | None) else getattr(who, "name", type(who).__name__)
+    settings = {"n": labelling.n, "with": name, "checks": labelling.checks, "as": labelling.labeller}
     if labelling.draw == UNCERTAIN:
         encoder, store = encoding.open(loaded)
         settings |= {"draw": labelling.draw, "split": labelling.split, "encoder": encoder.fingerprint}
@@ -297,16 +275,21 @@ def label(
         sheet.add(Labels.of(given, loaded), person=labelling.labeller)
     sheet.write()
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
-    opened = partial(open_judge, collection=loaded, encoding=encoding, llm=llm)
-    program, notes = ask_open(labelling, sheet, universe, opened)
+    if who == TERMINAL or (who is None and not labelling.answers):
+        with on_terminal() as dialogue:
+            dialogue.go_through(sheet, labelling.labeller)
+    elif who == PAGE:
+        path, add = sheet.path.with_suffix(".html"), spelled("answers", "FILE")
+        write_text(path, label_page(sheet, labelling.labeller, title=", ".join(universe.members)))
+        notes = [f"Open {path} in a browser, judge, download the answers, and add them with {add}."]
+    elif by_program(who):
+        program = open_judge(cast("Any", who), loaded, encoding=encoding, llm=llm, question=labelling.question)
+        _judged(program, sheet, program.name)
+    elif who is not None:
+        _judged(ByFunction(cast("Answer", who)), sheet, labelling.labeller, skips=True)
     errors = errors_of(labelling, sheet, loaded, universe, program)
     models = {program.name: program.questions.asked} if isinstance(program, RelevanceJudge) else {}
     return Labelled(sheet.labels(), universe, drawn.rows, errors, models, facts, sheet.path, belief, notes)
-
-
-def _name(who: Any) -> str | None:
-    """Who judges, for provenance."""
-    return who if who is None or isinstance(who, str) else getattr(who, "name", type(who).__name__)
 
 
 @door(needs={"llm": {"judge": "llm"}})
