@@ -109,12 +109,6 @@ def test_every_weight_lies_between(alpha):
     assert torch.equal(between, first) == (alpha == 0)
 
 
-def test_a_transformer_merged_with_itself_is_itself(tmp_path):
-    base, same = bert_model(tmp_path), bert_model(tmp_path)
-    before = base.encode(["ba be"])
-    assert merged(base, same, 0.5).encode(["ba be"]) == pytest.approx(before)
-
-
 def test_what_cannot_be_merged(tmp_path):
     with pytest.raises(InputError, match=r"alpha 1\.5; expected a number from 0 to 1"):
         merged(static_model(), static_model(), 1.5)

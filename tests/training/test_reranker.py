@@ -26,7 +26,7 @@ from foils.training.reranker import (
 )
 from foils.training.settings import TARGETS, TrainSettings
 from foils.training.train import train_model
-from train_models import cross_encoder, gradients, made_up, rows_of, table, weights
+from train_models import cross_encoder, gradients, made_up, rows_of, table
 
 BASE = TrainSettings(loss="hybrid", batch_size=8, epochs=2, learning_rate=0.01, max_length=32)
 LISTS, UNWEIGHTED = rows_of("lists"), rows_of("lists", without="weight")
@@ -35,16 +35,6 @@ LISTS, UNWEIGHTED = rows_of("lists"), rows_of("lists", without="weight")
 @pytest.fixture
 def model(tmp_path):
     return cross_encoder(tmp_path / "model").eval()
-
-
-@pytest.mark.parametrize("name", ["regression", "listnet", "hybrid", "st:RankNetLoss"])
-def test_losses_train(name, tmp_path):
-    model = cross_encoder(tmp_path / "bert")
-    before = weights(model).clone()
-    rows = UNWEIGHTED if name.startswith("st:") else LISTS
-    found = train_model(model, rows, tmp_path / "out", settings=replace(BASE, loss=name))
-    assert np.isfinite([entry["loss"] for entry in found.history]).all()
-    assert not torch.equal(before, weights(found.model))
 
 
 def loss_of(name, model, data):

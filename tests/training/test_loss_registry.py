@@ -1,4 +1,4 @@
-"""Losses of sentence-transformers by name: the same losses, and nothing that they would ignore goes unsaid."""
+"""Losses by name: those of sentence-transformers, given nothing that they would ignore, and those of vectors' parts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,29 @@ from sentence_transformers.sentence_transformer import losses
 
 import foils
 from foils.data import Negatives
+from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.keyed import arguments, parsed_settings
+from foils.runtime.keyed import parsed_settings
 from foils.training.data import training_set
-from foils.training.loss_registry import ST_LOSSES, make_loss
+from foils.training.loss_registry import ST_LOSSES, make_loss, matryoshka_loss
+from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.masks import FalseNegativeMask
+from foils.training.objectives import Temperature
 from foils.training.reranker import reranker_loss, reranker_set
-from foils.training.settings import TrainSettings
+from foils.training.settings import DIMENSIONS, TrainSettings
 from foils.training.train import train_model
-from train_models import bert_model, cross_encoder, features, made_up, rows_of, static_model, table, weights
+from train_models import (
+    bert_model,
+    cross_encoder,
+    evaluated,
+    features,
+    made_up,
+    rows_of,
+    same,
+    static_model,
+    table,
+    weights,
+)
 
 BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
 
@@ -116,14 +130,12 @@ def test_what_a_loss_would_ignore_is_refused(name, data, how, said):
 
 def test_the_program_takes_names_and_paths_of_models():
     texts = ["guide=./a-b/m1", "a=all-MiniLM-L6-v2", "b=/x/y_1", "c=~/m", "d=gradnorm", "e=[1,2]", "f=0.5"]
-    found = parsed_settings(texts, words=True)
-    assert found == {"guide": "./a-b/m1", "a": "all-MiniLM-L6-v2", "b": "/x/y_1", "c": "~/m", "d": "gradnorm",
-                     "e": [1, 2], "f": 0.5}  # fmt: skip
+    assert parsed_settings(texts, words=True) == {
+        "guide": "./a-b/m1", "a": "all-MiniLM-L6-v2", "b": "/x/y_1", "c": "~/m", "d": "gradnorm", "e": [1, 2], "f": 0.5,
+    }  # fmt: skip
     for wrong in ("a=.5", "a=0,5", "a=1e", "a=[1", "a=a b"):
         with pytest.raises(InputError, match="is not a number"):
             parsed_settings([wrong], words=True)
-    given = arguments(TrainSettings(loss_settings=found), "loss_settings")
-    assert parsed_settings(given[1::2], words=True) == found
 
 
 def test_positives_of_a_query_with_the_same_text_are_no_weights(tmp_path):
@@ -142,3 +154,55 @@ def test_positives_of_a_query_with_the_same_text_are_no_weights(tmp_path):
         make_loss("st:MultipleNegativesRankingLoss", static_model(), lists, settings={})
     with pytest.raises(InputError, match=f"{refused}, which this loss"):
         reranker_set(lists, reranker_loss("st:LambdaLoss"))
+
+
+TEXTS = [["ba be bi", "fo fu", "ga"], ["bi bo", "fu fa", "gi ge"], ["lo la", "ma mi", "no"]]
+
+
+def test_the_loss_is_that_of_the_parts_added_up():
+    model = static_model()
+    columns = [torch.tensor(model.encode(texts)) for texts in TEXTS]
+    wanted = 0.0
+    for size in (16, 8, 3):
+        queries, *others = (torch.nn.functional.normalize(each[:, :size]) for each in columns)
+        wanted += torch.nn.functional.cross_entropy(queries @ torch.cat(others).T / 0.05, torch.arange(3)).item()
+    features = [model.preprocess(texts) for texts in TEXTS]
+    loss = matryoshka_loss(model, ContrastiveLoss(model), [3, 8])
+    assert loss(features, None).item() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_the_cached_loss_of_parts_is_the_same(tmp_path):
+    model, batch = bert_model(tmp_path), dict(enumerate(TEXTS))
+    plain, cached = ContrastiveLoss(model), CachedContrastiveLoss(model, mini_batch_size=2)
+    same(*(evaluated(matryoshka_loss(model, loss, [4]), batch) for loss in (plain, cached)))
+
+
+@pytest.mark.parametrize("batches", ["random", "hobit-c"])
+def test_vectors_that_are_cut_are_better_for_it(batches, tmp_path):
+    collection = made_up(queries=80, documents=160)
+    settings = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, max_length=None)
+    found = []
+    for dimensions in (None, (4,)):
+        data = training_set(collection, table(collection))
+        how = replace(settings, matryoshka=dimensions)
+        folder = tmp_path / str(dimensions)
+        model = train_model(static_model(), data, folder, settings=how, batches=batches).model
+        model.truncate_dim = 4
+        found.append(measure_encoder(model, collection, "train", ["nDCG@10"]).means["nDCG@10"])
+    assert found[1] > found[0] + 0.1
+
+
+def test_matryoshka_trainings_that_cannot_work_are_refused(tmp_path):
+    model = static_model()
+    with pytest.raises(InputError, match="matryoshka 32: the model has 16 dimensions"):
+        matryoshka_loss(model, ContrastiveLoss(model), [8, 32])
+    model.similarity_fn_name = "dot"
+    with pytest.raises(InputError, match="compares vectors by inner products"):
+        matryoshka_loss(model, ContrastiveLoss(model), [8])
+    bert = bert_model(tmp_path)
+    with pytest.raises(InputError, match="a loss that learns beside the model"):
+        matryoshka_loss(bert, CachedContrastiveLoss(bert, temperature=Temperature(0.07, learned=True)), [8])
+    with pytest.raises(InputError, match="matryoshka 8,a; expected whole numbers"):
+        DIMENSIONS("8,a")
+    with pytest.raises(InputError, match="matryoshka 0; expected at least 1"):
+        TrainSettings(matryoshka=(0,))
