@@ -199,8 +199,8 @@ def written() -> dict[str, bytes]:
 
 
 def words(text: str) -> list[str]:
-    """What was shown, less the seconds that it took and where it was written."""
-    return re.sub(r" → \S+|[\d.,]+ s\b", "", text).split()
+    """What was shown, less the seconds that it took, the width that they have, and where it was written."""
+    return re.sub(r" → \S+|[\d.,]+ s\b|─+", "", text).split()
 
 
 def clear() -> None:

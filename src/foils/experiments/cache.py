@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from foils.data import Negatives, Run
 from foils.data.records import whole_json
 from foils.data.tables import read_table, write_table
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FormatError
 from foils.runtime.files import CHANGED, SEAL, intact, write_sealed
 
 TEMPORARY = "checkpoints"
@@ -30,18 +31,11 @@ def read_sealed(path: Path) -> dict[str, Any]:
         InputError: there is no such file, or it may not be read.
         FormatError: it is damaged, has no checksum, or says something else than was written.
     """
-    try:
-        value = whole_json(path)
-        whole = isinstance(value, dict) and SEAL in value and intact(value)
-    except FormatError as error:
-        raise FormatError("malformed JSON; remove it, and it will be made again", path, error.line) from error
-    except InputError:
-        raise
-    except (ValueError, RecursionError):
-        whole = False
-    if not whole:
-        raise FormatError(f"{CHANGED}; remove it, and it will be made again", path)
-    return {name: each for name, each in value.items() if name != SEAL}
+    value = whole_json(path)
+    with suppress(ValueError, RecursionError):  # a number that no checksum can be taken of
+        if isinstance(value, dict) and SEAL in value and intact(value):
+            return {name: each for name, each in value.items() if name != SEAL}
+    raise FormatError(f"{CHANGED}; remove it, and it will be made again", path)
 
 
 class StepCache:

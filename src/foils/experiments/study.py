@@ -55,7 +55,6 @@ from foils.scoring import ScoreSettings, score_sources
 from foils.statistics.measures import parse_measures, parsed_names
 
 if TYPE_CHECKING:
-    from foils.training.data import TrainingSet
     from foils.training.settings import TrainSettings
 
 Floats = npt.NDArray[np.float64]
@@ -128,12 +127,6 @@ class StudySettings(Settings):
         """How batches are filled."""
         return str(self.training.get("batches", self.own["batches"]))
 
-    @property
-    def measured(self) -> tuple[str, ...]:
-        """Names of the measures."""
-        usual = (RerankerTask if self.reranker else EncoderTask).measures
-        return usual if self.measures is None else tuple(self.measures)
-
     def train_settings(self, seed: int) -> TrainSettings:
         """Return the settings of one training.
 
@@ -163,7 +156,10 @@ class StudySettings(Settings):
         elif self.fused_with:
             own["fused_with"] = self.fused_with
         given = {name: value for name, value in self.training.items() if name not in self.own}
-        chosen = {"measures": list(self.measured), "training": {**given, "learning_rate": training.learning_rate}}
+        chosen = {
+            "measures": list(self.measures or ()),
+            "training": {**given, "learning_rate": training.learning_rate},
+        }
         return {**{name: getattr(self, name) for name in names}, **own, **chosen}
 
 
@@ -455,19 +451,16 @@ class OpenCell:
                         write_sealed(path, self._trained(name, seed, path.with_suffix("")))
                 advance(1)
 
-    def rows(self, name: str, seed: int) -> TrainingSet:
-        """Return what a seed trains on, of a source or of pairs alone."""
-        split, queries, per_query = self.settings.split, self.settings.queries, self.settings.per_query
-        drawn = self.collection if queries is None else with_queries(self.collection, {split: queries}, seed)
-        return self.task.rows(drawn, self.sources.get(name), per_query=per_query, max_positives=1, split=split)
-
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
         """Train and measure once; the checkpoints are gone afterwards."""
         start, settings, task, facts = time.perf_counter(), self.settings, self.task, dict[str, Any]()
         if name in (UNTRAINED, FIRST_STAGE):
             model = None
         else:
-            training, data = settings.train_settings(seed), self.rows(name, seed)
+            training, split, queries = settings.train_settings(seed), settings.split, settings.queries
+            drawn = self.collection if queries is None else with_queries(self.collection, {split: queries}, seed)
+            rows: dict[str, Any] = {"per_query": settings.per_query, "max_positives": 1, "split": split}
+            data = task.rows(drawn, self.sources.get(name), **rows)
             training = replace(training, trainer={"save_steps": CHECKPOINT_STEPS, **training.trainer})
             if task.in_batch and name not in self.sources:  # as many steps as with mined negatives
                 training = replace(training, epochs=training.epochs * (settings.per_query or 1))
@@ -477,7 +470,7 @@ class OpenCell:
         runs = [self._ranked(each, model) for each in self.tests]
         shutil.rmtree(checkpoints, ignore_errors=True)
         values = [
-            measure_run(run, each, settings.test_split, settings.measured)
+            measure_run(run, each, settings.test_split, settings.measures or ())
             for run, each in zip(runs, self.tests, strict=True)
         ]
         joined = {name: [v for each in values for v in each.per_query[name].tolist()] for name in values[0].means}
@@ -534,7 +527,7 @@ def open_study(
     how = ("", device, settings.train_settings(0).max_length)
     first = settings.first_stage or BM25
     task: Any = RerankerTask(*how, first_stage=first) if settings.reranker else EncoderTask(*how)
-    parsed = parse_measures(settings.measured)
+    parsed = parse_measures(settings.measures if settings.measures is not None else task.measures)
     if deep := [str(each) for each in parsed if each.params.get("cutoff", 0) > task.depth]:
         looks = "a study searches" if task.in_batch else "a reranker orders"
         raise InputError(f"{', '.join(deep)}: {looks} the first {task.depth} documents; take measures of these")

@@ -48,6 +48,7 @@ from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require
 from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder
+from foils.runtime.results import counted
 from foils.statistics import bootstrap_interval, paired_test
 
 MEASURE = "nDCG@10"
@@ -253,7 +254,7 @@ class Tuning:
         trial = Trial(**{**facts, **{name: tuple(facts[name]) for name in ("per_query", "marks")}, "name": place.name})
         self._again[place.name] = lambda: make(None, trial.marks)
         self.trials.append(trial)
-        what = f"{trial.steps:,} steps" if trial.marks else _plural(epochs, "epoch")
+        what = f"{trial.steps:,} steps" if trial.marks else counted(epochs, "epochs")
         negatives = trial.source or "in-batch negatives alone"
         self.say(f"learning rate {learning_rate:g}, {what}, {queries:,} queries, {negatives}: {trial.dev:.4f} on dev")
         return trial
@@ -319,7 +320,7 @@ class Tuning:
         ablates = bool(decided and rows["source"] and self.task.in_batch)
         best = self._search(rows, trials, ablates)
         best = self._ablated(best) if ablates else best
-        runs, better = _plural(len(self.trials), "run"), best.dev > base
+        runs, better = counted(len(self.trials), "runs"), best.dev > base
         reason = f"the best of {runs} on dev: {best.dev:.4f}, and {base:.4f} before"
         if not better:
             reason = f"none: the best of {runs} has {best.dev:.4f} on dev, and {self.base} {base:.4f}"
@@ -491,7 +492,3 @@ def improves(after: npt.ArrayLike, before: npt.ArrayLike) -> bool:
     """Return whether values of queries are significantly better than others of the same queries."""
     test = paired_test(after, before)
     return test.difference > 0 and test.p < LEVEL
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
