@@ -75,8 +75,6 @@ def test_an_index_ranks_every_document_and_the_block_changes_nothing(model, monk
     np.testing.assert_allclose(parted.search(QUERIES, 4)[1], top, rtol=1e-5)
     assert parted.search([], 4)[0].shape == (0, 0)
     assert BLOCK > 7
-    with pytest.raises(InputError, match="k=0"):
-        index.search(QUERIES, 0)
 
 
 def test_settings_reach_the_model_and_the_fingerprint(folders):

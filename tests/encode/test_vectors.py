@@ -295,11 +295,6 @@ def test_vectors_are_indexed_as_an_array(total: int, data: st.DataObject, kind: 
     np.testing.assert_array_equal(np.concatenate([plain[:0], *(block for _, block in blocks)]), plain)
 
 
-def test_an_array_that_is_not_a_table_of_vectors() -> None:
-    with pytest.raises(InputError, match=r"shape \(3,\); expected \(n, d\)"):
-        Vectors.of(np.ones(3))
-
-
 @pytest.mark.parametrize("vector", [[0.0, 0.0, 0.0], [0.6, 0.8, 0.0]])
 def test_an_encoder_that_gives_every_text_one_vector_is_refused(tmp_path: Path, vector: list[float]) -> None:
     class Collapsed(HashingEncoder):

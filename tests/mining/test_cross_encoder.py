@@ -16,7 +16,7 @@ from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.pairs import TextPairs
 from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
 from foils.mining.scorers import CrossEncoderScorer
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import FailureError
 from tiny_models import tiny_cross_encoder
 
 
@@ -137,9 +137,7 @@ def test_a_killed_run_resumes_with_the_same_bytes(small, folder, tmp_path, monke
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
-def test_refusals(small, scorer, monkeypatch):
-    with pytest.raises(InputError, match="at least 1"):
-        CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=0)
+def test_a_score_that_is_no_number_is_a_failure(small, scorer, monkeypatch):
     monkeypatch.setattr(scorer.model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))
     with pytest.raises(FailureError, match="NaN"):
         scorer.score(TextPairs(small, np.array([0]), np.array([0]), np.zeros(1)))

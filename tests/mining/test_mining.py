@@ -330,14 +330,6 @@ def test_retrievers_score_pairs_as_they_rank_them(small, encoder):
             retriever.score(TextPairs(small, np.array([0]), np.array([-1]), np.zeros(1), pa.array(["x"])))
 
 
-def test_pairs_of_different_lengths_or_without_a_text_are_refused(small):
-    one = np.zeros(1, np.int64)
-    with pytest.raises(InputError, match="differ in length"):
-        TextPairs(small, np.zeros(2, np.int64), one, np.zeros(2))
-    with pytest.raises(InputError, match="needs its text"):
-        TextPairs(small, one, np.full(1, -1), np.zeros(1))
-
-
 QUERIES = 400
 
 

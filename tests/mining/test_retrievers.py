@@ -159,11 +159,6 @@ def test_bm25_keeps_marks_with_their_letters() -> None:
     assert rows.tolist() == [[0, -1, -1], [2, 3, -1], [4, -1, -1]]
 
 
-def test_dense_needs_one_dimension() -> None:
-    with pytest.raises(InputError, match=r"d = 3.*4; use one encoder"):
-        DenseRetriever(Vectors.of(np.ones((1, 3))), Vectors.of(np.ones((1, 4))))
-
-
 def big(documents: int) -> Collection:
     return collection_of([f"text {i}" for i in range(documents)], ["?"] * 3)
 

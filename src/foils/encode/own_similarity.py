@@ -133,11 +133,8 @@ class OwnIndex:
         """Return positions and similarities, each (n, min(k, N)), best first, ties by position.
 
         Raises:
-            InputError: k < 1.
             FailureError: a similarity that is not finite.
         """
-        if k < 1:
-            raise InputError(f"k={k}; expected at least 1")
         rows = np.empty((len(queries), 0), np.int64)
         scores = np.empty((len(queries), 0), np.float32)
         if not len(queries):

@@ -58,8 +58,6 @@ class Vectors:
     @classmethod
     def of(cls, array: npt.NDArray[np.floating]) -> Vectors:
         """Wrap an (n, d) array."""
-        if array.ndim != 2:
-            raise InputError(f"vectors of shape {array.shape}; expected (n, d)")
         return cls(array, np.arange(len(array), dtype=np.int64))
 
     def __len__(self) -> int:

@@ -349,20 +349,18 @@ class Miner:
         positive = self._looks.known.contain(flat["query"], flat["document"])
         valid = (flat["document"] >= 0) & ~positive
         part = flat[valid]
+        part["scale"] = part["score"]
         if self.scorer is not None:
-            pairs = TextPairs(self.collection, part["query"], part["document"], part["score"])
-            part["scale"] = self.scorer.score(pairs)
+            part["scale"] = self.scorer.score(self._pairs(part))
         part["reason"][self.collection.identical[part["query"]] == part["document"]] = 1 + REASONS.index(IDENTICAL)
         for code, rule in enumerate(self.rules, 1 + len(REASONS)):
-            fresh = rule.marks(self._pairs(part)) & (part["reason"] == 0)
-            part["reason"][fresh] = code
+            part["reason"][rule.marks(self._pairs(part)) & (part["reason"] == 0)] = code
         flat[valid] = part
         return candidates, valid.reshape(rows.shape), positive.reshape(rows.shape)
 
     def _pairs(self, rows: npt.NDArray[np.void]) -> TextPairs:
         """Candidates as rules and draws see them."""
-        scores = rows["score"] if self.scorer is None else rows["scale"]
-        return TextPairs(self.collection, rows["query"], rows["document"], scores)
+        return TextPairs(self.collection, rows["query"], rows["document"], rows["scale"])
 
     def _look(self, candidates: npt.NDArray[np.void], window: Marks, enough: int | None) -> None:
         """Mark copies of positives among the candidates of the window that no rule rejected.

@@ -220,12 +220,6 @@ class Models:
             raise InputError(f"a cross-encoder is needed; name it with {spelled('cross_encoder')} MODEL")
         return CrossEncoderScorer.of(model, self.encoding)
 
-    @property
-    def dense(self) -> DenseRetriever:
-        """What ranks by the encoder's vectors."""
-        rows, device = self.collection.queries_of(self.split), self.encoding.device
-        return DenseRetriever.of_model(self.collection, *self.encoder, query_rows=rows, device=device)
-
     def retriever(self, method: str) -> tuple[Retriever, dict[str, Any]]:
         """Return what ranks by a method of METHODS, and what provenance says of it."""
         if method == "random":
@@ -233,7 +227,9 @@ class Models:
         if method == "bm25":
             return BM25Retriever(self.collection), {"k1": K1, "b": B}
         if method in ("dense", "ance", "trisampler"):
-            fusion, ranks = Fusion.of(self.encoding.encoder), self.dense
+            rows, device = self.collection.queries_of(self.split), self.encoding.device
+            ranks = DenseRetriever.of_model(self.collection, *self.encoder, query_rows=rows, device=device)
+            fusion = Fusion.of(self.encoding.encoder)
             facts: dict[str, Any] = {"encoder": description(self.encoder[0])}
             if method == "dense" and fusion is not None and fusion.deploys == "both":
                 both = FusedRetriever(BM25Retriever(self.collection), ranks, fusion)

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
 from foils.data.texts import DocumentTexts
-from foils.runtime.errors import InputError
 
 Scores = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
@@ -38,12 +37,6 @@ class TextPairs:
     doc_rows: Rows
     scores: Scores
     own: pa.Array | pa.ChunkedArray | None = None
-
-    def __post_init__(self) -> None:
-        if len({len(self.query_rows), len(self.doc_rows), len(self.scores)}) > 1:
-            raise InputError("query rows, document rows and scores of pairs differ in length")
-        if self.own is None and (self.doc_rows < 0).any():
-            raise InputError("document rows below 0; a document outside the collection needs its text")
 
     def __len__(self) -> int:
         return len(self.query_rows)

@@ -199,11 +199,6 @@ class DenseRetriever:
     short = WHOLE
 
     def __init__(self, queries: Vectors, documents: Vectors, *, device: str | None = None, name: str = "dense") -> None:
-        if queries.dimension != documents.dimension:
-            raise InputError(
-                f"query vectors have d = {queries.dimension}, document vectors {documents.dimension}; "
-                "use one encoder for both"
-            )
         self.queries, self.documents, self.name = queries, documents, name
         self._device = device if device is not None and device.startswith("cuda") else None
 
@@ -331,9 +326,6 @@ class CrossEncoderRetriever:
         scorer: the cross-encoder.
         pool: ranks the candidates: another retriever, a source, a union.
         depth: how many of the pool's documents are scored for each query, at least 1.
-
-    Raises:
-        InputError: a depth below 1.
     """
 
     name = "cross-encoder"
@@ -341,8 +333,6 @@ class CrossEncoderRetriever:
     def __init__(
         self, collection: Collection, scorer: CrossEncoderScorer, pool: Retriever, *, depth: int = 100
     ) -> None:
-        if depth < 1:
-            raise InputError(f"pool of {depth}; expected at least 1 document per query")
         self._collection, self._scorer, self._pool, self._depth = collection, scorer, pool, depth
         self.column = scorer.column
         self.short = f"the pool ({pool.name}, {depth} deep) has no further document"

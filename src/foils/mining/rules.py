@@ -193,12 +193,9 @@ class LookAlikes:
         return pair, self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
 
     def _written_alike(self, rows: Rows, others: Rows) -> Marks:
-        pairs = zip(*(map(_tokens, self.collection.document_texts(side)) for side in (rows, others)), strict=True)
-        return np.array([one == other for one, other in pairs], bool)
-
-
-def _tokens(text: str) -> list[str]:
-    return alphanumeric(text) or [text]
+        texts = (self.collection.document_texts(side) for side in (rows, others))
+        words = ([alphanumeric(text) or [text] for text in side] for side in texts)
+        return np.array([one == other for one, other in zip(*words, strict=True)], bool)
 
 
 class Uniform:
