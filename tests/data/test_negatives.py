@@ -122,9 +122,7 @@ def test_rejecting_equals_a_plain_loop(masks: list[list[bool]]) -> None:
 
 def test_rejected_rows_are_added_for_pairs_that_have_none() -> None:
     given = negatives(cosine=[0.1, 0.2, 0.3])
-    more, rows = given.with_rejected(
-        pa.array(["q2", "q1", "q1"]), pa.array(["d2", "d4", "d5"]), source="labels", reason="labelled positive"
-    )
+    more, rows = given.with_rejected(pa.array(["q2", "q1", "q1"]), pa.array(["d2", "d4", "d5"]))
     assert rows.tolist() == [3, 1, 4]
     assert more.table["doc_id"].to_pylist() == ["d2", "d4", "d5", "d2", "d5"]
     assert more.table["query_id"].to_pylist() == ["q1", "q1", "q2", "q2", "q1"]
@@ -133,10 +131,10 @@ def test_rejected_rows_are_added_for_pairs_that_have_none() -> None:
     assert more.keep.tolist() == [True] * 3 + [False] * 2
     assert np.isnan(more.table["score"].to_numpy()[3:]).all()
     assert np.isnan(more.table["cosine"].to_numpy()[3:]).all()
-    kept = more.without_rejected().table.drop_columns(["keep", "reason"])
+    kept = more.kept().drop_columns(["keep", "reason"])
     assert repr(kept.to_pylist()) == repr(given.table.to_pylist())
     assert len(given) == 3
-    again, rows = Negatives(more.table).with_rejected(pa.array(["q1"]), pa.array(["d5"]), source="labels", reason="")
+    again, rows = Negatives(more.table).with_rejected(pa.array(["q1"]), pa.array(["d5"]))
     assert rows.tolist() == [4]
     assert repr(again.table.to_pylist()) == repr(more.table.to_pylist())
 

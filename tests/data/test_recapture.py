@@ -33,20 +33,6 @@ def test_rows_that_were_rejected_since_are_not_those_that_were_counted(small):
 def test_rates_by_hand():
     assert Recapture(30, 100, 1000).false_negatives(2.0) == pytest.approx(0.06)
     assert Recapture(30, 100, 1000).false_negatives(100.0) == 1.0
-    joined = Recapture.joined([Recapture(30, 100, 1000), Recapture(0, 100, 500)])
-    assert joined.false_negatives(1.0) == pytest.approx((0.03 + 0) / 2)
-    assert Recapture.joined([Recapture(30, 100, 1000), None]) is None
-
-
-def test_a_union_by_hand():
-    one = Recapture(30, 100, 1000, queries=50, standard_error=10)
-    other = Recapture(10, 100, 500, "planted", queries=40, standard_error=15)
-    joined = Recapture.joined([one, other], kept=800)
-    assert joined == Recapture(pytest.approx(20), 100, 800, "joined", 40, pytest.approx(800 * (0.01 + 0.03) / 2))
-    assert Recapture.joined([one, Recapture(10, 100, 500)]).standard_error is None
-    some, nothing = Recapture(1, 2, 3), Recapture(0, 2, 0)
-    assert Recapture.joined([some, nothing]) is None
-    assert Recapture.joined([some, some]) == Recapture(1, 2, 3, "joined")
 
 
 def test_an_estimate_by_hand():

@@ -220,7 +220,7 @@ class Exported(Result):
 
     @cached_property
     def _kept(self) -> Negatives:
-        return self.table.without_rejected()
+        return Negatives(self.table.kept(), checked=True)
 
     @cached_property
     def _known(self) -> tuple[Rows, DocumentTexts]:

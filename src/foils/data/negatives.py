@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import Collection, Rows
-from foils.data.pair_index import PairIndex
+from foils.data.collection import Collection, Rows, rows_of
 from foils.data.tables import Provenance, read_table, table_bytes, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table, counted
@@ -89,10 +88,9 @@ def check_pairs(table: pa.Table) -> None:
         )
 
 
-def _codes(column: pa.ChunkedArray) -> npt.NDArray[np.int32]:
-    """Return each row's place in the distinct values, in the order in which they are first seen."""
-    chunks = column.dictionary_encode().unify_dictionaries().chunks
-    return np.concatenate([np.zeros(0, np.int32), *(np.asarray(chunk.indices) for chunk in chunks)])
+def _pair_keys(table: pa.Table) -> pa.ChunkedArray:
+    ids = (table[name].cast(pa.large_string()) for name in ("query_id", "doc_id"))
+    return pc.binary_join_element_wise(*ids, pa.scalar("\0", pa.large_string()))
 
 
 LABELS = "labels"
@@ -180,14 +178,10 @@ class Negatives(Result):
         """Return the rows that are not rejected."""
         return self.table.filter(pa.array(self.keep))
 
-    def without_rejected(self) -> Self:
-        """Return the table of the kept rows alone, with its provenance."""
-        return self._with_table(self.kept())
-
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file that `write` writes, in hexadecimal, for provenance."""
-        return hashlib.sha256(self.file_bytes()).hexdigest()
+        return hashlib.sha256(table_bytes(self.table, self.provenance)).hexdigest()
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what is counted, and how many there are, as the program shows it."""
@@ -277,10 +271,6 @@ class Negatives(Result):
         """Return the table with more, or other, entries of its provenance."""
         return self.altered(provenance={**self.provenance, **more})
 
-    def file_bytes(self) -> bytes:
-        """Return the bytes of the file that `write` writes."""
-        return table_bytes(self.table, self.provenance)
-
     def rejected_for(self, reason: str) -> Rows:
         """Return the rows that were rejected for this reason, ascending."""
         if "reason" not in self.table.column_names:
@@ -309,15 +299,9 @@ class Negatives(Result):
         return self._with_table(table)
 
     def with_rejected(
-        self,
-        query_ids: pa.Array,
-        doc_ids: pa.Array,
-        *,
-        source: str = LABELS,
-        reason: str = POSITIVE,
-        values: Mapping[str, npt.ArrayLike] | None = None,
+        self, query_ids: pa.Array, doc_ids: pa.Array, *, values: Mapping[str, npt.ArrayLike] | None = None
     ) -> tuple[Self, Rows]:
-        """Return the table with a row for each of these pairs, and (m,) the row of each.
+        """Return the table with a row for each of these labelled positives, and (m,) the row of each.
 
         A pair that has a row keeps it as it is. One that has none gets a row after all others: rejected, of rank 0,
         without a score and whatever else the others have, but for `values`.
@@ -325,24 +309,18 @@ class Negatives(Result):
         Args:
             query_ids: (m,) of documents in the collection that belong in the table but are no negatives.
             doc_ids: (m,) their ids; no pair twice.
-            source: of the new rows.
-            reason: why they are rejected.
             values: name of a column of numbers -> (m,) those of the new rows.
         """
-        numbers = {name: np.asarray(column, np.float64) for name, column in (values or {}).items()}
-        scores = numbers.pop("score", np.full(len(doc_ids), np.nan))
-        more = negatives_table(query_ids, doc_ids, source, np.zeros(len(doc_ids)), scores)
-        for name, column in numbers.items():
+        count = len(doc_ids)
+        numbers = {"score": np.full(count, np.nan), **(values or {})}
+        more = negatives_table(query_ids, doc_ids, LABELS, np.zeros(count), numbers.pop("score"))
+        facts = {**numbers, "keep": np.zeros(count, bool), "reason": pa.repeat(pa.scalar(POSITIVE), count)}
+        for name, column in facts.items():
             more = more.append_column(name, pa.array(column))
-        more = more.append_column("keep", pa.array(np.zeros(len(more), bool)))
-        more = more.append_column("reason", pa.repeat(pa.scalar(reason), len(more)))
         marked = self.reject(np.zeros(len(self), bool), "").table
-        both = pa.concat_tables([table.select(["query_id", "doc_id"]) for table in (marked, more)])
-        queries, documents = (_codes(both[name]) for name in ("query_id", "doc_id"))
-        known = len(self)
-        rows = PairIndex(queries[:known], documents[:known]).places(queries[known:], documents[known:])
+        rows = rows_of(_pair_keys(more), _pair_keys(marked))
         there = rows >= 0
-        rows[~there] = known + np.arange((~there).sum())
+        rows[~there] = len(self) + np.arange((~there).sum())
         table = pa.concat_tables([marked, more.filter(pa.array(~there))], promote_options="default")
         return self._with_table(table), rows
 

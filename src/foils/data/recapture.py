@@ -31,7 +31,7 @@ class Recapture:
         labelled: labelled positives of its queries.
         kept: negatives.
         way: `counted`, of every labelled positive; `planted`, from one positive of each query of a sample, mined with
-            its label taken away; `joined`, from the parts of a union.
+            its label taken away.
         queries: whose positives were looked at.
         standard_error: of `returned`, as an estimate for relevant documents like the labelled ones; never 0 where it
             was estimated. None: not known.
@@ -89,25 +89,6 @@ class Recapture:
         """Read it from a table; None also where rows were rejected since, for then it is that of other rows."""
         recapture = cls.of(negatives.provenance)
         return recapture if recapture is not None and recapture.kept == negatives.keep.sum() else None
-
-    @classmethod
-    def joined(cls, parts: list[Recapture | None], *, kept: int | None = None) -> Recapture | None:
-        """Return that of a union that takes equally many from each part: the mean of the parts' rates.
-
-        None where a part's is not known, or has no negative.
-
-        Args:
-            parts: of the union.
-            kept: its negatives; None: as many as a part has on average.
-        """
-        known = [part for part in parts if part is not None and part.kept]
-        if len(known) < len(parts) or not known:
-            return None
-        count = sum(part.kept for part in known) / len(known) if kept is None else kept
-        rate = sum(part.returned / part.kept for part in known) / len(known)
-        errors = [part.standard_error / part.kept for part in known if part.standard_error is not None]
-        error = count * float(np.mean(errors)) if len(errors) == len(known) else None  # as if they erred together
-        return cls(rate * count, known[0].labelled, count, "joined", min(part.queries for part in known), error)
 
     def false_negatives(self, unlabelled: float) -> float:
         """Return φ = min(1, o·returned/kept), o relevant documents being unlabelled for each labelled one."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
+from foils.data.negatives import TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
@@ -450,7 +450,7 @@ def rated_table(
     shown = rows.candidates
     query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(rows.positive)))
     doc_ids = shown.ids(rows.positive).cast(pa.string())
-    widened, of_positive = negatives.with_rejected(query_ids, doc_ids, source=LABELS, reason=POSITIVE)
+    widened, of_positive = negatives.with_rejected(query_ids, doc_ids)
     values = np.full((len(columns), len(widened)), np.nan)
     values[:, rows.row] = np.stack(list(columns.values()))[:, rows.candidate]
     values[:2, of_positive] = ratings.elo[rows.positive], ratings.elo_error[rows.positive]
