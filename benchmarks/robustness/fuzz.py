@@ -2,9 +2,8 @@
 
 python benchmarks/run.py fuzz [--until 1000000] [--seconds 30] [--formats tevatron tuples] [--folder FOLDER]
 
-Each form of file has a process of its own, which starts from valid files (tests/faults/fuzz_formats.py, and
-tests/faults/kept_formats.py for what foils keeps for itself), spoils them as bytes, lines, JSON, tables and arrays
-(tests/faults/fuzz_mutations.py), and keeps what reaches new code. A crash is
+Each form of file has a process of its own, which starts from valid files (tests/faults/fuzz_formats.py), spoils them as
+bytes, lines, JSON, tables and arrays (tests/faults/fuzz_mutations.py), and keeps what reaches new code. A crash is
 anything but an error of ours that names the file (and the line, where the form has lines), a message without end, a
 record that is neither read nor complained of, a process that dies, or one file that takes longer than a minute. Rounds
 of so many seconds a form go on until there were so many complaints about malformed lines and files. Counts are saved
@@ -17,8 +16,6 @@ import argparse
 import hashlib
 import json
 import os
-import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -37,22 +34,15 @@ LONGEST_FILE = 1 << 17
 SLOWEST_FILE = 60  # seconds, by libFuzzer's own clock
 
 
-def all_forms() -> dict[str, Any]:
-    """Return every form by its name; what it imports of foils is imported only now."""
-    from fuzz_formats import FORMATS
-    from kept_formats import KEPT
-
-    return {**FORMATS, **KEPT}
-
-
 def fuzz_one(name: str, folder: Path, seconds: float, seed: int) -> None:
     """Fuzz one form in this process, which ends when the time is over."""
     import atheris
 
     with atheris.instrument_imports(include=["foils"]):
+        from fuzz_formats import FORMATS
         from fuzz_mutations import spoiled
 
-        form, place = all_forms()[name], folder / "files"
+        form, place = FORMATS[name], folder / "files"
         for example in form.examples():  # imports what is imported on use
             form.check(example, place)
     counts: dict[str, Any] = {"executions": 0, "read": 0, "refused": 0, "complaints": 0, "records": 0, "slowest": 0.0}
@@ -61,7 +51,6 @@ def fuzz_one(name: str, folder: Path, seconds: float, seed: int) -> None:
 
     def save() -> None:
         counts["seconds"] = time.monotonic() - began
-        counts["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         (folder / "counts.json").write_text(json.dumps({**counts, "crashes": crashes}))
 
     def one(data: bytes) -> None:
@@ -109,27 +98,16 @@ def run(name: str, folder: Path, seconds: float, seed: int) -> dict[str, Any]:
     """Fuzz one form in a process of its own and return its counts; one that dies has a crash."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "counts.json").unlink(missing_ok=True)
-    own = {
-        "OMP_NUM_THREADS": "1",
-        "ARROW_NUM_THREADS": "1",
-        "FOILS_CACHE": str(folder / "cache"),
-        "HF_HUB_OFFLINE": "1",
-    }
-    command = [sys.executable, __file__, "--one", name, "--folder", str(folder)]
+    own = {"OMP_NUM_THREADS": "1", "ARROW_NUM_THREADS": "1", "FOILS_CACHE": str(folder / "cache")}
+    given = ["--one", name, "--folder", str(folder), "--seconds", str(seconds), "--seed", str(seed)]
     with (folder / "log").open("wb") as log:
-        ended = subprocess.run(
-            [*command, "--seconds", str(seconds), "--seed", str(seed)],
-            env={**os.environ, **own},
-            stderr=log,
-            stdout=log,
-        )
+        command = [sys.executable, __file__, *given]
+        ended = subprocess.run(command, env={**os.environ, **own}, stderr=log, stdout=log)
     said = (folder / "log").read_text(errors="replace")
     written = folder / "counts.json"
     found: dict[str, Any] = json.loads(written.read_text()) if written.is_file() else {"crashes": {}}
     if ended.returncode:
         found["crashes"][f"ended with status {ended.returncode}"] = said[-2000:]
-    reached = re.findall(r"cov: (\d+)", said)
-    found["coverage"] = int(reached[-1]) if reached else 0
     shutil.rmtree(folder / "cache", ignore_errors=True)
     return found
 
@@ -139,7 +117,7 @@ def add(total: dict[str, Any], found: dict[str, Any]) -> None:
     for key, value in found.items():
         if key == "crashes":
             total.setdefault(key, {}).update(value)
-        elif key in ("slowest", "coverage", "peak_mib"):
+        elif key == "slowest":
             total[key] = max(total.get(key, 0), value)
         else:
             total[key] = total.get(key, 0) + value
@@ -174,16 +152,17 @@ def main() -> None:
     if given.one:
         fuzz_one(given.one, given.folder, given.seconds, given.seed)
         return
-    forms = all_forms()
+    from fuzz_formats import FORMATS
+
     folder = given.folder or Path(tempfile.mkdtemp(prefix="foils-fuzz-"))
-    chosen = given.formats or list(forms)
+    chosen = given.formats or list(FORMATS)
     formats: dict[str, Any] = load("fuzz").get("formats", {}) if given.formats else {}
     formats.update({name: {} for name in chosen})  # the counts of the others stay
     number = 0
     while not number or sum(form.get("complaints", 0) for form in formats.values()) < given.until:
         for name in chosen:
             total = formats[name]
-            seconds = given.seconds if forms[name].lines else given.seconds / 3  # few complaints to a file
+            seconds = given.seconds if FORMATS[name].lines else given.seconds / 3  # few complaints to a file
             add(total, run(name, folder / name, seconds, given.seed + number))
             numbers = {
                 key: sum(form.get(key, 0) for form in formats.values())

@@ -1,29 +1,24 @@
-"""How fast is Eclipse's grid in one pass, and what does the second pass add to a search?
+"""How fast is Eclipse's grid in one pass, against its settings one by one?
 
-    python benchmarks/run.py search [--queries 200] [--sample 24] [--json benchmarks/results/search.json]
+    python benchmarks/run.py search [--queries 200] [--sample 24]
 
-1. The published grid (5 × 13 × 10 × 10 × 10 settings) for 200 queries × 1,000 documents × d 384 in one pass, against
-   the same settings one by one: in plain NumPy (mean, sort, mask, product, sort, measure), and with a run measured by
-   ir_measures. One by one is timed on a sample of settings spread over the grid; its values must be the grid's.
-2. A search with Eclipse, against the exact search alone, in wall and in processor time: with the retrieved 1,000 ranked
-   again, and with all documents searched again, which is another search.
-3. The exact search, whose bits do not depend on its blocks, against one matrix product, argpartition and sort.
+The published grid (5 × 13 × 10 × 10 × 10 settings) for 200 queries × 1,000 documents × d 384 in one pass, against the
+same settings one by one: in plain NumPy (mean, sort, mask, product, sort, measure), and with a run measured by
+ir_measures. One by one is timed on a sample of settings spread over the grid; its values must be the grid's.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import ir_measures
 import numpy as np
 
+from common import flat, save
 from foils.encode import Vectors
-from foils.searching import DimensionSettings, ExactIndex, Judged, evaluate_grid, published_grid, search_vectors
+from foils.searching import ExactIndex, Judged, evaluate_grid, published_grid
 from foils.searching.choosing import UNREACHED, Relevant, measure_ranks
 from foils.searching.dimensions import dimension_order, kept_count
 
@@ -53,7 +48,7 @@ def one_setting(queries, gathered, lists, relevant, setting):
     return np.array(values), rankings
 
 
-def grid_benchmark(queries_count: int, sample: int) -> dict[str, object]:
+def grid_benchmark(queries_count: int, sample: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
     topics = rng.normal(size=(50, D)).astype(np.float32)
     documents, queries = topical(rng, 20_000, topics, 1.0), topical(rng, queries_count, topics, 1.0)
@@ -103,74 +98,13 @@ def grid_benchmark(queries_count: int, sample: int) -> dict[str, object]:
     }
 
 
-def plain_search(queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    products = queries @ documents.T
-    best = np.argpartition(products, -K, axis=1)[:, -K:]
-    return np.take_along_axis(best, np.argsort(-np.take_along_axis(products, best, 1), axis=1), 1)
-
-
-def second_pass_benchmark(n: int, queries_count: int = 128, repeats: int = 7) -> dict[str, object]:
-    rng = np.random.default_rng(1)
-    topics = rng.normal(size=(50, D)).astype(np.float32)
-    documents, queries = topical(rng, n, topics, 1.0), topical(rng, queries_count, topics, 1.0)
-    vectors = Vectors.of(documents)
-    index = ExactIndex(vectors)
-    settings = DimensionSettings("eclipse", k_plus=5)
-
-    def search(chosen: DimensionSettings, second: str) -> Callable[[], object]:
-        return lambda: search_vectors(queries, vectors, index, chosen, k=K, second_pass=second)
-
-    ways = {
-        "exact": search(DimensionSettings("none"), "index"),
-        "rerank": search(settings, "rerank"),
-        "index": search(settings, "index"),
-        "plain": lambda: plain_search(queries, documents),
-    }
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, work in ways.items():
-            wall, processor = time.perf_counter(), time.process_time()
-            work()
-            if repeat:  # the first warms up
-                times[name].append((time.perf_counter() - wall, time.process_time() - processor))
-    of = {name: np.array(rows) for name, rows in times.items()}
-
-    def ratio(name: str, base: str) -> dict[str, float]:
-        wall, processor = np.median(of[name] / of[base], axis=0)
-        return {"wall": round(float(wall), 3), "processor": round(float(processor), 3)}
-
-    added = {}
-    for name in ("rerank", "index"):
-        added["added_retrieved" if name == "rerank" else "added_index"] = {
-            kind: round(value - 1, 3) for kind, value in ratio(name, "exact").items()
-        }
-    seconds = {name: [round(float(value), 3) for value in np.median(rows, axis=0)] for name, rows in of.items()}
-    return {
-        "documents": n, "queries": queries_count, "seconds_wall_and_processor": seconds, **added,
-        "exact_against_plain": ratio("exact", "plain"),
-    }  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--sample", type=int, default=24)
-    parser.add_argument("--documents", type=int, nargs="+", default=[20_000, 100_000, 400_000])
-    parser.add_argument("--second-pass", action="store_true", help="measure that alone; keep what is known of the grid")
-    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search.json")
     arguments = parser.parse_args()
-    result = json.loads(arguments.json.read_text("utf-8")) if arguments.json.is_file() else {}
-    if not arguments.second_pass:
-        result["grid"] = grid_benchmark(arguments.queries, arguments.sample)
-        result["threads"] = os.environ.get("OMP_NUM_THREADS")
-    result["second_pass_threads"] = os.environ.get("OMP_NUM_THREADS")
-    result["second_pass"] = []
-    for n in arguments.documents:
-        result["second_pass"].append(second_pass_benchmark(n))
-        print(json.dumps(result["second_pass"][-1]), flush=True)
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=2))
+    found = grid_benchmark(arguments.queries, arguments.sample)
+    save("search", {"grid": found, "threads": os.environ.get("OMP_NUM_THREADS")}, {"": flat(found)})
 
 
 if __name__ == "__main__":

@@ -185,20 +185,12 @@ def _counted(path: Path) -> int:
     return len(negatives) + left.get("repeated", 0) + left.get("positives", 0)
 
 
-def _passages(data: bytes) -> int | None:
-    rows = [json.loads(line) for line in records(data)]
-    if rows and not any("negative_passages" in row for row in rows):
-        return None
-    return sum(len(row["negative_passages"]) for row in rows)
-
-
-def _negative_texts(data: bytes) -> int | None:
+def _negatives_given(data: bytes) -> int:
+    """Count the negatives of records, by any of the names that they may have."""
     count = 0
     for row in map(json.loads, records(data)):
-        if "negative_passages" in row:
-            return None
         for key, value in row.items():
-            if key in ("negative", "neg") or (key.startswith("negative_") and key[9:].isdecimal()):
+            if key in ("negative_passages", "negative", "neg") or (key[:9] == "negative_" and key[9:].isdecimal()):
                 count += len(value) if isinstance(value, list) else 1
     return count
 
@@ -314,8 +306,8 @@ FORMATS: dict[str, Format] = {
         Format("beir-queries", lambda: packed(_QUERIES), _beir("queries"), lambda data: len(records(data)), True,
                "beir/queries.jsonl"),
         Format("beir-qrels", lambda: packed(_QRELS), _beir("qrels"), _judged, True, "beir/qrels/test.tsv"),
-        Format("tevatron", lambda: packed(_TEVATRON), _counted, _passages, True, "tevatron.jsonl"),
-        Format("tuples", lambda: packed(_TUPLES), _counted, _negative_texts, True, "tuples.jsonl"),
+        Format("tevatron", lambda: packed(_TEVATRON), _counted, _negatives_given, True, "tevatron.jsonl"),
+        Format("tuples", lambda: packed(_TUPLES), _counted, _negatives_given, True, "tuples.jsonl"),
         Format("trec-source", lambda: packed(TREC.encode()), _counted, lambda data: len(records(data)), file="a.trec"),
         Format("labels-tsv", lambda: packed(LABELS_TSV), _labels, lines=True, file="l.tsv"),
         Format("labels-csv", lambda: packed(LABELS_CSV), _labels, file="l.csv"),

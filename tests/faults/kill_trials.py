@@ -7,9 +7,7 @@ writing, renamed or removed. Checked:
 - the files at the end are those of the undisturbed run, byte for byte (JSON less its timings);
 - at every kill, each file in place is whole: it is the final one;
 - at the end nothing that was written aside is left, in the output and in the cache;
-- no text is encoded again, but those of the batch in the making when a run was killed, and no prompt sent again, but
-  those that were not answered. What measures a model that learns is not counted: its weights change with each step,
-  and no vector of it is kept.
+- no prompt is sent again, but those that were not answered.
 
 Verbs run in processes forked from this one, which has imported everything, so that a trial takes seconds: keep it a
 process of its own.
@@ -31,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +59,19 @@ class Found:
     half: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    encoded: int = 0
-    encoded_again: int = 0
-    encoded_again_allowed: int = 0
     asked_again: int = 0
     asked_again_allowed: int = 0
 
     @property
     def sound(self) -> bool:
-        work = self.encoded_again <= self.encoded_again_allowed and self.asked_again <= self.asked_again_allowed
-        return work and not (self.different or self.half or self.left or self.failed)
+        return self.asked_again <= self.asked_again_allowed and not (
+            self.different or self.half or self.left or self.failed
+        )
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a trial works: its output, its cache, its notes on what was encoded."""
+    """Where a trial works: its output and its cache."""
 
     folder: Path
 
@@ -135,7 +131,7 @@ def become(verb: Verb, world: World, place: Place, at: int | None) -> None:
     try:
         said = os.open(place.folder / "said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(said, 1), os.dup2(said, 2)
-        os.environ.update(FOILS_CACHE=str(place.folder / "cache"), FOILS_ENCODED=str(place.folder / "encoded.txt"))
+        os.environ.update(FOILS_CACHE=str(place.folder / "cache"))
         from foils.cli.app import run as foils
 
         tqdm.set_lock(
@@ -159,7 +155,7 @@ def watch_files(place: Place, at: int | None) -> None:
         if not (event in CHANGES or (event == "open" and arguments[2] & WRITING)):
             return
         path = str(arguments[0])
-        if path.startswith(inside) and not path.endswith(("encoded.txt", "changes.txt")):
+        if path.startswith(inside) and not path.endswith("changes.txt"):
             seen += 1
             if seen == at:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -168,41 +164,6 @@ def watch_files(place: Place, at: int | None) -> None:
 
     if at is not None or not (place.folder / "changes.txt").exists():
         sys.addaudithook(changed)
-
-
-def count_encoding() -> None:
-    """Let whatever encodes texts or pairs note them first, a line for each batch: a digest a text.
-
-    A loaded SentenceTransformer that is measured is one that learns, and notes nothing; a name or an encoder does.
-    """
-    from sentence_transformers import SentenceTransformer
-
-    from foils.encode.encoder import SentenceEncoder
-    from foils.evaluation import systems
-    from foils.mining.scorers import CrossEncoderScorer
-
-    as_encoder = systems.as_encoder
-
-    def as_measured(given: Any, settings: Any) -> Any:
-        encoder = as_encoder(given, settings)
-        if isinstance(given, SentenceTransformer):
-            encoder.encode = partial(encoder.encode.__func__.__wrapped__, encoder)  # type: ignore[attr-defined]
-        return encoder
-
-    systems.as_encoder = as_measured
-
-    def noting(before: Any) -> Any:
-        @wraps(before)
-        def encode(self: Any, texts: Any, kind: Any) -> Any:
-            keys = [hashlib.blake2b(f"{self.route(kind)}{text}".encode(), digest_size=8).hexdigest() for text in texts]
-            with Path(os.environ["FOILS_ENCODED"]).open("a") as notes:
-                notes.write(" ".join(keys) + "\n")
-            return before(self, texts, kind)
-
-        return encode
-
-    for kind in (SentenceEncoder, CrossEncoderScorer):
-        kind.encode = noting(kind.encode)  # type: ignore[method-assign]
 
 
 def lines(path: Path) -> list[str]:
@@ -230,22 +191,18 @@ class Trials:
         self.found = Found(spent, len(self.expected))
         self.changes = int((place.folder / "changes.txt").read_text())
         self.asked = Counter(lines(world.prompts)) if verb.asks else Counter()
-        self.again = Counter(word for line in lines(place.folder / "encoded.txt") for word in line.split())
-        self.found.encoded = self.again.total()
         self.left_over = place.left_aside()
 
     def at_random(self, kills: int, rng: np.random.Generator) -> None:
         """Kill at random moments, until there were so many."""
         while self.found.kills < kills:
             place, in_a_row = self._begin(), 0
-            allowed = 0
             while in_a_row < IN_A_ROW and self.found.kills < kills:
-                before = len(lines(place.folder / "encoded.txt"))
                 if run(self.verb, self.world, place, after=rng.uniform(0, self.found.seconds)) is not None:
                     break
                 in_a_row, self.found.kills = in_a_row + 1, self.found.kills + 1
-                allowed += self._at_a_kill(place, before)
-            self._end(place, in_a_row, allowed)
+                self._at_a_kill(place)
+            self._end(place, in_a_row)
 
     def at_points(self, most: int) -> None:
         """Kill before changes of files, one a trial."""
@@ -253,22 +210,21 @@ class Trials:
             place = self._begin()
             if run(self.verb, self.world, place, at=int(at)) is None:
                 self.found.file_points += 1
-                self._end(place, 1, self._at_a_kill(place, 0))
+                self._at_a_kill(place)
+                self._end(place, 1)
 
     def _begin(self) -> Place:
         self.world.prompts.unlink(missing_ok=True)
         self.found.trials += 1
         return fresh(self.folder / "trial")
 
-    def _at_a_kill(self, place: Place, before: int) -> int:
-        """Look at the files; return how many texts the batch in the making had."""
+    def _at_a_kill(self, place: Place) -> None:
+        """Look at the files."""
         for name, found in place.contents().items():
             if found != self.expected.get(name):
                 self.found.half.append(f"{name} at a kill of trial {self.found.trials}")
-        batches = lines(place.folder / "encoded.txt")[before:]
-        return len(batches[-1].split()) if batches else 0
 
-    def _end(self, place: Place, killed: int, allowed: int) -> None:
+    def _end(self, place: Place, killed: int) -> None:
         """Let it end, and compare."""
         status, trial = run(self.verb, self.world, place), self.found.trials
         if status != 0:
@@ -281,9 +237,6 @@ class Trials:
         }
         self.found.different += [f"{name} of trial {trial}" for name in sorted(wrong)]
         self.found.left += [f"{name} of trial {trial}" for name in place.left_aside() if name not in self.left_over]
-        encoded = Counter(word for line in lines(place.folder / "encoded.txt") for word in line.split())
-        self.found.encoded_again += sum((encoded - self.again).values())
-        self.found.encoded_again_allowed += allowed
         if self.verb.asks:
             self.found.asked_again += sum((Counter(lines(self.world.prompts)) - self.asked).values())
             self.found.asked_again_allowed += killed * CONCURRENCY
@@ -292,7 +245,6 @@ class Trials:
 def trials_of(names: Sequence[str], *, kills: int, points: int, seed: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
     """Kill each verb at so many random moments and at most so many changes of files; give its name and findings."""
     with tempfile.TemporaryDirectory(prefix="foils-faults-") as folder, answering(Path(folder)) as server:
-        count_encoding()
         world = make_world(Path(folder) / "world", server, partial(prepare, Path(folder)))
         for name in names:
             trials = Trials(VERBS[name], world, Path(folder))

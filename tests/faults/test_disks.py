@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from kept_formats import write_study
+from made_study import write_study
 from safetensors.torch import save_file
 
 from fakes import HashingEncoder
