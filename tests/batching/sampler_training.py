@@ -167,7 +167,7 @@ class Noting(BatchPlanner):
 
     def on_epoch_begin(self, args, state, control, **given):
         super().on_epoch_begin(args, state, control, **given)
-        PLANNED.append(self._training[0].batches().order)
+        PLANNED.append(self.sampler.batches().order)
 
 
 def main() -> None:

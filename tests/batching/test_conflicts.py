@@ -86,16 +86,6 @@ def test_where_there_is_no_choice_the_conflict_stays():
     assert contradictions(batches, conflicts) == 2 * 3 * 2
 
 
-def test_what_cannot_be_kept_apart_is_spread_over_the_batches():
-    """50 of 170 rows are of one query, and there are 10 full batches: 5 in each is the least that they can clash."""
-    queries = [0] * 50 + list(range(1, 121))
-    conflicts = find_conflicts(queries, list(range(170)))
-    line = np.random.default_rng(0).permutation(170)
-    batches = separate_conflicts(line, conflicts, batch_size=17, rng=np.random.default_rng(0))
-    assert sorted(batches.order.tolist()) == list(range(170))
-    assert contradictions(batches, conflicts) == 10 * 5 * 4 < contradictions(Batches(line, 17), conflicts)
-
-
 FAST = {"walks": {"candidates": 100, "neighbours": 20}, "b3": {"skip": 3, "ranks": 20}}
 
 

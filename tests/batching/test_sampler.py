@@ -202,7 +202,7 @@ def test_hobit_c_costs_no_extra_pass_after_the_first_epoch(tmp_path):
     seen = orders(planner, tmp_path, epochs=3, watch=calls, **how)
     assert calls == ["query", "text"]
     assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 3
-    assert planner.cache.queries.nbytes == 90 * 16 * 4
+    assert planner.sampler.cache.queries.nbytes == 90 * 16 * 4
 
 
 @pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"])
@@ -212,7 +212,7 @@ def test_cached_vectors_are_those_of_the_model(loss, tmp_path):
     planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=1)
     how = {"epochs": 1, "loss": loss, "lr": 0.0, "model": small_transformer(tmp_path / "model")}
     trainer = train(planner, tmp_path, dataset=dataset, **how)
-    for side, column in ((planner.cache.queries, "query"), (planner.cache.documents, "text")):
+    for side, column in ((planner.sampler.cache.queries, "query"), (planner.sampler.cache.documents, "text")):
         expected = trainer.model.encode(dataset[:][column], normalize_embeddings=True)
         np.testing.assert_allclose(side, expected, atol=1e-6)
 
@@ -247,7 +247,7 @@ def test_killed_hobit_c_resumes_exactly(warmup, more, save, killed, tmp_path):
         planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=warmup)
         settings = {"epochs": 4, "save": save, "dataset": with_rows(data()), "resume": resume}
         trainer = train(planner, tmp_path / folder, callbacks=[planner, *callbacks], **settings, **more)
-        return weights(trainer), planner.cache
+        return weights(trainer), planner.sampler.cache
 
     whole, cache = run("whole")
     with pytest.raises(KilledError):
@@ -286,17 +286,17 @@ class Steps(TrainerCallback):
         self.planner, self.lags = planner, []
 
     def on_epoch_begin(self, args, state, control, **_):
-        self.planner._training[0].batches()
-        self.made = self.planner.cache.made.copy()
+        self.planner.sampler.batches()
+        self.made = self.planner.sampler.cache.made.copy()
         self.used = round(state.epoch) >= self.planner.warmup
 
     def on_step_begin(self, args, state, control, **_):
-        self.planner.cache.step = state.global_step
+        self.planner.sampler.cache.step = state.global_step
         if self.used:
             self.lags.append(state.global_step - self.made.min())
 
     def on_step_end(self, args, state, control, **_):
-        self.planner.cache.step = state.global_step
+        self.planner.sampler.cache.step = state.global_step
 
 
 @pytest.mark.parametrize(

@@ -169,8 +169,6 @@ TRIES = 200
 """Random partners tried for each row in conflict."""
 ROUNDS = 5
 """Passes over the rows, while they make progress: one swap may make room for another."""
-LOOKED_AT = 10**8
-"""Rows that are looked at, at most, to spread conflicts that cannot be swapped away."""
 
 
 def random_order(
@@ -227,9 +225,7 @@ def swap_conflicts(batches: Batches, conflicts: Conflicts, *, rng: np.random.Gen
     """Swap each row in conflict with a random row of another batch, where neither then conflicts.
 
     200 partners are tried for each, in up to 5 rounds, as long as a round makes progress. Where none fits, as for a
-    query that has more rows than there are batches, rows are swapped as long as that leaves fewer contradictions, which
-    spreads them over the batches; the more rows there are, the fewer partners are tried. What is left is for the loss
-    to mask (`Conflicts.matrix`).
+    query that has more rows than there are batches, the rest is for the loss to mask (`Conflicts.matrix`).
     """
     check_rows(batches.rows, conflicts)
     require("numba", "batch")
@@ -239,15 +235,9 @@ def swap_conflicts(batches: Batches, conflicts: Conflicts, *, rng: np.random.Gen
     before = order.size + 1
     for _ in range(ROUNDS):
         left = kernels.repair(order, size, known, TRIES, rng)
-        if left == 0:
-            return Batches(order, size)
-        if left >= before:
+        if left == 0 or left >= before:
             break
         before = left
-    tries = min(TRIES, LOOKED_AT // (ROUNDS * order.size * min(size, order.size)))
-    for _ in range(ROUNDS if tries else 0):
-        if not kernels.spread(order, size, known, tries, rng):
-            break
     return Batches(order, size)
 
 

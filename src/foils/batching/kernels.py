@@ -165,38 +165,6 @@ def repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int
 
 
 @compiled
-def clashes(row: int, place: int, order: Any, batch_size: int, known: Any) -> int:
-    """Count the contradictions between `row` and the batch of `place`, both ways, the row now at `place` aside."""
-    first, count = place // batch_size * batch_size, 0
-    for p in range(first, min(first + batch_size, order.size)):
-        if p != place:
-            count += relevant_to(row, order[p], known) + relevant_to(order[p], row, known)
-    return count
-
-
-@compiled
-def spread(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int:
-    """Swap rows that conflict with random rows of other batches where fewer contradictions are left; count the swaps.
-
-    For rows that cannot all be kept apart, as those of a query that has more of them than there are batches.
-    """
-    swaps = 0
-    for place in range(order.size):
-        here = clashes(order[place], place, order, batch_size, known)
-        for _ in range(tries if here else 0):
-            other = int(rng.random() * order.size)
-            if other // batch_size == place // batch_size:
-                continue
-            before = here + clashes(order[other], other, order, batch_size, known)
-            after = clashes(order[place], other, order, batch_size, known)
-            if after + clashes(order[other], place, order, batch_size, known) < before:
-                order[place], order[other] = order[other], order[place]
-                swaps += 1
-                break
-    return swaps
-
-
-@compiled
 def walk(
     start: Any, neighbours: Any, batch_size: int, restart: float, patience: int, state: Any, order: Any, rng: Any
 ) -> None:

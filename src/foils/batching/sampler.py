@@ -119,28 +119,25 @@ class BatchHook(TrainerCallback):  # type: ignore[misc]
         if self._top is not None:
             self._top.set_epoch(math.floor((state.epoch or 0) + 1e-6))
 
-    def find_samplers(self, loader: Any) -> list[Any]:
-        """Return the training's samplers, one for each data set, from under accelerate's and mixing wrappers.
+    def find_sampler(self, loader: Any) -> Any:
+        """Return the training's sampler, from under accelerate's wrappers.
 
         Raises:
-            InputError: the batches do not come from a sampler of this kind.
+            InputError: the batches do not come from a sampler of this kind, or come from several.
         """
-        top = getattr(loader, "batch_sampler", None)
-        while top is not None and not all(isinstance(each, self.made) for each in _below(top)):
-            top = getattr(top, "batch_sampler", None)
-        if top is None:
-            raise InputError("the trainer's batches do not come from this planner; pass batch_sampler=planner")
-        self._top = top
-        return _below(top)
+        sampler = getattr(loader, "batch_sampler", None)
+        while sampler is not None and not isinstance(sampler, self.made):
+            sampler = getattr(sampler, "batch_sampler", None)
+        if sampler is None:
+            raise InputError(
+                "the trainer's batches do not come from this planner; pass batch_sampler=planner, and one data set"
+            )
+        self._top = sampler
+        return sampler
 
-    def saved(self, args: Any, state: Any, k: int = 0) -> Path:
-        """Return where the state of the k-th training set is saved with the checkpoint of this step."""
-        name = f"{k}-{self.file}" if k else self.file
-        return Path(args.output_dir) / f"checkpoint-{state.global_step}" / name
-
-
-def _below(sampler: Any) -> list[Any]:
-    return list(getattr(sampler, "batch_samplers", [sampler]))
+    def saved(self, args: Any, state: Any) -> Path:
+        """Return where the state is saved with the checkpoint of this step."""
+        return Path(args.output_dir) / f"checkpoint-{state.global_step}" / self.file
 
 
 class PlannedBatchSampler(EpochBatchSampler):
@@ -418,7 +415,7 @@ class BatchPlanner(BatchChoice, BatchHook):
     def __init__(self, name: str, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         super().__init__(name, settings, **more)
         self.registered, self.watch = False, ForwardWatch()
-        self._training: list[PlannedBatchSampler] = []
+        self.sampler: PlannedBatchSampler | None = None
 
     def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
         """Return the sampler of a data set; the trainer that asks for it calls this planner back."""
@@ -428,34 +425,25 @@ class BatchPlanner(BatchChoice, BatchHook):
                 trainer.add_callback(self)
         return super().__call__(dataset, batch_size, drop_last, *rest, **more)
 
-    @property
-    def cache(self) -> EmbeddingCache | None:
-        """HOBIT-C's cache of a single training set, once training began."""
-        return self._training[0].cache if len(self._training) == 1 else None
-
     def __getstate__(self) -> dict[str, Any]:
         """Leave model, vectors and samplers out of the pickled training arguments."""
-        left_out = dict.fromkeys(("_top", "teacher", "known", "mixture"))
-        return {**self.__dict__, **left_out, "watch": None, "_training": [], "registered": False}
+        left_out = dict.fromkeys(("_top", "teacher", "known", "mixture", "watch", "sampler"))
+        return {**self.__dict__, **left_out, "registered": False}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Hand the model to the training set's sampler; on resuming, restore the saved order."""
-        model = given["model"]
-        self._training = self.find_samplers(given["train_dataloader"])
-        for k, sampler in enumerate(self._training):
-            sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
-            if state.global_step:
-                sampler.restore(self.saved(args, state, k))
+        model, self.sampler = given["model"], self.find_sampler(given["train_dataloader"])
+        self.sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
+        if state.global_step:
+            self.sampler.restore(self.saved(args, state))
         if self.method.vectors == "cached":
             self.watch.start(model, split=bool(args.accelerator_config.split_batches))
-            if len(self._training) > 1:
-                raise InputError("hobit-c fills the cache of one data set; take hobit for several")
             self._resumed_at = state.global_step
 
     _resumed_at = 0
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Tell the samplers their epoch, and the watch where it begins."""
+        """Tell the sampler its epoch, and the watch where it begins."""
         super().on_epoch_begin(args, state, control, **given)
         if self.method.vectors == "cached":
             each = args.gradient_accumulation_steps
@@ -473,12 +461,10 @@ class BatchPlanner(BatchChoice, BatchHook):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save the order with the checkpoint."""
-        for sampler in self._training:
-            if sampler.cache is not None:
-                share_cache(sampler.cache)
-        if state.is_world_process_zero:
-            for k, sampler in enumerate(self._training):
-                sampler.save(self.saved(args, state, k))
+        if self.sampler is not None and self.sampler.cache is not None:
+            share_cache(self.sampler.cache)
+        if self.sampler is not None and state.is_world_process_zero:
+            self.sampler.save(self.saved(args, state))
 
 
 def batch_sampler(name: str, *, positives: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:

@@ -73,7 +73,7 @@ def _run(arguments: Sequence[str]) -> int:
         from foils.cli.show import Progress, messages
         from foils.runtime.progress import reporting
 
-        with Progress() as progress, reporting(progress), messages():
+        with reporting(Progress()), messages():
             return run_verb(arguments)
     if first in ("", "-h", "--help"):
         print(overview())

@@ -9,20 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from tqdm import tqdm
 
 from foils.runtime.progress import Advance
 from foils.runtime.results import counted
 
-_EVERY = 10.0  # seconds between lines of progress where stderr is no terminal
 _LEAST = 2.0  # seconds of a task that leaves a line
 
 
 def say(message: str) -> None:
-    """Print a line to stderr."""
-    print(f"foils: {message}", file=sys.stderr)
+    """Print a line to stderr, above the bars that are there."""
+    tqdm.write(f"foils: {message}", file=sys.stderr)
 
 
 class _Messages(logging.Handler):
@@ -47,59 +44,25 @@ def messages() -> Iterator[None]:
 
 
 class Progress:
-    """Shows the tasks of the library: bars on a terminal, a line every ten seconds elsewhere.
-
-    Tasks that end within two seconds leave no trace.
-    """
-
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(),
-                   TextColumn("{task.fields[rate]}"), TimeRemainingColumn())  # fmt: skip
-        self._bars = Bars(*columns, console=console, transient=True) if console.is_terminal else None
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._bars is not None:
-            self._bars.stop()
+    """Shows the tasks of the library that take longer than two seconds: by bars, and by a line when they end."""
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Advance]:
         """Show one task."""
-        start = last = time.monotonic()
-        done, bars = 0, self._bars
-        if bars is not None:
-            bar = bars.add_task(description, total=total, rate="")
-            bars.start()
+        start, done = time.monotonic(), 0
+        every = 0.1 if sys.stderr.isatty() else 10.0  # seconds between the states of a bar
+        look: Any = {"unit": f" {unit}", "delay": _LEAST, "mininterval": every, "leave": False, "disable": False}
+        with tqdm(total=total, desc=description, file=sys.stderr, **look) as bar:
 
-        def advance(count: int) -> None:
-            nonlocal done, last
-            done += count
-            now = time.monotonic()
-            rate = _rate(done, now - start, unit)
-            if bars is not None:
-                bars.update(bar, advance=count, rate=rate)
-            elif now - last >= _EVERY:
-                last = now
-                left = f", {(now - start) * (total - done) / done:,.0f} s left" if total and done else ""
-                of = "" if total is None else f"{done:,} of "
-                say(f"{description}: {of}{counted(total or done, unit)}, {rate}{left}")
+            def advance(count: int) -> None:
+                nonlocal done
+                done += count
+                bar.update(count)
 
-        try:
-            yield advance
-        finally:
-            spent = time.monotonic() - start
-            if bars is not None:
-                bars.remove_task(bar)
-                if not bars.task_ids:  # the terminal is free, for whoever asks or prints
-                    bars.stop()
-            if spent > _LEAST:
-                say(f"{description}: {counted(done, unit)} in {spent:,.0f} s")
-
-
-def _rate(done: int, seconds: float, unit: str) -> str:
-    """Units a second, or seconds a unit where one takes longer than a second."""
-    rate = done / max(seconds, 1e-9)
-    return f"{1 / rate:,.1f} s/{counted(1, unit)[2:]}" if 0 < rate < 1 else f"{rate:,.0f} {unit}/s"
+            try:
+                yield advance
+            finally:
+                spent = time.monotonic() - start
+                bar.close()
+                if spent > _LEAST:
+                    say(f"{description}: {counted(done, unit)} in {spent:,.0f} s")

@@ -265,7 +265,7 @@ class TierCurriculum(BatchHook):
             raise InputError(
                 "a curriculum by learning progress needs one process, one device and a step for each batch"
             )
-        (sampler,) = self.find_samplers(given["train_dataloader"])
+        sampler = self.find_sampler(given["train_dataloader"])
         if self._loss is None or sampler.planner is not self:
             raise InputError("a curriculum needs its own sampler, and its loss around the training's (wrapped)")
         sampler.start()
