@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from foils.batching import METHODS, Batches, find_conflicts, no_conflicts
 from foils.batching.batches import shuffled
 from foils.batching.conflicts import separate_conflicts, swap_conflicts, warn_of_classes
-from foils.batching.rivals import joined
 from foils.runtime.errors import InputError
 
 
@@ -35,15 +34,6 @@ def test_mask_by_hand():
     np.testing.assert_array_equal(conflicts.matrix(np.array([3, 1])), [[False, True], [False, False]])
 
 
-def test_without_known_positives_nothing_is_masked():
-    assert not no_conflicts(5).matrix(np.arange(5)).any()
-
-
-def test_lengths_must_agree():
-    with pytest.raises(InputError, match="2 queries and 1 documents"):
-        find_conflicts(["a", "b"], ["x"])
-
-
 names = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=40)
 
 
@@ -60,12 +50,6 @@ def test_dealt_is_a_partition_and_mask_is_the_definition(pairs, extra, size, see
     assert sorted(batches.order.tolist()) == rows.tolist()
 
 
-def test_dealt_leaves_an_order_without_conflicts_alone():
-    line = np.random.default_rng(0).permutation(50)
-    batches = separate_conflicts(line, no_conflicts(50), batch_size=8, rng=np.random.default_rng(0))
-    np.testing.assert_array_equal(batches.order, line)
-
-
 def test_dealt_defers_a_row_to_the_next_batch():
     conflicts = find_conflicts([0, 0, 1, 2, 3, 4], list(range(6)))
     batches = separate_conflicts(np.arange(6), conflicts, batch_size=3, rng=np.random.default_rng(0))
@@ -78,12 +62,6 @@ def test_repair_swaps_conflicts_away_and_never_adds_any():
     worst = Batches(np.arange(200), 20)
     assert contradictions(worst, conflicts) == 50 * 4 * 3
     assert contradictions(swap_conflicts(worst, conflicts, rng=np.random.default_rng(0)), conflicts) == 0
-
-
-def test_where_there_is_no_choice_the_conflict_stays():
-    conflicts = find_conflicts(["same"] * 6, list(range(6)))
-    batches = separate_conflicts(np.arange(6), conflicts, batch_size=3, rng=np.random.default_rng(0))
-    assert contradictions(batches, conflicts) == 2 * 3 * 2
 
 
 FAST = {"walks": {"candidates": 100, "neighbours": 20}, "b3": {"skip": 3, "ranks": 20}}
@@ -112,28 +90,12 @@ def test_batches_must_be_a_partition():
         Batches(np.arange(3), 0)
 
 
-def test_batches_are_indexed_like_a_list():
-    batches = Batches(np.arange(7), 3)
-    assert [b.tolist() for b in batches] == [[0, 1, 2], [3, 4, 5], [6]]
-    assert batches[-1].tolist() == [6]
-    with pytest.raises(IndexError):
-        batches[3]
-    with pytest.raises(ValueError, match="read-only"):
-        batches[0][0] = 5
-
-
 def test_shuffled_keeps_batches_whole_and_the_short_one_last():
     batches = Batches(np.arange(50), 8)
     mixed = shuffled(batches, rng=np.random.default_rng(0))
     assert sorted(b.tolist() for b in mixed) == sorted(b.tolist() for b in batches)
     assert mixed[-1].tolist() == [48, 49]
     assert not np.array_equal(mixed.order, batches.order)
-
-
-def test_joined_keeps_groups_together():
-    groups = [np.arange(10 * g, 10 * g + 10) for g in range(5)]
-    batches = joined(groups, batch_size=10, rng=np.random.default_rng(0))
-    assert sorted(tuple(sorted(b)) for b in batches) == [tuple(g) for g in groups]
 
 
 @pytest.mark.parametrize("method", ["random", "hobit", "mutual"])

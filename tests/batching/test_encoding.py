@@ -89,16 +89,6 @@ def test_every_row_has_the_vector_of_its_text(kind):
         assert seen == Counter({(column, text): 1 for text in texts})
 
 
-def test_equal_texts_of_different_documents_are_embedded_once():
-    qrels = {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}, "q3": {"d3": 1}}}
-    documents, queries = {"d1": "same", "d2": "same", "d3": "other"}, {"q1": "a", "q2": "b", "q3": "c"}
-    data = training_set(Collection.from_dicts("c", documents, queries, qrels), form="pairs")
-    seen: Counter[str] = Counter()
-    vectors, at = DistinctTexts(data.dataset, "positive").embedded(np.arange(3), counting(seen))
-    assert seen == {("positive", "same"): 1, ("positive", "other"): 1}
-    np.testing.assert_array_equal(vectors[at], counting(Counter())(["same", "same", "other"], ""))
-
-
 @pytest.mark.parametrize("processes", [3, 50])
 def test_processes_share_the_queries_out(processes, monkeypatch):
     """Each embeds some of the queries; together they embed every row, and no query's text twice but at the seams."""

@@ -23,7 +23,7 @@ from foils.batching import (
 )
 from foils.batching import hobit as hobit_module
 from foils.batching.nearest import nearest
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 
 
 def build(pairs, seed=0, **chosen):
@@ -94,17 +94,6 @@ def test_other_rows_fill_the_short_batch_in_each_epoch():
     assert np.bincount(np.concatenate(last)).max() <= 10
 
 
-def test_no_rows_no_batches():
-    assert len(build((np.empty((0, 4), np.float32), np.empty((0, 4), np.float32)))) == 0
-
-
-@pytest.mark.parametrize("seed_order", ["k-means", "facility-location"])
-def test_same_seed_same_batches(pairs, seed_order):
-    first, again, other = (build(pairs, seed, seed_order=seed_order).order for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
 @pytest.mark.parametrize(
     "setting",
     [
@@ -120,10 +109,6 @@ def test_same_seed_same_batches(pairs, seed_order):
 )
 def test_every_setting_changes_the_batches(pairs, setting):
     assert not np.array_equal(build(pairs).order, build(pairs, **setting).order)
-
-
-def test_no_conflicts_is_no_setting(pairs):
-    np.testing.assert_array_equal(build(pairs).order, build(pairs, conflicts=no_conflicts(1000)).order)
 
 
 @settings(deadline=None, max_examples=60)
@@ -173,11 +158,6 @@ def test_nearest_is_argsort_for_every_block(block):
     np.testing.assert_array_equal(scores, np.take_along_axis(exact, expected, axis=1))
 
 
-def test_nearest_of_fewer_documents_than_asked():
-    rows, _ = nearest(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32), np.array([1, 3]), k=9)
-    assert rows.tolist() == [[1, 3], [1, 3]]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -193,11 +173,6 @@ def test_nearest_of_fewer_documents_than_asked():
 def test_settings_out_of_range_are_refused(pairs, change, message):
     with pytest.raises(InputError, match=message):
         build(pairs, **change)
-
-
-def test_unknown_seed_order_lists_the_known(pairs):
-    with pytest.raises(UnknownNameError, match="facility-location, k-means, uniform"):
-        build(pairs, seed_order="kmeans")
 
 
 def test_vectors_that_do_not_fit_are_refused(pairs):

@@ -7,13 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from foils.batching.batches import Batches
 from foils.batching.conflicts import no_conflicts
 from foils.batching.hobit import hobit_batches
 from foils.batching.methods import METHODS, BatchChoice
 from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.batching.rivals import members
-from foils.runtime.errors import InputError
 
 SIZES = [90, 30, 60]
 OWN = {"hobit": {"seeds": 2}, "hobit-c": {"seeds": 2}, "walks": {"candidates": 20, "neighbours": 5},
@@ -102,16 +100,6 @@ def test_the_pieces_of_a_data_set_are_those_of_its_own_plan():
         assert expected == {tuple(rows) for rows in batches if SOURCE_OF[rows[0]] == k}
 
 
-def test_rows_that_an_epoch_does_not_draw_need_no_vectors():
-    mixed, (queries, documents) = mixture([36, 30, 60]), vectors()
-    built = builder("hobit", mixed)
-    wanted = built.func.__self__.drawn(0, 0)
-    assert wanted.size < mixed.rows
-    left_out = np.setdiff1d(np.arange(mixed.rows), wanted)
-    queries[left_out] = np.nan
-    built(0, (queries, documents), 12)
-
-
 def test_copies_of_a_row_do_not_meet_in_a_piece():
     batches = builder("hobit", mixture([90, 90, 90]))(0, vectors(), 36)
     pieces = [piece for rows in list(batches)[:6] for piece in rows.reshape(3, 12)]
@@ -126,17 +114,3 @@ def test_communities_follow_what_is_drawn():
 
 def test_parts_are_as_many_as_data_sets_where_that_fits():
     assert [mixture().parts_of(size) for size in (24, 128, 5)] == [3, 2, 1]
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: mixture_counts(SIZES, [1, 2]), "of 3 data sets"),
-        (lambda: mixture_counts(SIZES, [1, 0, 2]), "a number above 0"),
-        (lambda: Mixture(("a", "b"), np.zeros(4, np.int64), np.array([4, 1])), "no rows to train on in b"),
-        (lambda: Batches(np.array([0, 7]), 2, among=7), "1 do not exist"),
-    ],
-)
-def test_what_does_not_fit_is_refused(make, said):
-    with pytest.raises(InputError, match=said):
-        make()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from foils.batching import (
     Batches,
-    batch_hardness,
     find_conflicts,
     greedy,
     hobit_batches,
@@ -22,7 +21,6 @@ from foils.batching import (
     smooth_hardness,
 )
 from foils.batching.plan import measure_rows
-from foils.runtime.errors import InputError
 
 
 def build(pairs, seed=0, **chosen):
@@ -94,17 +92,6 @@ def test_each_round_reaches_its_share_of_the_optimum(seed, tau):
         assert value(seeds, batch[before:after]) - start >= (1 - 1 / np.e) * (best - start) - 1e-6
 
 
-def test_counted_for_all_rows_at_once_the_objective_is_not_submodular():
-    # rows a, b, v: only b and v are hard for each other, so v is worth more to {a, b} than to {a}
-    weights = np.array([[0.0, 0, 0], [0, 0, 1], [0, 1, 0]])
-
-    def value(rows):
-        return batch_hardness(weights[np.ix_(rows, rows)])
-
-    assert value([0, 2]) - value([0]) == 0
-    assert value([0, 1, 2]) - value([0, 1]) == 2
-
-
 def test_all_rows_of_a_batch_gain_more_than_with_few_seeds(pairs):
     def loss(batches):
         return np.nanmean(measure_rows(*pairs, batches, conflicts=no_conflicts(len(pairs[0]))).loss)
@@ -124,13 +111,3 @@ def test_all_rows_of_a_batch_gain_more_than_with_few_seeds(pairs):
 )  # fmt: skip
 def test_every_setting_changes_the_batches(pairs, setting):
     assert not np.array_equal(build(pairs).order, build(pairs, **setting).order)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"batch_size": 0}, "batch_size"), ({"candidates": 0}, "candidates"), ({"alpha": -0.1}, "alpha"),
-     ({"tau": 0.0}, "tau"), ({"conflicts": no_conflicts(3)}, "conflicts speak of 3 rows")],
-)  # fmt: skip
-def test_settings_out_of_range_are_refused(pairs, change, message):
-    with pytest.raises(InputError, match=message):
-        build(pairs, **change)

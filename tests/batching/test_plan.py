@@ -16,7 +16,6 @@ from foils.batching.plan import batch, epoch_measures, measure_rows, plan_epoch
 from foils.data import Collection
 from foils.data.training_rows import training_rows
 from foils.encode import VectorStore
-from foils.runtime.errors import InputError
 
 SMALL = {"seeds": 4, "candidates": 32}
 
@@ -43,14 +42,6 @@ def test_known_positives_are_counted_and_leave_the_measures():
     found = measure_epoch(queries, documents, Batches(np.arange(3), 3), conflicts=conflicts)
     assert found.contradictions == 2
     assert found.hardness == pytest.approx((0.6 + 0.6 + 0.6) / 3)  # without masks: (.8 + .6 + 1) / 3
-
-
-def test_batches_without_a_negative_add_nothing():
-    vectors = np.eye(3)
-    alone = measure_epoch(vectors, vectors, Batches(np.arange(3), 1), conflicts=no_conflicts(3))
-    assert np.isnan(alone.hardness)
-    short = measure_epoch(vectors, vectors, Batches(np.arange(3), 2), conflicts=no_conflicts(3))
-    assert short.hardness == 0.0
 
 
 def test_gains_compare_the_same_rows():
@@ -154,10 +145,3 @@ def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
     facts = json.loads(json.dumps(planned.to_json(), allow_nan=False))
     assert facts["pairs"] == 121
     assert facts["random"]["contradictions"] == facts["measures"]["contradictions"] == 0
-
-
-def test_a_warm_up_is_planned(pairs):
-    warm, random = plan(pairs, "hobit", **SMALL, warmup=1), plan(pairs, "random")
-    assert np.array_equal(warm["batches"].order, random["batches"].order)
-    with pytest.raises(InputError, match="warmup"):
-        plan(pairs, "hobit", warmup=0.5)

@@ -10,14 +10,8 @@ from foils.batching import (
     METHODS,
     Batches,
     b3_batches,
-    batchsampler_batches,
-    kernels,
     mixed_batches,
-    ngame_batches,
-    no_conflicts,
-    random_order,
 )
-from foils.batching.conflicts import random_batches
 from foils.batching.hobit import coverage_order, kmeans_seeds
 from foils.batching.methods import method_named
 from foils.batching.rivals import balanced_clusters, proximity_graph, rank_communities
@@ -92,25 +86,6 @@ def test_proximity_graph_of_all_candidates_is_exact():
     np.testing.assert_array_equal(np.sort(graph), np.sort(np.argsort(-scores, axis=1)[:, :5]))
 
 
-def test_walk_compiled_is_walk_as_written():
-    graph = np.random.default_rng(0).integers(50, size=(50, 4))
-    results = []
-    for kernel in (kernels.walk, kernels.walk.py_func):
-        order = np.empty(50, np.int64)
-        kernel(np.arange(50)[::-1].copy(), graph, 8, 0.2, 80, no_conflicts(50).state(), order, np.random.default_rng(3))
-        results.append(order)
-    np.testing.assert_array_equal(*results)
-    assert results[0][0] == 49
-
-
-def test_communities_are_fixed_and_only_their_order_is_new():
-    pairs = clustered(512, 16, 16)
-    community, again = (rank_communities(*pairs, community_size=32, skip=2, ranks=20) for _ in range(2))
-    np.testing.assert_array_equal(community, again)
-    assert np.bincount(community).min() >= 16
-    assert np.bincount(community).max() <= 40
-
-
 def test_a_batch_joins_several_communities():
     pairs = clustered(512, 16, 16)
     of = rank_communities(*pairs, skip=2, ranks=20)
@@ -132,13 +107,6 @@ def test_the_top_ranks_left_out_are_the_nearest():
         assert set(ranking[i, 2:7].tolist()) <= edges
         for j in ranking[i, :2]:
             assert (j in edges) == (i in ranking[j, 2:7])
-
-
-def test_random_is_one_permutation():
-    pairs = clustered(50, 4, 2)
-    order = random_batches(*pairs, batch_size=8, rng=np.random.default_rng(0)).order
-    np.testing.assert_array_equal(order, np.random.default_rng(0).permutation(50))
-    np.testing.assert_array_equal(order, random_order(50, batch_size=8, rng=np.random.default_rng(0)).order)
 
 
 def test_kmeans_seeds_come_from_different_clusters():
@@ -178,28 +146,6 @@ def test_a_mixture_takes_pieces_of_different_sources():
     assert np.mean(two) == 1
     pieces = {tuple(rows[p]) for rows, own in mix.values() for p in own}
     assert all(tuple(b[:8]) in pieces and tuple(b[8:]) in pieces for b in list(batches)[:-1])
-
-
-def test_mixtures_that_do_not_fit_are_refused():
-    rng = np.random.default_rng(0)
-    with pytest.raises(InputError, match="one size"):
-        mixed_batches(
-            {"a": (np.arange(8), Batches(np.arange(8), 4)), "b": (np.arange(8, 16), Batches(np.arange(8), 2))}, rng=rng
-        )
-    with pytest.raises(InputError, match="at least one source"):
-        mixed_batches({}, rng=rng)
-
-
-def test_settings_out_of_range_are_refused(pairs):
-    rng = np.random.default_rng(0)
-    with pytest.raises(InputError, match="cluster_size"):
-        ngame_batches(*pairs, batch_size=8, rng=rng, cluster_size=0)
-    with pytest.raises(InputError, match="restart"):
-        batchsampler_batches(*pairs, batch_size=8, rng=rng, restart=1.0)
-    with pytest.raises(InputError, match="neighbours"):
-        batchsampler_batches(*pairs, batch_size=8, rng=rng, candidates=5, neighbours=6)
-    with pytest.raises(InputError, match=r"skip must be .* ranks must be"):
-        b3_batches(*pairs, batch_size=8, rng=rng, skip=-1, ranks=0)
 
 
 def test_methods_refuse_strange_names_and_settings():

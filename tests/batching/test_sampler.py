@@ -58,16 +58,6 @@ def test_batches_follow_the_model(tmp_path):
     assert not all(np.array_equal(a, b) for a, b in zip(moving[1], still[1], strict=True))
 
 
-def test_known_positives_are_kept_apart(tmp_path):
-    dataset = data()
-    conflicts = find_conflicts(dataset["query"], dataset["text"])
-    apart, together = (
-        sum(conflicts.matrix(np.array(batch)).sum() for batch in orders(planner, tmp_path / str(k), epochs=1)[0])
-        for k, planner in enumerate(BatchPlanner("hobit", SMALL["hobit"], known=k) for k in (None, no_conflicts(90)))
-    )
-    assert apart == 0 < together
-
-
 def test_further_positives_are_kept_apart(tmp_path):
     # tell the planner that a query is answered by texts it has just met in a batch: it meets them no more
     dataset = data()
@@ -77,15 +67,6 @@ def test_further_positives_are_kept_apart(tmp_path):
     conflicts = find_conflicts(dataset["query"], dataset["text"], positives=extra)
     assert conflicts.matrix(np.array(first)).any()
     assert not any(conflicts.matrix(np.array(batch)).any() for batch in told)
-
-
-def test_conflicts_that_are_known_beforehand_are_kept_apart(tmp_path):
-    known = find_conflicts([i % 45 for i in range(90)], list(range(90)))
-    batches = orders(BatchPlanner("hobit", SMALL["hobit"], known=known), tmp_path / "a", epochs=1)[0]
-    assert not any(known.matrix(np.array(batch)).any() for batch in batches)
-    with pytest.raises(InputError, match="are of 9 rows, the data set has 90"):
-        train(BatchPlanner("hobit", known=no_conflicts(9)), tmp_path / "b")
-    assert pickle.loads(pickle.dumps(BatchPlanner("hobit", known=known))).known is None
 
 
 def test_evaluation_sets_keep_plain_order(tmp_path):
@@ -115,16 +96,6 @@ def test_resuming_is_exact_with_every_schedule(name, schedule, tmp_path):
         resume = str(tmp_path / f"checkpoint-{step}")
         resumed = train(BatchPlanner(name, SMALL.get(name), **schedule), tmp_path, resume=resume, **how)
         np.testing.assert_array_equal(weights(resumed), weights(straight))
-
-
-def test_resuming_takes_the_saved_order_and_not_a_new_one(tmp_path):
-    # step 7 lies inside the second epoch (6 steps each); planning it anew would use another model
-    train(BatchPlanner("hobit", SMALL["hobit"]), tmp_path, epochs=2, save=7, lr=0.5)
-    saved = np.load(tmp_path / "checkpoint-7" / SAVED)
-    assert int(saved["epoch"]) == 1
-    planner = BatchPlanner("hobit", SMALL["hobit"])
-    train(planner, tmp_path, epochs=2, save=7, lr=0.5, resume=str(tmp_path / "checkpoint-7"))
-    assert planner.history == []  # nothing was planned: the order came from the checkpoint
 
 
 def test_resuming_without_a_saved_order_is_an_error(tmp_path):
@@ -259,14 +230,6 @@ def test_killed_hobit_c_resumes_exactly(warmup, more, save, killed, tmp_path):
         np.testing.assert_array_equal(restored.state()[name], array)
 
 
-def test_a_checkpoint_without_the_cache_is_refused(tmp_path):
-    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("hobit-c", warmup=1))
-    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
-    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90))
-    with pytest.raises(InputError, match="lacks the vectors that HOBIT-C had cached"):
-        sampler.restore(tmp_path / "order.npz")
-
-
 class Ages(EmbeddingCache):
     """Notes at which step each row's vectors were made."""
 
@@ -365,27 +328,12 @@ def test_wide_vectors_are_hashed_without_bias():
     assert abs(error.mean()) < 0.05 < np.diag(dense @ dense.T).min()
 
 
-def test_cache_refuses_what_does_not_fit():
-    cache = EmbeddingCache(3)
-    good = np.ones((2, 4))
-    cache.update(np.array([0, 2]), good, good)
-    assert cache.missing.tolist() == [1]
-    with pytest.raises(InputError, match="diverged"):
-        cache.update(np.array([1]), good[:1] * np.nan, good[:1])
-
-
 def test_a_data_set_without_a_positive_column_is_refused():
     sampler = PlannedBatchSampler(
         Dataset.from_dict({"query": ["a"], "label": [1]}), 1, False, ["label"], planner=BatchPlanner("random")
     )
     with pytest.raises(InputError, match=r"got columns \['query'\]"):
         sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
-
-
-def test_only_a_training_set_has_an_order_to_save(tmp_path):
-    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
-    with pytest.raises(InputError, match="given no model"):
-        sampler.save(tmp_path / "order.npz")
 
 
 @pytest.mark.parametrize(

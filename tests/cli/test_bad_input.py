@@ -80,11 +80,6 @@ def test_faults_are_told_together(foils, world):
     assert [line for line in (11, 12, 13) if f"corpus.jsonl:{line}: " not in ended.err] == []
 
 
-def test_sources_that_are_wrong_are_told_together(foils, world):
-    ended = foils("score", "small", "p1.parquet", "p3.parquet")
-    check_one_line(ended, "p1 (1 negative (labelled positive)", "p3 (1 negative (labelled positive)", warnings=2)
-
-
 def test_an_encoder_that_is_not_there(foils, world, monkeypatch):
     monkeypatch.undo()
     for name in ("nowhere", "small"):

@@ -73,10 +73,3 @@ def test_a_function_that_fails_loses_no_answer(sources, tmp_path):
     with pytest.raises(StopIteration):
         library.label(folder, paths, n=5, output=tmp_path / "labels.tsv", ask=lambda *_: next(answers))
     assert Labels.read(tmp_path / "labels.tsv").to_json()["judges"]["person"]["judged"] == 2
-
-
-def test_a_census_counts_every_negative_of_every_source(sources, tmp_path):
-    folder, paths = sources
-    labelled = library.label(folder, paths, n=100, output=tmp_path / "labels.tsv", ask=sailing)
-    assert {each.source for each in labelled.shares} == {"random", "bm25"}
-    assert all(each.drawn == each.negatives for each in labelled.shares)

@@ -81,14 +81,6 @@ def test_exit_statuses(foils, monkeypatch, error, status, said):
     assert (ended.status, ended.out, ended.err) == (status, "", said)
 
 
-def test_a_single_pair_has_no_negatives_and_mining_says_so(foils, tmp_path):
-    (tmp_path / "one.csv").write_text("query,positive\nhow to tack,turn the bow through the wind\n")
-    for way in ("bm25", "random"):
-        ended = foils("mine", tmp_path / "one.csv", "--with", way, "-o", tmp_path / "m.parquet")
-        assert (ended.status, "next:" in ended.err) == (1, False)
-        assert "no row is kept: there is nothing to train on" in ended.err
-
-
 def test_a_terminal_that_knows_ascii_alone_gets_escapes(beir_folder, tmp_path):
     command = [sys.executable, "-m", "foils", "mine", str(beir_folder()), "-o", str(tmp_path / "o")]
     done = subprocess.run(command, capture_output=True, timeout=300, env={**os.environ, "PYTHONIOENCODING": "ascii"})

@@ -90,32 +90,24 @@ OUT, SEARCH = "-o out.parquet --json out.json", "search small --model m"
 SEAMS = f"""
 describe small --json out.json
 mine small {OUT}
-mine small --with random --seed 3 -o out.parquet
 mine small --top 2 --relative-margin 0.3 --max-score 3 -o out.parquet
 mine small --ranks 1-6 --draw simans:5,-1 -o out.parquet
-mine small --with dense --top 3 {V} -o out.parquet
 generate small --base-url URL --llm-model m --top 3 --limit 2 --llm-args price=1000000,0 {OUT}
 fuse small {BOTH} --method rrf --rrf-k 9 {OUT}
 filter small bm25.parquet --max-score 1 {OUT}
 score-pairs learnable learnable.parquet --teacher bi-encoder:static --teacher bi-encoder:other {OUT}
 score small {BOTH} {V} --json out.json --report out.html
-score small {BOTH} {V} --labels labels.csv --json out.json
 rate small random.parquet {V} --judgements kept --degree 2 {OUT}
 label small {BOTH} --with bi-encoder --draw uncertain -n 5 --checks 3 {V} -o out.tsv --json out.json
 select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 {OUT}
 select {BOTH} --by benefit --set top=2 --collection small --seed 3 {V} -o out.parquet
 compose small {BOTH} --top 2 --lambda 0.5 {V} {OUT}
-export small scored.parquet --form tuples --scores teacher -o out --json out.json
-export small scored.parquet --form tevatron -o out --json out.json
 export small scored.parquet --form flagembedding --scores teacher -o out --json out.json
 batch learnable learnable.parquet --with hobit --batch-size 4 --set seeds=2 --per-query 2 --seed 3 {V} {OUT}
 evaluate small --model bm25 --model lexical=bm25 --reranker models/short --top 2 --measures nDCG@10 \
     --write-runs out --json out.json
 evaluate small --model a=one --run first.trec --reranker models/short --measures nDCG@10,R@2 --top 5 \
     --rerank-depth 3 --write-runs out --json out.json
-{SEARCH} --run out.trec --json out.json
-{SEARCH} --dimensions none --top 3 --run out.trec --json out.json
-{SEARCH} --dimensions rdime --run out.trec --json out.json
 {SEARCH} --dimensions eclipse --feedback first.trec --answers answers.jsonl --run out.trec --json out.json
 {SEARCH} --tune train --measure AP --run out.trec --json out.json
 train learnable learnable.parquet --model static --loss weighted --set temperature=0.1 --batches hobit \

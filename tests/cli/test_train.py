@@ -1,4 +1,4 @@
-"""A plan of batches is what training sees, a model in memory is trained, and a recipe fills in what is open."""
+"""A model in memory is trained, and a recipe fills in what is open."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,14 @@ import pytest
 pytest.importorskip("datasets")
 pytest.importorskip("sentence_transformers")
 
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers import SentenceTransformer
 
 import foils as library
 from foils.data import load_collection
-from foils.encode import VectorStore
 from foils.runtime.errors import InputError
 from foils.training.settings import OPEN, RECIPES, Recipe, TrainSettings, completed
 from train_models import cross_encoder, made_up_folder, static_model, table
 
-HOBIT = {"seeds": 2, "seed_order": "uniform"}
 STEPS = {"epochs": 2, "batch_size": 8, "learning_rate": 0.05, "seed": 3}
 
 
@@ -25,27 +23,6 @@ def world(beir_folder, tmp_path):
     collection = load_collection(made_up_folder(beir_folder))
     table(collection, rated=True).write(tmp_path / "rated.parquet")
     return collection, tmp_path / "rated.parquet"
-
-
-@pytest.mark.parametrize("form", ["triplets", "lists", "pairs"])
-def test_a_plan_is_what_training_sees(form, world, tmp_path, monkeypatch):
-    seen = []
-    original = SentenceTransformerTrainer.compute_loss
-
-    def noting(self, model, inputs, *given, **more):
-        seen.append(inputs["label"].tolist())
-        return original(self, model, inputs, *given, **more)
-
-    monkeypatch.setattr(SentenceTransformerTrainer, "compute_loss", noting)
-    shape = {"form": form, "max_positives": 1, **({} if form == "pairs" else {"per_query": 2})}
-    store, steps = VectorStore(tmp_path / "v"), {"batch_size": 8, "seed": 3, "max_length": None}
-    plan = library.batch(
-        world[0], "hobit", world[1], encoder=static_model(), vectors=store, settings=HOBIT, **steps, **shape
-    )
-    how = {"batches": "hobit", "batch_settings": HOBIT, "loss": "weighted", **STEPS, **shape}
-    library.train(*world, model=static_model(), output=tmp_path / "out", **how)
-    first = plan.plan.epochs[0]
-    assert seen[: len(first)] == [rows.tolist() for rows in first]
 
 
 def test_a_model_in_memory_is_trained(world, tmp_path):

@@ -14,7 +14,6 @@ from score_world import ExactStore, NoEncoder, Texts, World, random_world, score
 from foils.data.tokens import TOKENIZERS
 from foils.encode import Vectors
 from foils.mining.fusion import fuse_sources
-from foils.runtime.errors import InputError
 from foils.scoring import ablate, compose, composed, eci_variants, make_records, measure
 from foils.scoring.compose import NOT_CHOSEN, greedy_log_det
 from foils.scoring.gates import gated
@@ -101,14 +100,6 @@ def test_idf_corpora_are_the_plain_ones(world, tables):
 
 def any_source_has(world: World, query: str) -> bool:
     return any(record.query == query for of in world.plainly.values() for record in plain.usable(of))
-
-
-def test_samples_grow_to_the_whole(scores, tables):
-    table = tables["sample size"]
-    assert list(table.scores) == ["25 %", "50 %", "75 %", "100 %"]
-    for each in scores.sources:
-        assert table.scores["100 %"][each.name] == pytest.approx(each.eci_sem, abs=1e-9)
-        assert table.scores["25 %"][each.name] != pytest.approx(each.eci_sem, abs=1e-6)
 
 
 def test_every_lambda_is_the_plain_one(world, tables):
@@ -199,17 +190,6 @@ def test_composition_by_hand():
     weights = np.array([1.0, 0.9, 0.5])
     assert compose(geometry, weights, count=2, regularization=1e-3).order.tolist() == [0, -1, 1]
     assert compose(geometry, weights, count=2, regularization=1e3).order.tolist() == [0, 1, -1]
-
-
-def test_what_has_no_weight_is_never_chosen_and_bad_settings_are_refused():
-    documents = Vectors.of(np.eye(4))
-    geometry = Geometry(Vectors.of(np.eye(4)[:1]), documents, np.array([0]), np.zeros(3, np.int64), np.array([1, 2, 3]))
-    assert compose(geometry, np.array([0.0, 1, 0]), count=3).order.tolist() == [-1, 0, -1]
-    for wrong in ({"count": 0}, {"count": 1, "regularization": 0.0}):
-        with pytest.raises(InputError):
-            compose(geometry, np.ones(3), **wrong)
-    with pytest.raises(InputError, match="not negative"):
-        compose(geometry, np.array([1.0, -1, 0]), count=1)
 
 
 def test_a_composed_table_keeps_what_was_chosen(world):

@@ -46,18 +46,6 @@ def test_every_figure_of_sources_and_hybrids_equals_the_plain_loop(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_queries_that_no_source_covers_change_nothing(seed):
-    world = random_world(seed, skip=0.8, most=1)
-    scores = scored(world, hybrids=1, control=False)
-    corpus = plain.pooled_documents(world.plainly.values())
-    assert scores.idf_corpus["texts"] == len(corpus)
-    covered = {kept.query for of in world.plainly.values() for kept in plain.usable(of)}
-    assert len(scores.measured.records) == len(covered) < 9
-    for found in scores.sources:
-        check(found, plainly(world.plainly[found.name], plain.idf_of(corpus)))
-
-
 @pytest.mark.parametrize("temperature", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize("regularization", [1e-4, 0.1, 7.0])
 def test_temperature_and_lambda_as_in_the_plain_loop(temperature, regularization):

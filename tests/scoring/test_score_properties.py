@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from score_world import ExactStore, NoEncoder, negatives, random_world
 from score_world import score as score_with
 
@@ -149,47 +148,6 @@ def test_rho_is_the_softmax_over_two_documents(s_p, s_n, temperature):
         assert pair_loss(np.array([s_p]), np.array([s_n]), temperature)[0] == pytest.approx(-math.log(rho), abs=1e-9)
 
 
-def test_gates_where_they_are_certain():
-    one, low = np.array([1.0]), np.array([-1.0])
-    assert target_consistency(one, low, 1e-4) == [1]
-    assert target_consistency(low, one, 1e-4) == [0]
-    assert pair_loss(low, one, 1e-4) == [20_000]
-    assert semantic_locality(one, one, 0.05) == [0.5]
-
-
-@settings(max_examples=30, deadline=None)
-@given(hnp.arrays(np.float64, 8, elements=st.floats(0.01, 1)), st.integers(2, 5), SEEDS)
-def test_spreading_the_same_weight_over_directions_scores_strictly_more(weights, directions, seed):
-    rng = np.random.default_rng(seed)
-    drawn = rng.standard_normal((directions, 5))
-    residuals = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-    one = np.outer(residuals[0], residuals[0]) * weights.sum()
-    spread = sum(w * np.outer(r, r) for w, r in zip(weights, residuals[np.arange(8) % directions], strict=True))
-    assert np.trace(one) == pytest.approx(np.trace(spread))
-    assert log_det(one) == pytest.approx(math.log1p(weights.sum()))
-    assert log_det(np.asarray(spread)) > log_det(one)
-
-
-def test_no_direction_where_positive_and_negative_coincide():
-    geometry = random_geometry(np.random.default_rng(0))
-    same = Geometry(
-        geometry.queries, geometry.documents, geometry.positive, geometry.record, geometry.positive[geometry.record]
-    )
-    matrix = information_matrix(same, np.ones(len(same.record)), np.arange(len(same.record)))
-    np.testing.assert_array_equal(matrix, 0)
-    half = np.where(np.arange(len(geometry.record)) % 2, geometry.document, geometry.positive[geometry.record])
-    mixed = Geometry(geometry.queries, geometry.documents, geometry.positive, geometry.record, half)
-    rows = np.arange(len(half))
-    assert np.isfinite(information_matrix(mixed, np.ones(len(half)), rows)).all()
-
-
-def test_a_direction_has_length_one():
-    geometry = random_geometry(np.random.default_rng(1), documents=500)
-    apart = geometry.document != geometry.positive[geometry.record]
-    matrix = information_matrix(geometry, np.ones(len(geometry.record)), np.arange(len(geometry.record)))
-    assert np.trace(matrix) == pytest.approx(apart.sum())
-
-
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("block", [1, 7, 64])
 def test_block_size_changes_nothing(kind, block):
@@ -319,12 +277,3 @@ def test_order_of_records_of_rows_and_of_judgements_changes_nothing(seed):
     assert first.idf_corpus == second.idf_corpus
     for a, b in zip(first.sources, second.sources, strict=True):
         assert_same(a, b)
-
-
-def test_adding_a_source_changes_no_other_under_the_idf_of_the_collection():
-    world = random_world(9)
-    alone = score(world.collection, {"a": world.sources["a"]}, idf_corpus="collection").sources[0]
-    among = score(world.collection, world.sources, idf_corpus="collection").sources[0]
-    assert_same(alone, among)
-    pooled = [score(world.collection, of).sources[0].eci_sem for of in ({"a": world.sources["a"]}, world.sources)]
-    assert pooled[0] != pooled[1]

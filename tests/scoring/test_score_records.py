@@ -60,13 +60,6 @@ def test_everything_left_out_is_counted_with_its_reason(tiny):
     assert sorted(records.texts[0:9]) == ["also right", "new", "right", "wrong"]
 
 
-def test_own_texts_that_are_in_the_collection_are_that_text(tiny):
-    sources = {"s": negatives([("q", "n", None)]), "t": negatives([("q", "own", "wrong")])}
-    records = make_records(tiny, sources, split="train", control=False)
-    assert len(records.texts) == 3
-    assert records.members.tolist() == [0b11]
-
-
 def test_a_sample_holds_that_many_records_with_negatives():
     world = random_world(1, queries=60, skip=0.9, sources=2)
     covered = len(make_records(world.collection, world.sources, split="train"))
@@ -127,24 +120,6 @@ def test_the_control_draws_as_many_as_the_sources_have_on_average_and_never_a_po
     assert not pairs & {(query, text) for query, of in drawn.items() for text in of}
     pooled = {records.texts[int(index)] for index in records.corpus}
     assert set().union(*drawn.values()) <= pooled
-
-
-def test_the_control_takes_all_there_is_where_that_is_not_enough(tiny):
-    rows = [("q", key, None) for key in ("n", "o")] + [("q", "own", "new")]
-    drawn = texts_of(make_records(tiny, {"s": negatives(rows)}, split="train"), CONTROL)
-    assert sorted(drawn["q"]) == ["new", "other", "wrong"]
-
-
-def test_the_control_is_uniform_over_the_other_texts():
-    documents = {f"d{i}": f"text {i}" for i in range(12)} | {"p": "positive"}
-    queries = {f"q{i}": f"query {i}" for i in range(400)}
-    collection = Collection.from_dicts("many", documents, queries, {"train": {query: {"p": 1} for query in queries}})
-    rows = [(query, f"d{(i + k) % 12}", None) for i, query in enumerate(queries) for k in range(3)]
-    drawn = texts_of(make_records(collection, {"s": negatives(rows)}, split="train"), CONTROL)
-    counts = np.unique(np.concatenate(list(drawn.values())), return_counts=True)[1]
-    assert counts.sum() == 1200
-    assert len(counts) == 12
-    assert ((counts - 100) ** 2 / 100).sum() < 31.3  # chi-square, 11 degrees of freedom, p = 0.001
 
 
 def test_errors(tiny):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import plain
 import pytest
 from score_world import World, negatives, random_world, score
-from test_score_plain import MEANS, PER_RECORD, SCORES
 
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
@@ -47,33 +45,6 @@ def test_exactly_the_distinct_texts_are_encoded_once(tmp_path, seed):
     again = HashingEncoder()
     scored(world, tmp_path, again, hybrids=3, temperature=0.1, seed=5, idf_corpus="collection")
     assert again.encoded == 0
-
-
-def test_hybrids_from_parts_equal_a_source_made_of_the_union(tmp_path):
-    world, encoder = random_world(4), HashingEncoder()
-    parts = by_name(scored(world, tmp_path, encoder, hybrids=3, idf_corpus="collection"))
-    before = encoder.encoded
-    for size in (2, 3):
-        for names in combinations(world.sources, size):
-            rows = [
-                (
-                    row["query_id"],
-                    row["doc_id"] if row.get("text") is None else f"{row['doc_id']} {name}",
-                    row.get("text"),
-                )
-                for name in names
-                for row in world.sources[name].table.to_pylist()
-            ]
-            united = World(world.collection, {"united": negatives(list(dict.fromkeys(rows)))}, {})
-            found = scored(united, tmp_path, encoder, hybrids=1, idf_corpus="collection").sources[0]
-            hybrid = parts["+".join(names)]
-            assert hybrid.hybrid
-            assert not found.hybrid
-            assert (found.records, found.negatives) == (hybrid.records, hybrid.negatives)
-            for name in (*SCORES, *MEANS, *PER_RECORD, "eci", "eci_per_query", "signal", "margin", "effective_rank"):
-                assert getattr(found, name) == pytest.approx(getattr(hybrid, name), rel=1e-5, abs=1e-7), name
-            assert found.buckets == pytest.approx(hybrid.buckets)
-    assert encoder.encoded == before
 
 
 def subjects(count: int = 60) -> tuple[Collection, Negatives, Negatives]:
@@ -202,12 +173,3 @@ def test_every_setting_changes_the_result(tmp_path, two_splits, change, fields):
     for before, after in zip(base.sources[:3], changed.sources[:3], strict=True):
         for field in fields:
             assert getattr(before, field) != getattr(after, field)
-
-
-def test_hybrids_replicates_and_corpora_may_be_left_out(tmp_path, two_splits):
-    assert [len(scored(two_splits, tmp_path, hybrids=hybrids).sources) for hybrids in (1, 2, 3, 9)] == [3, 6, 7, 7]
-    assert math.isnan(scored(two_splits, tmp_path, replicates=0).sources[0].eci_sem_low)
-    kinds = ("pooled", "collection", "pooled+queries", "uniform")
-    digests = [scored(two_splits, tmp_path, idf_corpus=kind).idf_corpus["digest"] for kind in kinds]
-    assert len(set(digests)) == 4
-    assert digests[3] == ""

@@ -15,7 +15,7 @@ from foils.searching import (
     rdime_mask,
     sun,
 )
-from foils.searching.dimensions import check_depths, dimension_order, kept_count, masked, moon_rows, moved, scaled_to
+from foils.searching.dimensions import check_depths, dimension_order, kept_count, moon_rows, moved, scaled_to
 
 FEEDBACK = np.array([[4.0, 0, 0, 1], [2, 2, 0, 1], [0, 2, 2, 1], [0, 0, 4, 1], [0, 0, 6, 3]])
 QUERY = np.array([0.5, 1.0, 0.25, -1.0])
@@ -106,18 +106,6 @@ def test_unusable_input_is_refused(call):
         call()
 
 
-def test_many_queries_at_once_give_what_each_gives_alone():
-    rng = np.random.default_rng(0)
-    q, feedback = rng.normal(size=(5, 8)), rng.normal(size=(5, 9, 8))
-    s, m = sun(feedback, 3), moon(feedback, 2)
-    u = eclipse_importance(q, s, m, alpha=0.7, beta=0.4)
-    for i in range(5):
-        np.testing.assert_array_equal(s[i], sun(feedback[i], 3))
-        np.testing.assert_array_equal(m[i], moon(feedback[i], 2))
-        np.testing.assert_array_equal(keep_share(u, 0.4)[i], keep_share(u[i], 0.4))
-        np.testing.assert_array_equal(rdime_mask(q, q * s)[i], rdime_mask(q[i], q[i] * s[i]))
-
-
 @given(VECTORS, st.floats(0.05, 1), st.floats(0, 1))
 def test_only_the_ratio_of_the_weights_orders_the_dimensions(x, alpha, beta):
     """Doubling is exact in floating point, so the orders are equal, ties included."""
@@ -126,13 +114,6 @@ def test_only_the_ratio_of_the_weights_orders_the_dimensions(x, alpha, beta):
     two = eclipse_importance(q, s, m, alpha=2 * alpha, beta=2 * beta)
     np.testing.assert_array_equal(dimension_order(one), dimension_order(two))
     np.testing.assert_array_equal(eclipse_importance(q, s, m, alpha=1.0, beta=0.0), dime_importance(q, s))
-
-
-@given(VECTORS, st.floats(0.01, 1))
-def test_a_masked_query_is_a_masked_query_and_documents(x, share):
-    q, d, u = x
-    mask = keep_share(u, share)
-    assert masked(q, mask) @ d == masked(q, mask) @ masked(d, mask) == pytest.approx(q[mask] @ d[mask], abs=1e-9)
 
 
 @given(arrays(np.float64, 7, elements=st.integers(-2, 2).map(float)), st.floats(0.01, 1))
@@ -146,12 +127,6 @@ def test_kept_count_rounds_to_the_nearest():
     assert [kept_count(384, share) for share in (0.1, 0.2, 0.5, 0.9, 1.0)] == [38, 77, 192, 346, 384]
     assert kept_count(10, 0.25) == 3, "half goes up"
     assert kept_count(10, 0.001) == 1, "never none"
-
-
-def test_a_full_mask_changes_no_bit():
-    q = np.array([-0.0, 1e-40, 3.5, -2.25], np.float32)
-    assert masked(q, keep_share(q, 1.0)).tobytes() == q.tobytes()
-    assert masked(q, keep_share(q, 0.5)).dtype == np.float32
 
 
 def test_a_random_moon_comes_from_the_pool_without_repeats_and_by_seed():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foils.encode import Vectors
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 from foils.searching import DimensionSettings, ExactIndex, FaissIndex, search_vectors
 from foils.searching.index import as_index
 
@@ -34,19 +34,6 @@ def test_exact_search_is_a_sort_with_ties_by_position(k, block):
     np.testing.assert_array_equal(scores, np.take_along_axis(queries @ WHOLE.T, positions, axis=1))
 
 
-def test_no_query_gives_no_row():
-    positions, scores = ExactIndex(Vectors.of(WHOLE)).search(np.zeros((0, 6), np.float32), 4)
-    assert positions.shape == scores.shape == (0, 4)
-
-
-def test_flat_faiss_agrees_with_exact_search():
-    documents, queries = unit(500), unit(20, seed=1)
-    exact, scores = ExactIndex(Vectors.of(documents)).search(queries, 30)
-    found, faiss_scores = FaissIndex.build(Vectors.of(documents), "flat").search(queries, 30)
-    np.testing.assert_array_equal(found, exact)
-    np.testing.assert_allclose(faiss_scores, scores, rtol=1e-5)
-
-
 @pytest.mark.parametrize("make", [ExactIndex, FaissIndex.build])
 @pytest.mark.parametrize(
     ("queries", "k"), [(unit(2, 5), 3), (unit(2), 0), (unit(2)[0], 3), (np.full((2, 16), np.nan, np.float32), 3)]
@@ -54,16 +41,6 @@ def test_flat_faiss_agrees_with_exact_search():
 def test_unusable_queries_are_refused(make, queries, k):
     with pytest.raises(InputError):
         make(Vectors.of(unit(10))).search(queries, k)
-
-
-def test_unusable_settings_are_refused():
-    with pytest.raises(UnknownNameError, match="hnsw"):
-        FaissIndex.build(Vectors.of(unit(10)), "hnws")
-    with pytest.raises(InputError, match="at least one document"):
-        FaissIndex.build(Vectors.of(unit(0)), "ivf")
-    for documents, settings in ((unit(0), {}), (unit(3), {"block": 0})):
-        with pytest.raises(InputError):
-            ExactIndex(Vectors.of(documents), **settings)
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
@@ -115,14 +92,6 @@ def test_an_index_of_faiss_ranks_as_exact_search_does(wrap, settings, second):
 def test_what_cannot_serve_is_refused_by_name(make, said):
     with pytest.raises(InputError, match=said):
         search_vectors(QUERIES, VECTORS, make(), ECLIPSE)
-
-
-def test_numbers_that_are_no_positions_are_refused():
-    """An index with ids of its own (IndexIDMap) says which vector it means by those, not by its place."""
-    index = faiss.IndexIDMap(faiss.IndexFlatIP(D))
-    index.add_with_ids(DOCUMENTS, np.arange(120, dtype=np.int64) + 1000)
-    with pytest.raises(InputError, match="ids of its own"):
-        search_vectors(QUERIES, VECTORS, index, ECLIPSE)
 
 
 KINDS = ["Flat", "HNSW16,Flat", "IVF4,Flat", "SQ8", "PQ6x4"]

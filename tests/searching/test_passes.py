@@ -11,7 +11,6 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
     DimensionSettings,
     ExactIndex,
-    FaissIndex,
     dime_importance,
     eclipse_importance,
     keep_share,
@@ -107,14 +106,6 @@ def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monke
     assert bytes_of(small) == bytes_of(index), "however the work is cut"
 
 
-@pytest.mark.parametrize("second", ["index", "rerank"])
-@pytest.mark.parametrize("method", ["dime", "eclipse"])
-def test_with_all_dimensions_kept_the_result_is_the_baselines_byte_for_byte(method, second):
-    baseline = search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=30)
-    kept = search_vectors(QUERIES, VECTORS, INDEX, replace(ECLIPSE, method=method, share=1.0), k=30, second_pass=second)
-    assert bytes_of(kept) == bytes_of(baseline)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -164,33 +155,6 @@ def test_what_rdime_keeps_does_not_depend_on_how_long_documents_are():
     assert shares[-1] - shares[0] > 0.3
 
 
-@pytest.mark.parametrize("second", ["index", "rerank"])
-def test_the_moon_is_the_end_of_the_feedback_however_many_documents_are_returned(second):
-    masks = [search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=k, second_pass=second).sharpened.masks
-             for k in (1, 10, 110)]  # fmt: skip
-    for row, query in enumerate(QUERIES):
-        expected, _, _ = plainly(query, ECLIPSE, k=1, depth=120)
-        for mask in masks:
-            np.testing.assert_array_equal(mask[row], expected)
-
-
-def test_what_is_ranked_again_is_independent_of_result_and_feedback():
-    """The best of more than ten documents are other ten than the ten best of the first pass, turned about."""
-    few, some, usual = (
-        search_vectors(
-            QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback_depth=30, second_pass="rerank", candidates=depth
-        ).positions
-        for depth in (10, 60, None)
-    )
-    for row, query in enumerate(QUERIES):
-        _, whole, ten = plainly(query, ECLIPSE, k=10, depth=30)
-        _, _, sixty = plainly(query, ECLIPSE, k=60, depth=30)
-        np.testing.assert_array_equal(few[row], ten)
-        np.testing.assert_array_equal(some[row], sixty[:10])
-        np.testing.assert_array_equal(usual[row], whole, "1000 of 120 documents are all")
-    assert any(set(one) != set(other) for one, other in zip(few, some, strict=True))
-
-
 class Counted(ExactIndex):
     """An exact index that remembers how it was asked."""
 
@@ -223,15 +187,6 @@ def test_no_search_is_made_whose_result_is_not_used(settings, more, searches, mo
     counted = search_vectors(QUERIES, VECTORS, Counted(VECTORS), settings, **options)
     assert Counted.asked == searches
     assert [len(found) for found in counted.positions] == [10] * 9
-
-
-def test_with_another_run_s_feedback_a_query_without_it_gets_the_baseline_s_result():
-    lists = [np.arange(0), *([np.arange(40)] * 8)]
-    found = search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback=lists)
-    plain = search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=10)
-    assert found.sharpened.no_feedback.tolist() == [True] + [False] * 8
-    np.testing.assert_array_equal(found.positions[0], plain.positions[0])
-    np.testing.assert_array_equal(found.scores[0], plain.scores[0])
 
 
 @pytest.mark.parametrize("wrong", [[-1], [3, 120], [2.0, 3.0], [[1, 2]]])
@@ -273,16 +228,6 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
     made = sharpened_queries(QUERIES[:5], VECTORS, lists, settings, rng=np.random.default_rng(0))
     assert made.no_feedback.tolist() == short
     assert (~made.changed).tolist() == (short if settings.share < 1 else [True] * 5)
-
-
-def test_an_approximate_index_serves_both_passes():
-    index = FaissIndex.build(VECTORS, "ivf")  # three lists
-    index.index.nprobe = 1
-    found = search_vectors(QUERIES, VECTORS, index, replace(ECLIPSE, method="dime"), k=100)
-    assert any(len(list_) < 100 for list_ in found.positions), "one list does not hold 100"
-    assert all((list_ >= 0).all() for list_ in found.positions)
-    for row in range(9):
-        assert list(found.scores[row]) == sorted(found.scores[row], reverse=True)
 
 
 def searched(settings=ECLIPSE, index=INDEX, **more):

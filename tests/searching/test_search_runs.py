@@ -10,7 +10,6 @@ from foils.encode import VectorStore
 from foils.runtime.errors import InputError
 from foils.searching import (
     DimensionSettings,
-    FaissIndex,
     Grid,
     cross_validate,
     embed_collection,
@@ -82,17 +81,6 @@ def test_answers_are_needed_for_every_query(collection, tmp_path):
         embed_collection(collection, Bag(), VectorStore(tmp_path), split="test", answers=answers)
 
 
-def test_a_baseline_run_is_exact_search(collection, embedded):
-    run = search_collection(embedded, DimensionSettings("none"), k=5, name="base").run
-    documents, scores = np.asarray(embedded.documents.take(slice(None))), {}
-    for index, query in enumerate(embedded.query_ids):
-        order = np.argsort(-(documents @ embedded.queries[index]), kind="stable")[:5]
-        scores[query] = [f"d{i}" for i in order]
-    table = run.table
-    assert run.name == "base"
-    assert table["doc_id"].to_pylist() == [document for query in embedded.query_ids for document in scores[query]]
-
-
 def test_kept_share_and_short_lists_are_told(embedded):
     found = search_collection(embedded, ECLIPSE, k=40)
     assert found.kept == pytest.approx(0.5)
@@ -118,24 +106,9 @@ def test_feedback_comes_from_a_run_by_ids(embedded):
         search_collection(embedded, ECLIPSE, feedback=Run.from_dict({"q0": {"nowhere": 1.0}}))
 
 
-def test_an_index_may_be_handed_in(embedded):
-    index = FaissIndex.build(embedded.documents, "flat")
-    exact, faiss = (search_collection(embedded, ECLIPSE, k=20, index=chosen).run for chosen in (None, index))
-    assert exact.table["doc_id"].to_pylist() == faiss.table["doc_id"].to_pylist()
-
-
 @pytest.fixture(scope="module")
 def judged(embedded):
     return judged_queries(embedded, k=60, feedback_depth=60, candidates=60, longest=100)
-
-
-def test_relevant_documents_come_with_their_grades(embedded, judged):
-    assert judged.rows.tolist() == list(range(18)), "q18 has a judgement, but nothing relevant"
-    assert {len(rows) for rows in judged.lists} == {100}
-    table = embedded.collection.judgements("test").to_pylist()
-    for index, of in zip(judged.rows, judged.relevant, strict=True):
-        wanted = {row["doc_id"]: row["relevance"] for row in table if row["query_id"] == f"q{index}"}
-        assert {f"d{row}": grade for row, grade in zip(of.rows, of.grades, strict=True)} == wanted
 
 
 def test_values_of_queries_are_those_of_the_run(embedded, judged):

@@ -139,22 +139,6 @@ def test_no_search_is_made_that_is_not_needed():
     assert calls == [9, 9], "a batch at a time"
 
 
-def test_results_say_which_queries_were_masked_and_which_moved():
-    for settings in SETTINGS.values():
-        expected = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=8, feedback_depth=50)
-        found = SharpenedSearch(Database(), settings, feedback_depth=50).many(QUERIES, 8)
-        np.testing.assert_array_equal([of.mask for of in found], expected.sharpened.masks)
-        assert [of.masked or of.moved for of in found] == expected.sharpened.changed.tolist()
-        assert [of.moved for of in found] == [settings.method == "rocchio"] * 9
-
-
-def test_filters_reach_both_passes():
-    database = Database()
-    found = SharpenedSearch(database, SETTINGS["rdime"])(QUERIES[0], 8, even=True)
-    assert [options for _, options in database.asked] == [{"even": True}] * 2
-    assert all(each % 2 == 0 for each in ids(found))
-
-
 def test_fewer_documents_than_asked_for_are_all_returned():
     def one(query, k):
         return ["only"][:k], DOCUMENTS[:1]
