@@ -40,7 +40,6 @@ LIGHT = {  # what any module may import when it is loaded, beside the standard l
 }  # fmt: skip
 HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
     "batching/kernels.py": {"numba"},
-    "cli/show.py": {"tqdm"},
     "batching/sampler.py": {"sentence_transformers", "torch", "transformers"},
 }
 HEAVY_PARTS = {"training": {"safetensors", "torch", "sentence_transformers", "transformers"}}  # tensors all through

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tqdm import tqdm
-
 from foils.runtime.progress import Advance
 from foils.runtime.results import counted
 
@@ -19,6 +17,8 @@ _LEAST = 2.0  # seconds of a task that leaves a line
 
 def say(message: str) -> None:
     """Print a line to stderr, above the bars that are there."""
+    from tqdm import tqdm
+
     tqdm.write(f"foils: {message}", file=sys.stderr)
 
 
@@ -49,6 +49,8 @@ class Progress:
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Advance]:
         """Show one task."""
+        from tqdm import tqdm
+
         start, done = time.monotonic(), 0
         every = 0.1 if sys.stderr.isatty() else 10.0  # seconds between the states of a bar
         look: Any = {"unit": f" {unit}", "delay": _LEAST, "mininterval": every, "leave": False, "disable": False}
