@@ -69,7 +69,7 @@ def test_answers_may_come_line_by_line(foils, sources, tmp_path, monkeypatch):
 
 def test_a_function_that_fails_loses_no_answer(sources, tmp_path):
     folder, paths = sources
-    answers = iter([True, False])
-    with pytest.raises(StopIteration):
-        library.label(folder, paths, n=5, output=tmp_path / "labels.tsv", ask=lambda *_: next(answers))
+    answers = [False, True]
+    with pytest.raises(IndexError):
+        library.label(folder, paths, n=5, output=tmp_path / "labels.tsv", ask=lambda *_: answers.pop())
     assert Labels.read(tmp_path / "labels.tsv").to_json()["judges"]["person"]["judged"] == 2
