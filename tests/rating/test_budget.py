@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from judging import NumberJudge, rate_negatives
 
@@ -49,12 +48,6 @@ def test_a_budget_is_kept_and_counts_what_is_known(tmp_path: Path, settings: dic
     assert questions(judge, sizes, tmp_path, **{**settings, "budget": 10_000}) > 0
     if "rounds" not in settings:
         assert questions(NumberJudge(), sizes, tmp_path / "anew", **settings) == judge.asked
-
-
-def test_a_budget_is_divided_by_candidates() -> None:
-    found = rated(NumberJudge(), {"q0": 20, "q1": 10}, budget=120)
-    assert np.diff(found.pairs.pair_offsets).tolist() == [40, 20]
-    assert found.summary.comparisons == 60
 
 
 def test_the_judges_of_an_ensemble_share_a_budget() -> None:

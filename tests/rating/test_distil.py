@@ -146,13 +146,8 @@ def test_texts_are_looked_up_when_a_batch_is_read(base):
     assert max(at_once) <= 2 * 16 < len(candidates.doc_ids), "of a batch, never of the whole set"
 
 
-def test_the_same_seed_is_the_same_judge_and_missing_answers_are_left_out(base):
+def test_missing_answers_are_left_out(base):
     candidates, pairs, w = planted(6)
-
-    def trained(seed):
-        return distil(base, candidates, pairs, w, max_length=32, seed=seed, device="cpu").judge.fingerprint
-
-    assert trained(1) == trained(1) != trained(2)
     known = np.where(np.arange(len(w)) < 3, w, np.nan)
     found = distil(base, candidates, pairs, known, max_length=32, held_out=0.0, device="cpu")
     assert (found.trained, found.held_out) == (3, 0)

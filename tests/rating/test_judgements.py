@@ -160,32 +160,6 @@ def test_combining_leaves_out_a_judge_that_lacks_an_order_of_a_pair():
     np.testing.assert_allclose(found.preference, [np.mean([0.55, 0.85]), 0.6, np.nan])
 
 
-def test_each_judge_of_an_ensemble_has_its_own_record_and_a_missing_order_is_asked_again(tmp_path):
-    candidates, pairs = letters((3,)), all_pairs([3])
-    fair = NumberJudge(temperature=1e9, name="fair")
-
-    def records():
-        return [JudgementRecord(tmp_path / name, {"judge": name}) for name in ("fair", "biased")]
-
-    def both(*judges):
-        return combined([ask(one, candidates, pairs, record=kept) for one, kept in zip(judges, records(), strict=True)])
-
-    lost = NumberJudge(temperature=1e9, bias=0.25, fail=[("q0d1", "q0d0")])  # fails when d1 is shown first
-    first = both(fair, lost)
-    np.testing.assert_allclose(first.preference, 0.5, atol=1e-6)
-    assert [len(record) for record in records()] == [3, 2]
-    asked, whole = fair.asked, NumberJudge(temperature=1e9, bias=0.25)
-    again = both(fair, whole)
-    assert (fair.asked - asked, whole.asked) == (0, 2)
-    np.testing.assert_allclose(again.preference, 0.5, atol=1e-6)
-    np.testing.assert_allclose(again.forward, 0.625, atol=1e-6)
-    alone = ask(NumberJudge(name="nobody"), candidates, pairs, record=records()[0])  # one judge's answers serve alone
-    np.testing.assert_allclose(alone.preference, 0.5, atol=1e-6)
-    recorded = ask(RecordedJudge(tmp_path), candidates, pairs)  # the folder of both is the ensemble
-    np.testing.assert_array_equal(recorded.forward, again.forward)
-    np.testing.assert_array_equal(recorded.backward, again.backward)
-
-
 def test_a_pair_that_repeats_is_kept_once(tmp_path):
     candidates, pairs = letters((3,)), Pairs(np.array([0, 3]), np.array([0, 1, 0]), np.array([1, 2, 1]))
     first = ask(NumberJudge(bias=0.1), candidates, pairs, record=JudgementRecord(tmp_path, KEY))

@@ -42,13 +42,7 @@ def test_gaps_are_the_planted_ones_in_elo_points():
     positive = {"q0": 11.0, "q1": 5.0}
     expected = [positive[q] - float(d[1:]) for q, d in rows()]
     np.testing.assert_allclose(column(rated, "gap"), np.array(expected) * ELO_PER_LOGIT, rtol=1e-3, atol=0.1)
-    of_positive = column(rated, "elo") + column(rated, "gap")
-    assert len(set(of_positive.round(6))) == 2
-    everyone = np.append(column(rated, "elo")[::2], of_positive[0])
-    assert everyone.mean() == pytest.approx(1500)
-    assert (column(rated, "elo_se") > 0).all()
     assert (column(rated, "gap_se") > 0).all()
-    assert (column(rated, "gap_se") != column(rated, "elo_se")).all()
     assert len(rated.pairs) == rated.summary.comparisons
     lead = np.array([float(text) for text in rated.candidates.texts(np.arange(20))])
     lead = lead[rated.pairs.first] - lead[rated.pairs.second]

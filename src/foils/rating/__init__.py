@@ -19,7 +19,7 @@ from foils.rating.graph import (
     candidate_keys,
     regular_pairs,
 )
-from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge
+from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, ScoringJudge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
 from foils.rating.pairs import Candidates, Judgements, Pairs, agreements, combined
 from foils.rating.prior import Spread, refined, spread_of
@@ -39,6 +39,7 @@ __all__ = [
     "Rated",
     "Ratings",
     "RecordedJudge",
+    "ScoringJudge",
     "Spread",
     "agreements",
     "algebraic_connectivity",

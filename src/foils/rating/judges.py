@@ -117,8 +117,8 @@ class ScoringJudge(ABC):
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the score of each candidate, (k,) ascending rows, for its own query; NaN where there is none."""
 
-    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
-        """Return a judge that is ready to be asked about parts of these pairs."""
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge | None:
+        """Return a judge that is ready to be asked about parts of these pairs, anywhere; None: only here."""
         return self
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
