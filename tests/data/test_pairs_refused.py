@@ -31,7 +31,7 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
     "latin-1": ("x.csv", HEADER.encode() + b"a,\xff\n", "x.csv:2: not UTF-8 at byte 2"),
     "latin-1 JSON": ("x.json", '[\n{"query":"\xe9"}]'.encode("latin-1"), "x.json:2: not UTF-8; convert the file"),
     "carriage returns": ("x.csv", "query,positive\ra,b\r", "x.csv:1: a carriage return that"),
-    "no header": ("x.csv", "who?,me\n", "no column is known as .* 'who[?]', 'me' [(]of CSV and TSV"),
+    "no header": ("x.csv", "who?,me\n", "no column is known as .* 'who[?]', 'me' [(]of CSV"),
     "two queries": ("x.csv", "query,question,positive\n", "columns query and question could each be the query; say"),
     "a column twice": ("x.csv", "query,query\na,b\n", "column query is there more than once"),
     "a field too many": ("x.csv", "query;positive\na;b;c\n", "x.csv:2: 3 fields, expected 2 .* holds ';' is quoted"),

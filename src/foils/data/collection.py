@@ -171,10 +171,8 @@ class Collection:
             InputError: it has no judgements at all.
         """
         if not self.qrels:
-            raise InputError(
-                f"{self.name} has no judgements, so no split {split!r}; foils mine and foils rate take every query "
-                f"with {spelled('split', ALL_QUERIES)}"
-            )
+            said = f"{self.name} has no judgements, so no split {split!r}; take every query"
+            raise InputError(f"{said} with {spelled('split', ALL_QUERIES)}")
         if split not in self.qrels:
             raise UnknownNameError(f"split of the collection {self.name}", split, self.splits, spelled(option))
         return self.qrels[split]
@@ -188,10 +186,8 @@ class Collection:
         """
         if self._is_all(split):
             if missing := len(self.queries) - len(self.known_positives):
-                raise InputError(
-                    f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive; this needs a labelled "
-                    f"positive of each: name a split ({', '.join(self.splits) or 'the collection has no judgements'})"
-                )
+                said = f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive, which this needs"
+                raise InputError(f"{said}; name a split ({', '.join(self.splits) or 'there are no judgements'})")
             return self.known_positives
         found = _positives_of([self.judgements(split)], self)
         if not len(found):
@@ -412,10 +408,8 @@ def fetching(where: str) -> Iterator[None]:
         raise
     except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
         said = str(error).strip().partition("\n")[0][:300]
-        raise InputError(
-            f"cannot read {where} ({type(error).__name__}: {said}); check the name, and the network (HF_HUB_OFFLINE "
-            "lets nothing be fetched)"
-        ) from error
+        said = f"cannot read {where} ({type(error).__name__}: {said}); check the name, and the network"
+        raise InputError(f"{said} (HF_HUB_OFFLINE lets nothing be fetched)") from error
 
 
 @dataclass(frozen=True)

@@ -148,18 +148,12 @@ class Columns:
             return cls(names)
         for role, fitting in names.items():
             if len(fitting) > 1 and role != "negative":
-                raise FormatError(
-                    f"columns {' and '.join(fitting)} could each be the {role}; say which one is: "
-                    f"{spelled('columns')} {role}={fitting[0]}",
-                    where,
-                )
+                said = f"columns {' and '.join(fitting)} could each be the {role}; say which one is"
+                raise FormatError(f"{said}: {spelled('columns')} {role}={fitting[0]}", where)
         if absent := [role for role in ("query", "positive") if role in known and not names[role]]:
-            raise FormatError(
-                f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))} (of CSV "
-                f"and TSV the first line names them). Give one such a name ({', '.join(ROLES[absent[0]])}), or say "
-                f"which is which: {spelled('columns')} query=COLUMN,positive=COLUMN",
-                where,
-            )
+            said = f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))}"
+            how = f"{', '.join(ROLES[absent[0]])}), or say {spelled('columns')} query=COLUMN,positive=COLUMN"
+            raise FormatError(f"{said} (of CSV and TSV the first line). Give one such a name ({how}", where)
         return cls(names)
 
     def understood(self, columns: Sequence[str]) -> str:

@@ -213,10 +213,8 @@ class Exported(Result):
         of = [np.array([each.score for listed in side for each in listed], np.float64) for side in sides]
         unscored, missing = (int((~np.isfinite(scores)).sum()) for scores in of)
         if missing or unscored:
-            raise InputError(
-                f"{unscored:,} of {len(of[0]):,} positives and {missing:,} of {len(of[1]):,} negatives have no "
-                f"{self.scores}; score both: score_pairs (a rating has one positive of each query)"
-            )
+            said = f"{unscored:,} of {len(of[0]):,} positives and {missing:,} of {len(of[1]):,} negatives"
+            raise InputError(f"{said} have no {self.scores}; score both: score_pairs (a rating has one of each query)")
 
     @cached_property
     def _kept(self) -> Negatives:

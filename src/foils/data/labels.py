@@ -370,11 +370,8 @@ def _check(
         documents = (collection.document_rows(table["doc_id"]) < 0) & ~has_text
         for column, unknown in (("query_id", collection.query_rows(table["query_id"]) < 0), ("doc_id", documents)):
             for row in np.flatnonzero(unknown).tolist():
-                complaints.add(
-                    f"unknown {column} {table[column][row].as_py()!r}: not in the collection {collection.name} (a "
-                    "spreadsheet may have changed it, as 007 to 7; keep such columns as text)",
-                    line_of.get(row),
-                )
+                said = f"unknown {column} {table[column][row].as_py()!r}: not in the collection {collection.name}"
+                complaints.add(f"{said} (a spreadsheet may have changed it, as 007 to 7)", line_of.get(row))
     first: dict[tuple[Any, ...], int] = {}
     for row, key in enumerate(zip(pair_keys(table).to_pylist(), table["judge"].to_pylist(), strict=True)):
         before = first.setdefault(key, row)
@@ -382,11 +379,9 @@ def _check(
             first[key] = row
         elif relevant[row] not in (None, relevant[before]):
             pair = table.slice(row, 1).to_pylist()[0]
-            complaints.add(
-                f"{key[1]} judged query {pair['query_id']!r}, document {pair['doc_id'] or pair['text']!r} as "
-                f"{relevant[before]} above, and as {relevant[row]} here; keep one of the two",
-                line_of.get(row),
-            )
+            said = f"{key[1]} judged query {pair['query_id']!r}, document {pair['doc_id'] or pair['text']!r} as"
+            said = f"{said} {relevant[before]} above, and as {relevant[row]} here; keep one of the two"
+            complaints.add(said, line_of.get(row))
     complaints.settle()
     return np.sort(np.array(list(first.values()), np.int64))
 

@@ -82,10 +82,8 @@ def check_pairs(table: pa.Table) -> None:
     if len(pairs) < len(table):
         twice = pairs.filter(pc.greater(pairs["count_all"], 1))
         query, document, _ = twice.slice(0, 1).to_pylist()[0].values()
-        raise InputError(
-            f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r}); "
-            "a pair has one row"
-        )
+        said = f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r})"
+        raise InputError(f"{said}; a pair has one row")
 
 
 def _pair_keys(table: pa.Table) -> pa.ChunkedArray:
@@ -341,10 +339,8 @@ class Negatives(Result):
             if unknown.any():
                 ids = pc.unique(self.table[column].filter(pa.array(unknown)))
                 shown = ", ".join(map(repr, ids.to_pylist()[:5]))
-                raise InputError(
-                    f"{len(ids)} {column}s are not in the collection {collection.name} (first: {shown}); "
-                    "score a source with the collection it was made from"
-                )
+                said = f"{len(ids)} {column}s are not in the collection {collection.name} (first: {shown})"
+                raise InputError(f"{said}; give the collection that the table was made from")
         return queries, np.where(has_text, -1, documents)
 
     def write(self, path: str | Path) -> None:

@@ -242,11 +242,8 @@ def _texts(what: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         raise InputError(f"the {what} column holds {column.type}; expected texts")
     blank = pc.fill_null(pc.or_(pc.utf8_is_space(column), pc.equal(pc.binary_length(column), 0)), True)
     if rows := np.flatnonzero(blank.to_numpy()).tolist():
-        shown = ", ".join(map(str, rows[:5]))
-        raise InputError(
-            f"{len(rows):,} rows without a {what} (first: {shown}, counted from 0); give each one a text, or leave "
-            "them out"
-        )
+        said = f"{len(rows):,} rows without a {what} (first: {', '.join(map(str, rows[:5]))}, counted from 0)"
+        raise InputError(f"{said}; give each one a text, or leave them out")
     return column.cast(pa.large_string())
 
 

@@ -280,10 +280,8 @@ def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
         if spec and spec.has_location and (origin := Path(spec.origin or "")).suffix == ".py":
             found[package] = origin.parent if origin.name == "__init__.py" else origin
     if packages is not None and (missing := [package for package in wanted if package not in found]):
-        raise InputError(
-            f"not installed as Python source: {', '.join(map(repr, missing))}; "
-            "give names of top-level packages as they are imported, such as 'sklearn'"
-        )
+        said = f"not installed as Python source: {', '.join(map(repr, missing))}"
+        raise InputError(f"{said}; give names of top-level packages as they are imported, such as 'sklearn'")
     return found
 
 

@@ -178,10 +178,8 @@ def read_hf(name: str, lenient: bool) -> Collection:
     with fetching(f"hf:{name}"):
         there = datasets.get_dataset_config_names(name)
         if missing := [each for each in ("corpus", "queries") if each not in there]:
-            raise InputError(
-                f"hf:{name} has no configuration {' nor '.join(missing)}, only {', '.join(there)}; "
-                f"{HF_LAYOUT.format(name=name)}. Pairs are read without lenient: before the name"
-            )
+            said = f"hf:{name} has no configuration {' nor '.join(missing)}, only {', '.join(there)}"
+            raise InputError(f"{said}; {HF_LAYOUT.format(name=name)}. Pairs are read without lenient: before the name")
         (corpus, of_corpus), (queries, of_queries) = (
             _hf_splits(datasets, name, each) for each in ("corpus", "queries")
         )
@@ -189,9 +187,8 @@ def read_hf(name: str, lenient: bool) -> Collection:
         try:
             judged, of_judged = _hf_splits(datasets, *place)
         except (OSError, ValueError) as error:
-            raise InputError(
-                f"hf:{name} has no judgements that can be reached ({error}); {HF_LAYOUT.format(name=name)}"
-            ) from error
+            said = f"hf:{name} has no judgements that can be reached ({error})"
+            raise InputError(f"{said}; {HF_LAYOUT.format(name=name)}") from error
     names = list(map(split_name, judged))
     names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
     made = CheckedRecords.of_rows(
@@ -438,10 +435,8 @@ def _named(name: str) -> Collection:
     lenient, name = name.startswith(PREFIX), name.removeprefix(PREFIX)
     kind, colon, rest = name.partition(":")
     if lenient and (kind in ("mteb", "pydocs") or _is_table(name)):
-        raise InputError(
-            f"{PREFIX}{name}: lenient: leaves out records without a text, and judgements of what is not there, of a "
-            f"BEIR folder, ir_datasets:ID, or hf:NAME in BEIR's layout; write {name}"
-        )
+        said = f"{PREFIX}{name}: lenient: leaves out records without a text of a BEIR folder, ir_datasets:ID or hf:NAME"
+        raise InputError(f"{said}; write {name}")
     if kind == "pydocs":
         return _pydocs([package.strip() for package in rest.split(",")] if colon else None)
     if colon and kind == "mteb":

@@ -78,10 +78,8 @@ class Recapture:
         optional = {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}
         counts: dict[str, Any] = {**{name: known.get(name) for name in COUNTS}, **optional}
         if not all(map(_is_count, counts.values())):
-            raise InputError(
-                f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept; mine it "
-                "again"
-            )
+            said = f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept"
+            raise InputError(f"{said}; mine it again")
         return cls(**counts, way=str(known["way"])) if "way" in known else None
 
     @classmethod

@@ -319,14 +319,10 @@ def arrow_table(given: Any) -> pa.Table:
             return pa.table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
         said = " ".join(map(str, error.args))[:300]
-        raise InputError(
-            f"{type(given).__name__} is no table that Arrow can hold ({said}); give each column a name of its own, and "
-            "values of one kind"
-        ) from error
-    raise InputError(
-        f"{type(given).__name__} is no table; expected a DataFrame, an Arrow table, a data set that is no stream, or a "
-        "dictionary of these by split"
-    )
+        said = f"{type(given).__name__} is no table that Arrow can hold ({said})"
+        raise InputError(f"{said}; give each column a name of its own, and values of one kind") from error
+    said = "expected a DataFrame, an Arrow table, a data set that is no stream, or a dictionary of these by split"
+    raise InputError(f"{type(given).__name__} is no table; {said}")
 
 
 def records_of(given: Any) -> Records:

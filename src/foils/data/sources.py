@@ -352,9 +352,8 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     sources = [as_source(each, collection) for each in given]
     names = [each.name for each in sources]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(
-            f"several sources are called {', '.join(repeated)}; name them apart, as in NAME=PATH, or in a dictionary"
-        )
+        said = f"several sources are called {', '.join(repeated)}"
+        raise InputError(f"{said}; name them apart, as in NAME=PATH, or in a dictionary")
     return sources
 
 

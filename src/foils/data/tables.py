@@ -171,10 +171,9 @@ def check_parquet_name(path: str | Path) -> None:
     """Raise an InputError where a file's name promises another form than the Parquet that is written."""
     ending = Path(str(path).lower().removesuffix(".gz")).suffix
     if ending in OTHER_FORMS:
-        raise InputError(
-            f"{path}: this table is written as Parquet, and the name promises {ending[1:]}; call the file "
-            f"{Path(path).name.partition('.')[0]}.parquet, and write another form with foils export"
-        )
+        said = f"{path}: this table is written as Parquet, and the name promises {ending[1:]}; call the file"
+        name = Path(path).name.partition(".")[0]
+        raise InputError(f"{said} {name}.parquet, and write another form with foils export")
 
 
 def write_table(path: str | Path, table: pa.Table, provenance: Provenance) -> None:

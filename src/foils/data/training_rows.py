@@ -138,9 +138,8 @@ def training_rows(
         lists = _lists(negatives, collection, queries, per_query)
         covered = np.asarray((lists >= 0).any(1))
         if not covered.any():
-            raise InputError(
-                f"nothing to train on: no query of {collection.name}'s split {split!r} has a kept negative"
-            )
+            said = f"no query of {collection.name}'s split {split!r} has a kept negative"
+            raise InputError(f"nothing to train on: {said}")
         queries, documents, lists = queries[covered], documents[covered], lists[covered]
     counts = (len(positives) + len(tops[0]), len(queries), int((~allowed).sum()), int((~covered).sum()))
     if form == "triplets":
