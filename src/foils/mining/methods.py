@@ -238,17 +238,17 @@ class Models:
             return ranks, facts
         if method == "cross-encoder":
             given, depth = self.ranking.pool, self.ranking.pool_depth
-            facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth}
             pool: Retriever
             if isinstance(given, str) and given in POOLS:
                 pool, of_pool = self.retriever(given)
-                facts["pool"] = {given: of_pool}
+                of_pool = {given: of_pool}
             elif isinstance(given, str) and not any(sign in given for sign in "=/."):  # no path either
                 raise UnknownNameError(spelled("pool"), given, POOLS)
             else:
                 source = as_source(given, self.collection)
                 pool = TableRetriever(self.collection, source.negatives, name=source.name)
-                facts["pool"] = {"source": source.name, "digest": source.digest}
+                of_pool = {"source": source.name, "digest": source.digest}
+            facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth, "pool": of_pool}
             return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
         model = self.encoding.open_own(self.encoding.encoder)
         if model.kind != method:
