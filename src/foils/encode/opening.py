@@ -51,15 +51,13 @@ class EncoderName(Settings):
 
 
 @dataclass(frozen=True)
-class StoreSettings(Settings):
-    """Where vectors are kept.
+class EmbeddingSettings(EncoderSettings):
+    """The options of every door that embeds texts, beside the encoder's name.
 
     Attributes:
         vectors: `VectorStore`, or its folder, where vectors are kept, so that no text is embedded twice. Default:
             the cache.
     """
-
-    heading = "Encoder"
 
     vectors: Annotated[StoreLike | None, Option(in_program=False)] = None
 
@@ -68,11 +66,6 @@ class StoreSettings(Settings):
         if isinstance(self.vectors, VectorStore):
             return self.vectors
         return VectorStore(self.vectors or cache_folder() / "vectors")
-
-
-@dataclass(frozen=True)
-class EmbeddingSettings(StoreSettings, EncoderSettings):
-    """The options of every door that embeds texts, beside the encoder's name."""
 
     def encoder_settings(self) -> EncoderSettings:
         """Return how the model is used."""

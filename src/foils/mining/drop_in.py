@@ -23,7 +23,7 @@ from foils.data.tables import take
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
 from foils.encode.models import load_model, similarity_of
-from foils.encode.opening import StoreSettings, as_encoder
+from foils.encode.opening import EmbeddingSettings, as_encoder
 from foils.mining.candidates import mine_negatives
 from foils.mining.methods import FilterSettings
 from foils.mining.pairs import Scores
@@ -148,7 +148,7 @@ def mine_hard_negatives(
     encoder = _opened(model, batch_size, prompts)  # type: ignore[arg-type]  # keys that are kinds
     depth = end + most  # room for the positives of every query
     with progress.bars() if verbose else nullcontext():
-        store = StoreSettings(vectors=cache_folder).open_store()
+        store = EmbeddingSettings(vectors=cache_folder).open_store()
         retriever: DenseRetriever | CrossEncoderRetriever = DenseRetriever.of_model(collection, encoder, store)
         if cross_encoder is not None:
             if isinstance(cross_encoder, (str, Path)):
