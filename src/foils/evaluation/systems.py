@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data import Collection, Run
@@ -101,16 +100,13 @@ def first_documents(run: Run, collection: Collection, depth: int, *, split: str 
                 f"(there are {', '.join(collection.splits)}) and the query ids"
             )
     table = table.filter(pc.less(table["rank"], depth))
-    for column, rows in (
-        ("query_id", collection.query_rows(table["query_id"])),
-        ("doc_id", collection.document_rows(table["doc_id"])),
-    ):
-        if len(unknown := np.flatnonzero(rows < 0)):
-            examples = table[column].take(pa.array(unknown[:5])).to_pylist()
-            raise InputError(
-                f"{len(unknown)} rows of the run {run.name} name a {column} that {collection.name} does not "
-                f"have: {', '.join(examples)}…; use the collection the run was made on"
-            )
+    known = np.stack([collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])]) >= 0
+    if len(unknown := np.flatnonzero(~known.all(axis=0))):
+        first = table.slice(unknown[0], 1).to_pylist()[0]
+        raise InputError(
+            f"{len(unknown)} rows of the run {run.name} name a query or document that {collection.name} does not have "
+            f"(query {first['query_id']}, document {first['doc_id']}); use the collection the run was made on"
+        )
     return Run(table, run.name)
 
 

@@ -15,7 +15,7 @@ from foils.data.tables import read_table, write_table
 from foils.runtime.errors import FormatError
 from foils.runtime.files import CHANGED, SEAL, intact, write_sealed
 
-TEMPORARY = "checkpoints"
+TEMPORARY = "checkpoints"  # folder of what is removed once all is done: models of short runs, their checkpoints
 
 
 def digest_of(key: object, size: int = 6) -> str:
@@ -51,10 +51,6 @@ class StepCache:
     def path(self, name: str, key: object, ending: str = "") -> Path:
         """Return where a step's result lies: the same name and key, the same place."""
         return self.folder / f"{name}-{digest_of(key)}{ending}"
-
-    def temporary(self, name: str, key: object) -> Path:
-        """Return where something lies until all is done: a model of a short run, its checkpoints."""
-        return self.path(f"{TEMPORARY}/{name}", key)
 
     def facts(self, name: str, key: object, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return a step's numbers and texts, as JSON holds them."""

@@ -243,7 +243,7 @@ class Tuning:
         key = {**self.of, **own, **how, "dev": self.dev.digest, "seconds": seconds, "marks": list(marks)}
         for name, section in (("rows", rows), ("batches", self.plan["batches"])):
             key[name] = {setting: value for setting, value in section.items() if setting != "reason"}
-        place, checkpoints = (self.cache.temporary(name, key) for name in ("model", "training"))
+        place, checkpoints = (self.cache.path(f"{TEMPORARY}/{name}", key) for name in ("model", "training"))
 
         def make(seconds: float | None, marks: Sequence[int]) -> dict[str, Any]:
             timed = clock(seconds, marks) if seconds is not None or marks else None

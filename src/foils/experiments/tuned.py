@@ -161,15 +161,12 @@ class Tuned(Result):
         if comparison is None:
             reason = self.plan["training"].get("reason", "no epoch is planned")
             return f"Kept {self.base}: no training was better on dev ({reason}). No model was written."
-        shown = f"{_difference(comparison)}, p {p_value(comparison.p)}, {self._queries:,} queries"
+        queries = len(self.evaluation.systems[0].query_ids)
+        shown = f"{_difference(comparison)}, p {p_value(comparison.p)}, {queries:,} queries"
         if self.better:
             return f"Better: tuned over {self.base} {shown}. The model is in {self.path / 'model'}."
         why = "it is not better" if comparison.difference <= 0 else f"p is not below {LEVEL:g}, so it may be chance"
         return f"Kept {self.base}: {why} (tuned {shown}). No model was written."
-
-    @property
-    def _queries(self) -> int:
-        return len(self.evaluation.systems[0].query_ids)
 
     def tables(self) -> list[Table]:
         """Return the measures on test, the plan, and the trainings; what to deploy stands under the first."""
@@ -201,7 +198,8 @@ class Tuned(Result):
         if comparison is None:
             return "look at the pairs (foils describe): does the positive answer the query, and is it findable?"
         if comparison.difference > 0:
-            wanted = max(2.0, (comparison.high - comparison.low) ** 2 / (4 * comparison.difference**2)) * self._queries
+            times = max(2.0, (comparison.high - comparison.low) ** 2 / (4 * comparison.difference**2))
+            wanted = times * len(self.evaluation.systems[0].query_ids)
             return f"test on more queries: about {wanted:,.0f} would show a difference of {comparison.difference:.4f}."
         return "give more pairs: nothing else helps as surely."
 
