@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from foils.llm import AnswerStore, Client, Sampling, Template
 from foils.rating import LLMJudge, Pairs, QuestionSettings, all_pairs, ask
-from foils.rating.llm_judge import FORMS, SLOTS
+from foils.rating.judges import FORMS, SLOTS
 from llm_server import Reply, serving
 
 UNREAD = 'an answer in which "preference" cannot be read'

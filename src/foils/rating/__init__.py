@@ -1,6 +1,5 @@
 """How hard each negative is: from pairwise judgements on a sparse graph to Elo ratings with errors."""
 
-from foils.rating.adaptive import ask_adaptively, informative_pairs
 from foils.rating.cross_query import answers_between, fit_offsets, pairs_between
 from foils.rating.distil import PairwiseJudge, distil, load_pairwise_judge, save_judge
 from foils.rating.doors import Rated
@@ -16,11 +15,12 @@ from foils.rating.estimators import (
 from foils.rating.graph import (
     algebraic_connectivity,
     all_pairs,
+    ask_adaptively,
     candidate_keys,
+    informative_pairs,
     regular_pairs,
 )
-from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, ScoringJudge
-from foils.rating.llm_judge import LLMJudge, QuestionSettings
+from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, LLMJudge, QuestionSettings, ScoringJudge
 from foils.rating.pairs import Candidates, Judgements, Pairs, agreements, combined
 from foils.rating.prior import Spread, refined, spread_of
 from foils.rating.session import JudgementRecord, RecordedJudge, ask

@@ -22,13 +22,18 @@ from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings, ModelUse
 from foils.llm.asking import announce
-from foils.rating.adaptive import ask_adaptively
 from foils.rating.cross_query import Offsets, answers_between, fit_offsets, pairs_between
 from foils.rating.distil import Distilled, check_free, distil, save_judge
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
-from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
-from foils.rating.judges import BetweenJudge, ModelJudge, fingerprint_of, questions_of
-from foils.rating.llm_judge import QuestionSettings
+from foils.rating.graph import (
+    algebraic_connectivity,
+    ask_adaptively,
+    candidate_keys,
+    first_pairs,
+    query_keys,
+    regular_pairs,
+)
+from foils.rating.judges import BetweenJudge, ModelJudge, QuestionSettings, fingerprint_of, questions_of
 from foils.rating.opening import (
     DistilSettings,
     JudgeSettings,

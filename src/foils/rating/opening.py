@@ -15,8 +15,7 @@ from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings
 from foils.rating.distil import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
-from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge
-from foils.rating.llm_judge import LLMJudge, QuestionSettings
+from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, LLMJudge, QuestionSettings
 from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder
