@@ -113,7 +113,6 @@ mine nowhere --with cross-encoder --cross-encoder m --pool random --encoder e -o
 filter nowhere a --min-score 1 --encoder e -o out
 rate nowhere s --judge llm:m --temperature 0.5 -o out
 rate nowhere s --judge recorded:r --max-length 9 -o out
-rate nowhere s --judge bi-encoder:m --encoder e -o out
 search nowhere --run r --dimensions rdime --dimension-args share=0.5
 train nowhere a --reranker --training-args similarity=dot -o out
 train nowhere --model static:m --max-length 64 -o out

@@ -206,16 +206,6 @@ def test_the_program_gives_the_door_what_it_is_given(tmp_path, capsys):
     assert "a <remark>" in shown
 
 
-def test_what_goes_with_options_of_the_program_alone_is_checked_before_the_door_opens(tmp_path):
-    def before(given):
-        raise InputError(f"{given['collection']}: {given['output'].name} is {given['json'].name}, too")
-
-    arguments = ["see", "x", "-o", str(tmp_path / "a"), "--json", str(tmp_path / "a")]
-    with pytest.raises(InputError, match="x: a is a, too"):
-        program(*arguments, writes="table", before=before)
-    assert not (tmp_path / "a").exists()
-
-
 def test_what_differs_from_a_doors_own_defaults():
     base = WindowSettings(top=20)
     assert base.changed() == {"top": 20}

@@ -122,7 +122,6 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("search", "--run"),
         ("search --run r --dimensions eclips", "eclipse"),
         ("search --run r --dimensions rdime --tune dev", "nothing to tune"),
         ("search --run r --index tree", "hnsw"),

@@ -48,8 +48,6 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
                 if each.name in given:
                     value = _parsed(each, given[each.name])
                     values |= value if isinstance(each, KeyedSetting) else {each.name: value}
-            if verb.before:
-                verb.before(values)
             if verb.writes in ("table of negatives", "plan"):
                 from foils.data.tables import check_parquet_name  # loads pyarrow: not for `foils --help`
 

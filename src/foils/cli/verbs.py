@@ -85,10 +85,8 @@ class Verb:
         writes: what `-o` is the name of, as "table of negatives"; empty: the result is not written.
         reports: whether the result has a page.
         more: options of the program alone.
-        before: raises an InputError for options that do not go together, some of the program alone; it is given what
-            the door will be given, and the program's own options.
         after: does what the program alone does with the result, once it is written and shown; it is given the result
-            and what `before` was given.
+            and the values of all options.
         alone: whether it can go without arguments; where not, it shows its help then.
         next: the command that mostly follows, in which {output} and other names of options stand for their values.
     """
@@ -98,7 +96,6 @@ class Verb:
     writes: str = ""
     reports: bool = False
     more: tuple[Output, ...] = ()
-    before: Callable[[Values], None] | None = None
     after: Callable[[Any, Values], None] | None = None
     alone: bool = False
     next: str = ""
@@ -140,11 +137,6 @@ def _open_report(_: Any, given: Values) -> None:
 
     if given.get("open_report", True) and sys.stdout.isatty():
         webbrowser.open((given.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
-
-
-def _check_run(given: Values) -> None:
-    if given.get("run") is None:
-        raise InputError("nothing to write; give --run FILE")
 
 
 NEGATIVES = "table of negatives"
@@ -250,7 +242,6 @@ DOORS: dict[str, Verb] = {
     "search": Verb(
         "foils.searching.doors:search",
         "foils search scifact/ --tune train --run out.trec",
-        before=_check_run,
         next="foils evaluate {collection} --run {run}",
     ),
     "train": Verb(

@@ -14,22 +14,13 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 from foils.runtime.options import Needs, Setting, Settings, documented, refuse_idle, settings_of, taken_apart
 
 Result = TypeVar("Result")
 Groups = Mapping[str, tuple[type[Settings], Settings | None]]
-
-
-@runtime_checkable
-class Surrounding(Protocol):
-    """A group of settings that holds for all that a door does, as a budget of memory does."""
-
-    def applied(self) -> AbstractContextManager[None]:
-        """Return the context in which the door works."""
-        ...
 
 
 def door(
@@ -42,7 +33,7 @@ def door(
 
     A parameter whose annotation is a `Settings` class is such a group; its own default, where it has one, gives the
     defaults of the fields (None, for a field that the door leaves open). The signature and the docstring show the
-    fields. Groups that are `Surrounding` are applied.
+    fields. The door works in the context that its groups give (`Settings.applied`).
 
     Args:
         function: the door, written with groups.
@@ -85,8 +76,7 @@ def door(
             check(**{name: {**given, **grouped}[name] for name in inspect.signature(check).parameters})
         with ExitStack() as around:
             for each in grouped.values():
-                if isinstance(each, Surrounding):
-                    around.enter_context(each.applied())
+                around.enter_context(each.applied())
             return function(**given, **grouped)
 
     opened.__signature__ = signature  # type: ignore[attr-defined]

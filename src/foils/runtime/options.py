@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
@@ -186,6 +186,10 @@ class Settings:
                 outside.append(str(error))
         if outside:
             raise InputError("; ".join(outside))
+
+    def applied(self) -> AbstractContextManager[None]:
+        """Return the context in which a door with these settings works: none of its own."""
+        return nullcontext()
 
     def changed(self, *names: str, base: Settings | None = None) -> dict[str, Any]:
         """Return those of the named settings (of all, where none is named) that differ from their defaults.
