@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from foils.data import Collection, collection, load_collection
+from foils.data import Collection, load_collection
 from foils.runtime.errors import FormatError, InputError, MissingExtraError
 from foils.runtime.files import cache_folder
 
@@ -220,17 +220,6 @@ def test_other_spellings(hf_folder: WriteHf) -> None:
     assert collection.splits == ["dev", "validation"], "two splits of one name keep their own"
     assert collection.documents["doc_id"].to_pylist() == ["d1", "d2", "d3"]
     assert judged(collection, "dev") == [("q1", "d1", 1), ("q1", "d3", 0)]
-
-
-def test_hf_is_read_once_and_again_when_it_changes(hf_folder: WriteHf, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = hf_folder(layout())
-    first = load_collection(f"hf:{folder}")
-    with monkeypatch.context() as patched:
-        patched.setattr(collection.CheckedRecords, "__call__", None)  # reading again would fail
-        assert load_collection(f"hf:{folder}").digest == first.digest
-    path = folder / "corpus" / "corpus.jsonl"
-    path.write_text(path.read_text().replace("tacks", "heels"))
-    assert load_collection(f"hf:{folder}").document_texts([0]) == ["Sailing A boat heels."]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +61,6 @@ def test_what_spreadsheets_give_back(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     rows = Labels.read(path).table.select(["query_id", "doc_id", "relevant", "judge", "probability"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [("q1", "d2", 1, "person", 0.25), ("q1", "d4", None, None, 0.5)]
-
-
-@pytest.mark.parametrize(("answer", "relevant"), [(1, 1), (0.0, 0), (True, 1), ("n", 0), ("1.0", 1), (None, None)])
-def test_answers_of_json(tmp_path: Path, answer: object, relevant: int | None) -> None:
-    path = tmp_path / "labels.jsonl"
-    path.write_text(json.dumps({"query_id": 7, "doc_id": "d", "relevant": answer}) + "\n")
-    table = Labels.read(path).table
-    assert table["relevant"].to_pylist() == [relevant]
-    assert table["query_id"].to_pylist() == ["7"]
 
 
 HEADER = "query_id,doc_id,relevant,probability,judge\n"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives
-from foils.data.negatives import REQUIRED, negatives_table
+from foils.data.negatives import REQUIRED
 from foils.runtime.errors import FormatError, InputError
 
 COLUMNS = {
@@ -157,36 +157,6 @@ def test_ids_that_the_collection_does_not_know(small: Collection) -> None:
 
 
 # Whatever is in the table
-
-values = st.one_of(
-    st.lists(st.none() | st.integers(-3, 3), min_size=2, max_size=2),
-    st.lists(st.none() | st.floats(), min_size=2, max_size=2),
-    st.lists(st.none() | st.text(max_size=2), min_size=2, max_size=2).map(
-        lambda texts: [text and text.encode("utf-8", "replace").decode() for text in texts]
-    ),
-    st.lists(st.none() | st.booleans(), min_size=2, max_size=2),
-    st.lists(st.lists(st.integers(0, 1)), min_size=2, max_size=2),
-    st.lists(st.binary(max_size=2), min_size=2, max_size=2),
-)
-
-
-@given(st.dictionaries(st.sampled_from([*COLUMNS, "text", "keep", "reason", "elo", "tier", "x"]), values, min_size=4))
-def test_a_table_is_sound_or_refused(columns: dict[str, list[object]]) -> None:
-    whole = {name: COLUMNS[name][:2] for name in COLUMNS} | columns
-    try:
-        made = Negatives(pa.table(whole))
-    except InputError:
-        return
-    assert len({*zip(*(made.table[key].to_pylist() for key in ("query_id", "doc_id")), strict=True)}) == len(made)
-    assert sum(made.rejected().values()) + made.kept().num_rows == len(made)
-
-
-def test_a_pair_is_found_twice_across_chunks() -> None:
-    one = negatives_table(pa.array(["q", "p"]), pa.array(["d", "d"]), "s", [0, 0], [1.0, 1.0])
-    other = negatives_table(pa.array(["p", "q"]), pa.array(["e", "d"]), "s", [1, 1], [1.0, 1.0])
-    with pytest.raises(InputError, match=r"1 \(query, document\) pairs .*first: 'q', 'd'"):
-        Negatives(pa.concat_tables([one, other]))
-    assert len(Negatives(pa.concat_tables([one, other.slice(0, 1)]))) == 3
 
 
 def test_columns_are_looked_for_before_a_file_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def describe_collection(collection: Collection) -> Description:
         warnings=(),
         read_as=collection.read_as,
     )
-    return replace(described, warnings=[said for applies, said in _remarks(described) if applies])
+    return replace(described, warnings=list(_remarks(described)))
 
 
 def _split(collection: Collection, name: str, twins: Rows) -> SplitFacts:
@@ -200,41 +200,34 @@ def _short(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
-def _remarks(of: Description) -> Iterator[tuple[bool | int | None, str]]:
-    """Yield what one may have to know before training, each with whether it applies."""
-    another = next(iter(of.splits), "")
-    yield (
-        bool(of.splits) and TRAIN not in of.splits,
-        f"There is no split {TRAIN} to mine and train on: foils mine --split {another} takes another, and foils tune "
-        "makes three of a single one.",
-    )
-    yield "test" not in of.splits, "There is no split test: nothing can be measured but on what is trained."
+def _remarks(of: Description) -> Iterator[str]:
+    """Yield what one may have to know before training."""
+    if of.splits and TRAIN not in of.splits:
+        other = f"foils mine --split {next(iter(of.splits))} takes another, and foils tune makes three of a single one."
+        yield f"There is no split {TRAIN} to mine and train on: {other}"
+    if "test" not in of.splits:
+        yield "There is no split test: nothing can be measured but on what is trained."
     for name, split in of.splits.items():
-        share = split.shared or 0
-        yield (
-            share >= 0.2,
-            f"{100 * share:.0f} % of the positives of {name} are positives of train too: measures on {name} tell how "
-            "well known documents are found, not new ones.",
-        )
-        yield split.twins, f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high."
-        yield not split.pairs, f"No document of {name} is relevant: nothing can be trained or measured on it."
-        yield (
-            split.most >= COMMON,
-            f"One query of {name} has {split.most:,} positives; is it a label, and not a question?",
-        )
-    yield (
-        of.equal_documents,
-        f"Documents equal to another: {of.equal_documents:,}; a copy of a positive looks like a hard negative.",
-    )
+        if (share := split.shared or 0) >= 0.2:
+            said = f"measures on {name} tell how well known documents are found, not new ones."
+            yield f"{100 * share:.0f} % of the positives of {name} are positives of train too: {said}"
+        if split.twins:
+            yield f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high."
+        if not split.pairs:
+            yield f"No document of {name} is relevant: nothing can be trained or measured on it."
+        if split.most >= COMMON:
+            yield f"One query of {name} has {split.most:,} positives; is it a label, and not a question?"
+    if of.equal_documents:
+        said = "a copy of a positive looks like a hard negative."
+        yield f"Documents equal to another: {of.equal_documents:,}; {said}"
     for kind, count in of.wordless.items():
-        said = f"There is no letter in {count:,} of the {kind}; is their column one of ids or numbers?"
-        yield 2 * count > getattr(of, kind), said
+        if 2 * count > getattr(of, kind):
+            yield f"There is no letter in {count:,} of the {kind}; is their column one of ids or numbers?"
     for kind, count in of.garbled.items():
-        said = f"There are control characters, or letters of a wrong encoding, in {count:,} of the {kind}"
-        yield count, f"{said}; was the file written as UTF-8?"
-    yield of.own_answers, f"The positive is the query, word for word, in {of.own_answers:,} pairs."
-    words = of.lengths["documents"][1]
-    yield (
-        words > LONG,
-        f"One document in twenty has more than {words:,} words; encoders cut texts at their maximum length.",
-    )
+        if count:
+            said = f"There are control characters, or letters of a wrong encoding, in {count:,} of the {kind}"
+            yield f"{said}; was the file written as UTF-8?"
+    if of.own_answers:
+        yield f"The positive is the query, word for word, in {of.own_answers:,} pairs."
+    if (words := of.lengths["documents"][1]) > LONG:
+        yield f"One document in twenty has more than {words:,} words; encoders cut texts at their maximum length."
