@@ -49,7 +49,6 @@ from foils.runtime.files import file_digest
 from foils.runtime.options import Option
 
 log = logging.getLogger(__name__)
-SHOWN = 5  # lines that a warning lists
 
 
 def squeezed(text: str) -> str:

@@ -137,19 +137,15 @@ def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple
         needed = math.ceil(threshold * len(mine) - 1e-9)
         prefix = ordered[: len(mine) - needed + 1]
         for i in sorted({i for token in prefix for i in holders[token]}):
-            if _similar(tokens[i], mine, threshold):
+            smaller, larger = sorted((len(tokens[i]), len(mine)))
+            if smaller < threshold * larger - 1e-9:
+                continue
+            shared = len(tokens[i] & mine)
+            if shared >= threshold * (smaller + larger - shared) - 1e-9:
                 pairs.append((i, j))
         for token in prefix:
             holders[token].append(j)
     return pairs
-
-
-def _similar(x: frozenset[str], y: frozenset[str], threshold: float) -> bool:
-    smaller, larger = sorted((len(x), len(y)))
-    if smaller < threshold * larger - 1e-9:
-        return False
-    shared = len(x & y)
-    return shared >= threshold * (len(x) + len(y) - shared) - 1e-9
 
 
 AT_ONCE = 1 << 17  # bytes of texts whose tokens are hashed at once
