@@ -183,9 +183,8 @@ class Columns:
     def _pair(self, fields: Fields) -> Example:
         said = {role: self.values(fields, role) for role, names in self.names.items() if names}
         for role, values in said.items():
-            missing = role in ("query", "positive", "score") and not values
-            by_id_alone = any(isinstance(each, Passage) and not each.whole for each in values)
-            if missing or by_id_alone or (role in ONE and len(values) > 1):
+            wrong = role in NEEDED if not values else len(values) > 1 and role in ONE
+            if wrong or (role in ("positive", "negative") and not all(each.text or each.title for each in values)):
                 given = [fields.get(name) for name in self.names[role]]
                 raise self._wrong(role, given[0] if len(given) == 1 else given, READ_AS[role][1])
         one = {role: values[0] for role, values in said.items() if values}
@@ -310,6 +309,7 @@ READ_AS: Readers = {
     **dict.fromkeys(("label", "document_score", "scores", "pos_scores", "neg_scores"), NUMBERS),
 }
 """What reads a value of a column, None where it cannot be one, and what is expected of it."""
+NEEDED = ("query", "positive", "score")  # of pairs, where there is such a column
 ONE = ("query", "query_id", "doc_id", "title", "score", "split")  # of which a record of pairs has one at most
 
 
