@@ -104,7 +104,7 @@ pages: $(READY)
 # Speed and memory as ratios within one run, then the page docs/benchmarks.md. What takes collections, or hours, is not
 # among them: `python benchmarks/run.py` lists all benchmarks.
 bench: $(READY)
-	for name in score encode startup rate search train scale; do $(BIN)/python benchmarks/run.py $$name || exit; done
+	for name in score encode rate search train scale; do $(BIN)/python benchmarks/run.py $$name || exit; done
 	$(BIN)/python benchmarks/run.py tables
 
 clean:
