@@ -64,7 +64,7 @@ NO_TRAIN = "unknown split of the collection judged 'train'; expected one of: tes
     ("score small s.parquet --split dev --json out", ["unknown split", "'dev'", "test, train"]),
     ("score small typed.parquet --json out", ["typed.parquet", "column rank is string, expected int32"]),
     ("score small half.parquet --json out", ["half.parquet: not a readable Parquet file", "make it again"]),
-    ("score small text.txt --json out", ["text.txt:1: not a source of negatives"]),
+    ("score small text.txt --json out", ["text.txt:1: expected 6 fields"]),
 ])  # fmt: skip
 def test_a_line_says_what_is_wrong_and_nothing_is_written(foils, world, command, expected):
     before = sorted(world.rglob("*"))
