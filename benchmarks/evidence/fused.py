@@ -4,8 +4,9 @@
                                               [--work FOLDER]
 
 For each collection, model and seed `foils tune` trains, and chooses on dev how BM25's scores and the model's are put
-together. On test are measured: the model as it is, tuned, BM25, both as chosen, and both in every other way (three
-normalisations by nine weights, and reciprocal ranks), the best of which is what choosing on test would have found.
+together; the model as it is, where no tuned one is better. On test are measured: the model as it is, tuned, BM25, both
+as chosen, and both in every other way (three normalisations by nine weights, and reciprocal ranks), the best of which
+is what choosing on test would have found.
 Paired tests of both against the better of the two; pooled over all queries of all collections for each model.
 What is in the result file already is not done again.
 """
@@ -36,22 +37,22 @@ def measured(given: str, name: str, minutes: float | None, seed: int, work: Path
     folder = work / f"{Path(given).name}-{name.replace('/', '-').replace(':', '-')}-{seed}"
     tuned: Any = foils.tune(given, model=name, output=folder, minutes=minutes, seed=seed)
     runs = {run.name: run for run in tuned.evaluation.runs}
-    if BOTH not in runs:  # nothing was trained, and nothing chosen
-        return {"collection": Path(given).name, "model": name, "seed": seed, "means": {}}
+    half = TUNED if tuned.better else tuned.evaluation.systems[0].name
 
     def values(run: Any) -> np.ndarray:
         return np.asarray(measure_run(run, tuned.collection, "test", (MEASURE,)).per_query[MEASURE])
 
     of = {name: values(run) for name, run in runs.items()}
-    ways = [float(values(fuse_runs([runs[BM25], runs[TUNED]], **Fusion(*way).how)).mean()) for way in WAYS]
+    ways = [float(values(fuse_runs([runs[BM25], runs[half]], **Fusion(*way).how)).mean()) for way in WAYS]
     chosen = tuned.plan["retriever"]
-    better = max((TUNED, BM25), key=lambda system: float(of[system].mean()))
-    gain, test = of[BOTH] - of[better], paired_test(of[BOTH], of[better])
+    better = max((half, BM25), key=lambda system: float(of[system].mean()))
+    both = of[tuned.both]
+    gain, test = both - of[better], paired_test(both, of[better])
     low, high = bootstrap_interval(gain, rng=np.random.default_rng(seed))
     return {
         "collection": Path(given).name, "model": name, "seed": seed, "minutes": minutes,
         "seconds": round(time.monotonic() - start),
-        "means": {system: float(each.mean()) for system, each in of.items()},
+        "means": {**{system: float(each.mean()) for system, each in of.items()}, BOTH: float(both.mean())},
         "way": ["z", chosen["weight"]], "deploys": tuned.deploys,
         "best_way": list(WAYS[int(np.argmax(ways))]), "best": max(ways), "better": better,
         "queries": len(gain), "sum": float(gain.sum()), "squares": float((gain**2).sum()),
@@ -67,7 +68,7 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
         rows = tables[f"nDCG@10 on test, {model}"] = [
             {
                 "collection": each["collection"], "queries": each["queries"], "base": round(each["means"]["base"], 4),
-                "BM25": round(each["means"][BM25], 4), "tuned": round(each["means"][TUNED], 4),
+                "BM25": round(each["means"][BM25], 4), "tuned": round(each["means"].get(TUNED, np.nan), 4),
                 "both": round(each["means"][BOTH], 4), "weight": each["way"][1], "deployed": each["deploys"],
                 "both − the better": f"{each['difference']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]",
                 "lost": round(each["best"] - each["means"][BOTH], 4),
