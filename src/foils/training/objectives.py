@@ -241,6 +241,7 @@ class Mixing(nn.Module):  # type: ignore[misc]
         first, second = self.shares()
         return first * losses[0] + second * losses[1]
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def describe(self) -> dict[str, Any]:
         """Return the name of the way and its shares now, for logs and model cards."""
         first, second = map(float, self.shares())
@@ -380,6 +381,7 @@ class Temperature(nn.Module):  # type: ignore[misc]
             self.log_scale.clamp_(max=-math.log(self.least))
         return torch.exp(-self.log_scale)
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def describe(self) -> dict[str, Any]:
         """Return τ as it is now, and whether it is learned, for a model card."""
         return {"temperature": float(self()), "temperature_learned": self.log_scale is not None}
