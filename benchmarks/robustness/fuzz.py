@@ -125,7 +125,7 @@ def add(total: dict[str, Any], found: dict[str, Any]) -> None:
 
 def rows_of(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the counts of each form of file, and of all."""
-    forms = result["formats"]
+    forms = {name: form for name, form in result["formats"].items() if "executions" in form}
     counted = ("executions", "read", "refused", "complaints")
     rows = [
         {"form": name, **{key: form[key] for key in counted}, "slowest file": form["slowest"],
