@@ -31,6 +31,10 @@ OF_THE_WHOLE = (
     "the file is empty",
     "not a readable Parquet",
     "by its first bytes",
+    "no JSON object with keys",
+    "expected a list of JSON objects",
+    "maximum recursion depth",
+    "could each be the",
 )
 DOCUMENTS = {
     "d1": ("Sailing", "A boat turns through the wind."),
@@ -186,12 +190,15 @@ def _counted(path: Path) -> int:
 
 
 def _negatives_given(data: bytes) -> int:
-    """Count the negatives of records, by any of the names that they may have."""
-    count = 0
-    for row in map(json.loads, records(data)):
-        for key, value in row.items():
+    """Count the negatives of records, by any of the names that they may have; one that is blank is none."""
+    text, count = unpacked(data).decode("utf-8-sig"), 0
+    rows = json.loads(text) if text.lstrip()[:1] == "[" else map(json.loads, records(data))
+    for row in rows:
+        for name, value in row.items():
+            key = name.lower().replace("\ufeff", "")
             if key in ("negative_passages", "negative", "neg") or (key[:9] == "negative_" and key[9:].isdecimal()):
-                count += len(value) if isinstance(value, list) else 1
+                given = value if isinstance(value, list) else [value]
+                count += sum(each is not None and each == each and str(each).strip() != "" for each in given)
     return count
 
 

@@ -6,6 +6,8 @@ import gzip
 import json
 import tracemalloc
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from foils.data import Run, load_collection
@@ -77,6 +79,14 @@ def test_marks_and_line_ends_change_nothing(folder, mark, end):
 
 
 # Size
+
+
+def test_a_column_whose_name_is_no_unicode_is_a_damaged_table(folder, tmp_path):
+    path = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"query_id": ["q"], "column": ["d"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"column", b"\xff\xfeumn\xff"))
+    with pytest.raises(FormatError, match=r"source\.parquet: not a readable Parquet"):
+        as_source(str(path), load_collection(folder()))
 
 
 def test_long_lines(folder):

@@ -416,7 +416,7 @@ def _parquet(path: Path) -> Records:
     try:
         with pq.ParquetFile(path) as opened:
             names = tuple(opened.schema_arrow.names)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
     return Records(str(path), names, read, (path,))
 
