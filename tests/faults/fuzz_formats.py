@@ -183,10 +183,10 @@ def _source(path: Path) -> Negatives:
 
 
 def _counted(path: Path) -> int:
-    """Rows of the table, and what was left out with a count."""
+    """Rows of negatives, not of scored positives, and what was left out with a count."""
     negatives = _source(path)
-    left = negatives.provenance["settings"]
-    return len(negatives) + left.get("repeated", 0) + left.get("positives", 0)
+    left, count = negatives.provenance["settings"], sum(of != "labels" for of in negatives.table["source"].to_pylist())
+    return count + left.get("repeated", 0) + left.get("positives", 0)
 
 
 def _negatives_given(data: bytes) -> int:
