@@ -228,7 +228,8 @@ class Fusion:
             model: the similarity of each of the model's best documents.
 
         Returns:
-            Documents, best first, with the fused score; of one list alone where that is what is deployed.
+            Documents, best first, with the fused score; of one list alone where that is what is deployed. A document
+            that one list lacks has the lowest score there.
         """
         lists = [sorted(each.items(), key=lambda item: -item[1]) for each in (bm25, model)]
         if self.deploys != "both":
