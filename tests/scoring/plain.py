@@ -173,6 +173,11 @@ def score(
 
     whole = information(lambda each: each.weight)
     eci_sem = log_det(whole / regularization)
+    near = similarities(records, queries, documents)
+    signal, per_query = math.fsum(s for of, _ in near for s in of) / n, [max(0.0, np.mean(of)) for of, _ in near]
+    sizes = [len(of) for of, _ in near]
+    margins = {"": [best - np.mean(of) for of, best in near], "_list": [best - max(of) for of, best in near]}
+    means = {"": np.average(margins[""], weights=sizes), "_list": np.mean(margins["_list"])}
     listwise = [
         listwise_of(
             queries[record.query],
@@ -188,6 +193,10 @@ def score(
         eci_sem_per_dim=eci_sem / d,
         trace=float(np.trace(whole / regularization)),
         information=whole,
+        signal=signal,
+        **{f"margin{by}": max(0.0, mean) for by, mean in means.items()},
+        **{f"eci{by}": eci(max(0.0, signal), mean, n / len(kept)) for by, mean in means.items()},
+        **{f"eci{by}_per_query": np.mean(list(map(eci, per_query, of, sizes))) for by, of in margins.items()},
         rho=mean(lambda each: each.rho),
         eta=mean(lambda each: each.eta),
         coverage=mean(lambda each: each.coverage),

@@ -1,21 +1,23 @@
-"""A case worked by hand, the properties of Proposition 1, and what must change nothing: order, blocks, threads."""
+"""All that is said of a source: worked by hand, against the papers' equations in a plain loop, and Proposition 1."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
+import plain
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from score_world import ExactStore, NoEncoder, negatives, random_world
-from score_world import score as score_with
+from score_world import ExactStore, NoEncoder, Texts, World, negatives, random_world, score
 
 from foils.data import Collection, Negatives
 from foils.encode import Vectors
 from foils.runtime import memory
 from foils.runtime.errors import InputError
-from foils.scoring import Scores, SourceScore
+from foils.scoring import Scores
 from foils.scoring.gates import (
     WEIGHTINGS,
     Similarities,
@@ -31,7 +33,7 @@ from foils.scoring.measure import (
     information_matrix,
     triplet_similarities,
 )
-from foils.scoring.triplets import Target
+from foils.scoring.triplets import CONTROL, Target
 
 
 def test_two_records_worked_by_hand():
@@ -67,7 +69,7 @@ def test_two_records_worked_by_hand():
     }  # fmt: skip
     store = ExactStore({text: np.array(vector, np.float64) for text, vector in vectors.items()})
     source = negatives([("q1", "a", None), ("q1", "b", None), ("q2", "a", None)])
-    found = score_with(collection, {"s": source}, NoEncoder(), store, temperature=1.0, control=False).sources[0]
+    found = score(collection, {"s": source}, NoEncoder(), store, temperature=1.0, control=False).sources[0]
     assert found.rho == pytest.approx((0.731059 + 0.598688 + 0.5) / 3, abs=1e-6)
     assert found.eta == 0.5
     assert found.coverage == pytest.approx((0 + 1 + 0.366682) / 3, abs=1e-6)
@@ -88,6 +90,52 @@ def test_two_records_worked_by_hand():
     assert found.buckets == pytest.approx({
         "inverted": 0, "not_local": 0, "high_coverage": 100 / 3, "valid_high_coverage": 0, "valid_not_local": 0,
     })  # fmt: skip
+
+
+def scored(world: World, **settings: object) -> Scores:
+    return score(world.collection, world.sources, NoEncoder(), ExactStore(), **settings)
+
+
+def check(found, records, world, **settings):
+    """Every figure of a source is that of the plain loop over its records."""
+    idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
+    expected = vars(plain.score(records, Texts(), Texts(), idf, **settings))
+    for name in expected.keys() - {"information", *WEIGHTINGS}:
+        assert getattr(found, name) == pytest.approx(expected[name], abs=1e-9, rel=1e-9), name
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_figure_of_sources_and_hybrids_equals_the_plain_loop(seed):
+    world = random_world(seed)
+    scores = scored(world, hybrids=3)
+    parts = [names for size in (1, 2, 3) for names in combinations(world.sources, size)]
+    assert [found.name for found in scores.sources] == ["+".join(names) for names in parts]
+    for found, names in zip(scores.sources, parts, strict=True):
+        check(found, plain.united(*(world.plainly[name] for name in names)), world)
+    assert scores.ranking == [each.name for each in sorted(scores.sources, key=lambda each: -each.eci_sem)]
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("regularization", [1e-4, 0.1, 7.0])
+def test_temperature_and_lambda_as_in_the_plain_loop(temperature, regularization):
+    world = random_world(11)
+    found = scored(world, temperature=temperature, regularization=regularization, hybrids=1).sources[0]
+    check(found, world.plainly["a"], world, temperature=temperature, regularization=regularization)
+
+
+def test_the_control_is_scored_like_a_source_of_its_triplets():
+    world = random_world(15)
+    scores = scored(world, hybrids=1)
+    records = scores.measured.records
+    control = records.targets(1)[-1]
+    assert control.name == CONTROL
+    member = control.of(records.members)
+    drawn = []
+    for at, query in enumerate(records.queries):
+        texts = tuple(records.texts[int(d)] for d in records.document[member & (records.record == at)])
+        drawn.append(replace(world.plainly["a"][query], negatives=texts))
+    assert scores.control is not None
+    check(scores.control, drawn, world)
 
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -136,16 +184,6 @@ def test_scores_at_the_ends():
     for bad in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(InputError, match="lambda"):
             log_det(np.eye(2), bad)
-
-
-@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(0.01, 2))
-def test_rho_is_the_softmax_over_two_documents(s_p, s_n, temperature):
-    largest = max(s_p, s_n)
-    own, other = math.exp((s_p - largest) / temperature), math.exp((s_n - largest) / temperature)
-    rho = target_consistency(np.array([s_p]), np.array([s_n]), temperature)[0]
-    assert rho == pytest.approx(own / (own + other), rel=1e-9)
-    if rho > 1e-300:
-        assert pair_loss(np.array([s_p]), np.array([s_n]), temperature)[0] == pytest.approx(-math.log(rho), abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
@@ -243,18 +281,6 @@ def test_margin_hardness_is_the_squared_gradient_of_the_pair_loss():
     assert gated(similarities, 0.3)[0] == pytest.approx(rho * eta * 0.75)
 
 
-def assert_same(a: SourceScore, b: SourceScore) -> None:
-    first, second = a.to_json(), b.to_json()
-    assert first.keys() == second.keys()
-    for key, value in first.items():
-        exact = value is None or isinstance(value, (str, bool))
-        assert second[key] == (value if exact else pytest.approx(value, rel=1e-9, abs=1e-12)), key
-
-
-def score(collection: Collection, sources: dict[str, Negatives], **chosen: object) -> Scores:
-    return score_with(collection, sources, NoEncoder(), ExactStore(), **{"control": False, **chosen})
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_order_of_records_of_rows_and_of_judgements_changes_nothing(seed):
     world, rng = random_world(seed), np.random.default_rng(seed)
@@ -272,8 +298,9 @@ def test_order_of_records_of_rows_and_of_judgements_changes_nothing(seed):
         {"train": {key: judged[key] for key in ids}},
     )
     tables = {name: Negatives(of.table.take(rng.permutation(len(of)))) for name, of in world.sources.items()}
-    first, second = score(world.collection, world.sources), score(shuffled, tables)
-    assert first.ranking == second.ranking
-    assert first.idf_corpus == second.idf_corpus
+    first, second = (scored(each, control=False) for each in (world, World(shuffled, tables, {})))
+    assert (first.ranking, first.idf_corpus) == (second.ranking, second.idf_corpus)
     for a, b in zip(first.sources, second.sources, strict=True):
-        assert_same(a, b)
+        for key, value in a.to_json().items():
+            exact = value is None or isinstance(value, (str, bool))
+            assert b.to_json()[key] == (value if exact else pytest.approx(value, rel=1e-9, abs=1e-12)), key
