@@ -445,7 +445,8 @@ def _weigh(
         on_grid = np.array([summed(*source.odds.line(share))[0] for share in shares[:, at].tolist()])
         plain[:, at] = on_grid.sum(axis=1) / counts.sum()
         if after is None:
-            benefits[:, :, at] = on_grid @ weights.T / (weights @ counts)
+            # einsum: a product of matrices sums in an order that the number of threads decides
+            benefits[:, :, at] = np.einsum("ob,db->od", on_grid, weights) / np.einsum("db,b->d", weights, counts)
         else:
             for draw, (constant, slope) in enumerate(after.lines[:, at]):
                 sums, drawn_shares[draw, at] = summed(constant, slope)
