@@ -1,19 +1,31 @@
-"""The decision, on collections whose hidden answers are known, and what every candidate must satisfy."""
+"""The decision where hidden answers are known: shares, candidates, bytes, verbs that agree, the page."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
+import plotly.graph_objects as go
 import pyarrow as pa
 import pytest
+from threadpoolctl import threadpool_limits
 
 from decided_world import WorldEncoder, decided, mined, oracle, true_share
+from fakes import HashingEncoder
 from foils.data import Negatives
 from foils.data.labels import Labels
+from foils.deciding import decide, unlabelled
 from foils.deciding.benefit import learnabilities
+from foils.deciding.doors import score
+from foils.deciding.mine import best_window, windows_of
+from foils.deciding.page import score_page
+from foils.encode import VectorStore
+from foils.mining import mine_negatives
 from foils.runtime.errors import InputError
+from foils.selection.doors import select
 from hidden_positives import hidden_world
+from hostile import hostile_world
 
 
 @pytest.fixture(scope="module")
@@ -213,3 +225,75 @@ def test_labels_of_other_pairs_are_refused(half):
         decided(*half, labels=labels)
     with pytest.raises(InputError, match="without a judgement"):
         decided(*half, labels=Labels(labels.table.select(["query_id", "doc_id"])))
+
+
+def noisy_decision(folder, noise=0.0):
+    world = hidden_world(8, labelled=0.5)
+    encoder, rng = WorldEncoder(world), np.random.default_rng(1)
+    for kind, vectors in encoder.vectors.items():
+        encoder.vectors[kind] = vectors * (1 + noise * rng.standard_normal(vectors.shape))
+    return decided(world, mined(world), folder / f"{noise}", encoder)
+
+
+def test_threads_and_blocks_change_no_bit(tmp_path, monkeypatch):
+    decisions = []
+    for threads, queries, documents in ((1, 256, 8_192), (2, 37, 1_000), (3, 500, 300)):
+        monkeypatch.setattr(unlabelled, "BLOCK", queries)
+        monkeypatch.setattr(unlabelled, "DOCUMENTS", documents)
+        with threadpool_limits(threads):
+            decisions.append(noisy_decision(tmp_path))
+    assert len({json.dumps([each.to_json(), each.curve, str(each.worths)]) for each in decisions}) == 1
+
+
+def test_the_last_digits_of_vectors_hardly_change_a_decision(tmp_path):
+    plain, noisy = (noisy_decision(tmp_path, noise) for noise in (0.0, 1e-7))
+    assert noisy.source == plain.source
+    for name, worth in plain.worths.items():
+        assert noisy.worths[name].benefit == pytest.approx(worth.benefit, rel=0.1)
+        assert noisy.worths[name].gain_low == pytest.approx(worth.gain_low, abs=0.2)
+
+
+def test_score_and_select_choose_as_studies_and_tunings_do(half):
+    world, sources, folder = half
+    sources = {name: Negatives(table.table, table.provenance) for name, table in sources.items()}
+    encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
+    models = {"encoder": encoder, "vectors": store, "temperature": 0.1}
+    alone = decide(world.collection, sources, encoder, store, temperature=0.1)
+    scored = score(world.collection, sources, sample=50, **models)
+    selected = select(sources, by="benefit", collection=world.collection, **models)
+    assert len({json.dumps(each.to_json()) for each in (alone, scored.decision, selected.decision)}) == 1
+    assert scored.ranking[0] == alone.source
+    assert [table.title for table in scored.tables()] == [alone.sentence]
+
+
+def test_mine_chooses_between_ranks_as_score_does_between_the_same_tables(half):
+    world, _, folder = half
+    deep = mine_negatives(world.collection, world.dense(), split="train", top=20)
+    encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
+    decision, (first, end) = best_window(world.collection, deep, encoder, store, size=5, temperature=0.1)
+    rank = np.asarray(deep.table["rank"])
+    windows = {
+        f"ranks {low}–{high}": Negatives(deep.table.filter(pa.array(deep.keep & (rank >= low) & (rank < high))))
+        for low, high in windows_of(0, 20, 5)
+    }
+    scored = score(world.collection, windows, encoder=encoder, vectors=store, temperature=0.1).decision
+    assert decision.worths == {name: scored.worths[name] for name in decision.worths}
+    assert decision.source == scored.source == f"ranks {first}–{end}"
+
+
+def test_the_page_says_what_is_decided_shows_examples_and_draws_valid_figures(tmp_path):
+    """That it is harmless says tests/faults/test_hostile_pages.py."""
+    hostile = score(*hostile_world(), encoder=HashingEncoder(), vectors=VectorStore(tmp_path))
+    page = score_page(hostile)
+    verdict = re.search(r'class="verdict">(.*?)</div>', page)[1]
+    assert verdict.startswith("Train ")
+    assert page.count(verdict) == 1, "no sentence stands there twice"
+    assert page.count('<div class="example">') == 3
+    assert re.search(r"<mark>boat\d+</mark>", page)
+    assert all(f"{each.eci_sem:.4f}" in page for each in hostile.sources)
+    assert page.index("What each choice gains") < page.index("Read some") < page.index("Where the choice turns")
+    gains, turns = json.loads(re.search(r"^const figures = (.*);$", page, re.M)[1])
+    for figure in (gains, turns):
+        go.Figure(data=figure["data"], layout=figure["layout"])  # raises on a property that Plotly does not have
+    colours = dict(zip(gains["data"][0]["y"], gains["data"][0]["marker"]["color"], strict=True))
+    assert colours == {line["name"]: line["line"]["color"] for line in turns["data"]}
