@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import foils
+
 ROOT = Path(__file__).parents[1] / "src" / "foils"
 STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "training", "searching", "evaluation")
 ARROWS = {  # among stages, only these
@@ -34,58 +36,36 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
 )
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 
-LIGHT = {  # what any module may import when it is loaded, beside the standard library
-    "bm25s", "cyclopts", "jinja2", "lazy_loader", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer",
-    "threadpoolctl", "xxhash",
-}  # fmt: skip
-HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
-    "batching/kernels.py": {"numba"},
-    "batching/sampler.py": {"sentence_transformers", "torch", "transformers"},
-}
-HEAVY_PARTS = {"training": {"safetensors", "torch", "sentence_transformers", "transformers"}}  # tensors all through
+HEAVY_MODULES = ("batching.sampler", "training.")  # torch's own: others import them inside functions alone
+HEAVY = (  # numba is not among them: bm25s loads it where it is installed
+    "torch", "transformers", "sentence_transformers", "ray", "faiss", "datasets", "ir_datasets", "huggingface_hub",
+    "openai", "plotly", "pymetis", "ir_measures", "polars", "peft", "mteb", "safetensors",
+)  # fmt: skip
 PARTS_OF_TERMINAL = {"rich": {"cli", "runtime"}, "cyclopts": {"cli"}, "jinja2": {"pages"}}
 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported name, and whether loading the module loads it."""
+    """One imported module."""
 
     file: str
     line: int
     module: str
-    at_load: bool
 
 
 def imports_of(source: str, file: str) -> Iterator[Import]:
-    """Read every import; those inside functions, or for type checkers alone, do not happen when a module is loaded."""
-
-    def visit(node: ast.AST, at_load: bool) -> Iterator[Import]:
+    """Read every import, those inside functions too."""
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (Import(file, node.lineno, alias.name, at_load) for alias in node.names)
+            yield from (Import(file, node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}:{node.lineno}: relative import"
-            if node.module == "foils":  # its parts are modules
-                yield from (Import(file, node.lineno, f"foils.{alias.name}", at_load) for alias in node.names)
-            else:
-                yield Import(file, node.lineno, str(node.module), at_load)
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            for child in node.body:
-                yield from visit(child, False)
-            for child in node.orelse:
-                yield from visit(child, at_load)
-        else:
-            inner = at_load and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            for child in ast.iter_child_nodes(node):
-                yield from visit(child, inner)
-
-    yield from visit(ast.parse(source), True)
+            names = [f"foils.{alias.name}" for alias in node.names] if node.module == "foils" else [str(node.module)]
+            yield from (Import(file, node.lineno, name) for name in names)
 
 
-ALL = [
-    found
-    for path in sorted(ROOT.rglob("*.py"))
-    for found in imports_of(path.read_text("utf-8"), path.relative_to(ROOT).as_posix())
-]
+MODULES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.rglob("*.py"))]
+ALL = [found for file in MODULES for found in imports_of((ROOT / file).read_text("utf-8"), file)]
 
 
 def part(file_or_module: str) -> str:
@@ -125,21 +105,6 @@ def test_the_house_is_drawn_as_it_stands():
     assert {stage: of for stage, of in table.items() if stage in STAGES} == ARROWS
 
 
-def may_load(each: Import) -> bool:
-    """Whether a module may load this when it is loaded itself: what is light, or where heavy things are allowed."""
-    package, own = each.module.partition(".")[0], f"{each.module.removeprefix('foils.').replace('.', '/')}.py"
-    if package == "foils":
-        free = own not in HEAVY_MODULES and part(each.module) not in HEAVY_PARTS
-        return free or each.file in HEAVY_MODULES or part(each.file) in HEAVY_PARTS
-    allowed = HEAVY_MODULES.get(each.file, set()) | HEAVY_PARTS.get(part(each.file), set())
-    return package in sys.stdlib_module_names or package in LIGHT or package in allowed
-
-
-def test_what_is_heavy_is_imported_where_it_is_used():
-    wrong = [each for each in ALL if each.at_load and not may_load(each)]
-    assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
-
-
 @pytest.mark.parametrize("package", PARTS_OF_TERMINAL)
 def test_who_speaks_to_the_terminal(package):
     wrong = [
@@ -150,22 +115,17 @@ def test_who_speaks_to_the_terminal(package):
     assert not wrong, f"{package} belongs to {PARTS_OF_TERMINAL[package]}:\n{listed(wrong)}"
 
 
-HEAVY = (  # numba is not among them: bm25s loads it where it is installed
-    "torch", "transformers", "sentence_transformers", "ray", "faiss", "datasets", "ir_datasets", "huggingface_hub",
-    "openai", "plotly", "pymetis", "ir_measures",
-)  # fmt: skip
-
-
 def loaded_by(statement: str) -> list[str]:
     program = f"{statement}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
-def test_import_foils_loads_nothing_heavy():
-    parts = [part for parts in LAYERS for part in parts if (ROOT / part).is_dir() or (ROOT / f"{part}.py").is_file()]
+def test_what_is_heavy_is_loaded_where_it_is_used():
     assert loaded_by("import foils") == []
-    assert loaded_by("\n".join(f"import foils.{each}" for each in parts)) == []
+    names = [file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in MODULES]
+    light = [name for name in names if not name.startswith(HEAVY_MODULES) and name not in ("__init__", "__main__")]
+    assert loaded_by("\n".join(f"import foils.{name}" for name in light)) == []
 
 
 def test_no_test_needs_a_benchmark():
@@ -183,3 +143,14 @@ def test_every_test_module_has_a_name_of_its_own():
     """Two of one name cannot be collected in one process."""
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert [name for name in set(names) if names.count(name) > 1] == []
+
+
+def test_every_public_name_is_there_and_is_what_its_home_has():
+    for name in foils.__all__:
+        assert getattr(foils, name).__name__ == name
+        assert name in dir(foils)
+
+
+def test_another_name_is_not():
+    with pytest.raises(AttributeError, match="mines"):
+        foils.mines  # noqa: B018
