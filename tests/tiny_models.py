@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
-def tiny_cross_encoder(place: Path, texts: Sequence[str], *, outputs: int = 1) -> Path:
-    """Save a BERT of two layers of width 16, over the words of texts, that gives so many numbers for a pair."""
+
+def _bert(place: Path, kind: str, words: Sequence[str], **sizes: float) -> Path:
+    """Save a BERT of width 16 over these words."""
     import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+    import transformers
 
-    words = sorted({word for text in texts for word in text.lower().replace(".", "").replace(",", "").split()})
-    vocabulary = list(dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "'", "s", *words]))
+    vocabulary = list(dict.fromkeys([*SPECIAL, *words]))
+    place.mkdir(parents=True, exist_ok=True)
     (place / "vocab.txt").write_text("\n".join(vocabulary))
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, num_labels=outputs, initializer_range=0.5,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(place)
-    BertTokenizerFast(vocab=str(place / "vocab.txt")).save_pretrained(place)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary), hidden_size=16, num_attention_heads=2, max_position_embeddings=64, **sizes
+    )
+    getattr(transformers, kind)(config).save_pretrained(place)
+    transformers.BertTokenizerFast(vocab=str(place / "vocab.txt")).save_pretrained(place)
     return place
+
+
+def tiny_cross_encoder(place: Path, texts: Sequence[str], *, outputs: int = 1) -> Path:
+    """Save a BERT of two layers, over the words of texts, that gives so many numbers for a pair."""
+    words = sorted({word for text in texts for word in text.lower().replace(".", "").replace(",", "").split()})
+    sizes = {"num_hidden_layers": 2, "intermediate_size": 32, "initializer_range": 0.5, "num_labels": outputs}
+    return _bert(place, "BertForSequenceClassification", [".", ",", "'", "s", *words], **sizes)
 
 
 def tiny_encoder(place: Path, texts: Sequence[str]) -> Path:
@@ -58,3 +66,23 @@ def decoder_without_separator(place: Path, words: Sequence[str]) -> Path:
     )  # fmt: skip
     Qwen3ForSequenceClassification(config).save_pretrained(place)
     return place
+
+
+def tiny_sparse_and_multi_vector(place: Path, words: Sequence[str]) -> tuple[Path, Path]:
+    """Save a SparseEncoder (SPLADE) and a MultiVectorEncoder (ColBERT) of one layer over the same words."""
+    import torch
+    from sentence_transformers import MultiVectorEncoder, SparseEncoder
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    sizes = {"num_hidden_layers": 1, "intermediate_size": 16, "initializer_range": 1.0}
+    masked, plain = (_bert(place / kind, kind, words, **sizes) for kind in ("BertForMaskedLM", "BertModel"))
+    SparseEncoder(str(masked), device="cpu").save(str(place / "splade"))
+    torch.manual_seed(1)
+    tokens = {"module_input_name": "token_embeddings"}
+    projected = Dense(16, 8, bias=False, activation_function=torch.nn.Identity(), **tokens)
+    modules = [Transformer(str(plain)), projected, MultiVectorMask(), Normalize(**tokens)]
+    prompts = {"query": "w0 ", "document": ""}
+    MultiVectorEncoder(modules=modules, device="cpu", prompts=prompts).save(str(place / "colbert"))
+    return place / "splade", place / "colbert"

@@ -27,7 +27,7 @@ from foils.batching import METHODS, find_conflicts, no_conflicts  # noqa: E402
 from foils.batching.sampler import SAVED, BatchPlanner, PlannedBatchSampler  # noqa: E402
 from foils.batching.vectors import WIDE, EmbeddingCache, narrowed  # noqa: E402
 from foils.runtime.errors import FormatError, InputError  # noqa: E402
-from sparse_models import tiny_sparse_and_multi_vector  # noqa: E402
+from tiny_models import tiny_sparse_and_multi_vector  # noqa: E402
 
 SMALL = {
     "hobit": {"seeds": 2, "candidates": 16},

@@ -8,7 +8,7 @@ import pytest
 
 from foils.data import Negatives, Run, load_collection
 from foils.encode.own_similarity import open_own
-from sparse_models import tiny_sparse_and_multi_vector
+from tiny_models import tiny_sparse_and_multi_vector
 
 WORDS = [f"w{i}" for i in range(40)]
 

@@ -7,7 +7,7 @@ from foils.encode import EncoderSettings, as_encoder, load_encoder
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.own_similarity import BLOCK, OwnIndex, OwnSimilarity, as_pair_model, open_own, own_kind
 from foils.runtime.errors import InputError
-from sparse_models import tiny_sparse_and_multi_vector
+from tiny_models import tiny_sparse_and_multi_vector
 
 WORDS = [f"w{i}" for i in range(40)]
 RNG = np.random.default_rng(0)
