@@ -1,7 +1,5 @@
 """What all tests share: nothing reaches the network; what is cached goes to a folder that the session throws away."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Worlds of hidden positives, mined, scored and judged, for decisions whose truth is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stand-ins for what tests cannot have: an encoder without a model."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

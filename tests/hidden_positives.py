@@ -1,7 +1,5 @@
 """Collections whose positives are truly hidden, and the share of a table's negatives that they are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A text that attacks the page which shows it, a world full of it, and what holds of a page that it does no harm to."""
 
-from __future__ import annotations
-
 import re
 from html import escape
 

@@ -5,8 +5,6 @@
 Works in a copy of the sources, so that nothing here is changed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Pairs for tests, as files and as tables in every form that is read."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

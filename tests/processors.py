@@ -3,8 +3,6 @@
 python tests/processors.py [arguments of pytest]
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the documentation shows is what happens: its code, tables, commands, links, and what is made from the code."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

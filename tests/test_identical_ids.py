@@ -1,7 +1,5 @@
 """Queries that are documents of the collection, as in ArguAna: no query is a negative of itself, or an answer."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Imports point down, stages do not import one another, and heavy packages are loaded where they are used."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

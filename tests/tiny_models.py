@@ -1,7 +1,5 @@
 """Models of a few thousand random weights, saved where tests may load them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

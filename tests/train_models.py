@@ -1,7 +1,5 @@
 """Small models and data for the tests of training."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import cache

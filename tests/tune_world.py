@@ -1,7 +1,5 @@
 """Pairs that a small bag of words can learn from, and pairs that teach nothing."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

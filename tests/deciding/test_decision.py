@@ -1,7 +1,5 @@
 """The decision where hidden answers are known: shares, candidates, bytes, verbs that agree, the page."""
 
-from __future__ import annotations
-
 import json
 import re
 

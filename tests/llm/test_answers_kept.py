@@ -1,7 +1,5 @@
 """What is finished stays so: the store of answers, asking for what it lacks, the JSON in answers, templates."""
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess
@@ -38,10 +36,8 @@ async def serve(session, text: str):
 def ask(answer, log, texts, **settings):
     """Ask about texts, whose first letters are their keys."""
     with serving(answer) as server:
-        client, records = (
-            Client("m", server.url, concurrency=1, retries=0, **settings),
-            {text[0]: text for text in texts},
-        )
+        client = Client("m", server.url, concurrency=1, retries=0, **settings)
+        records = {text[0]: text for text in texts}
         found = ask_missing(client, AnswerStore(log), records, serve, task="asking", unit="questions")
     return {key: record["text"] for key, record in found.items()}, server
 
@@ -50,7 +46,7 @@ def echo(number: int, request: dict) -> Reply:
     return Reply(request["messages"][0]["content"].upper())
 
 
-def test_answers_come_in_the_order_of_the_records_and_stay(tmp_path: Path):
+def test_answers_come_in_the_order_of_the_records_and_stay(tmp_path):
     found, server = ask(echo, tmp_path, ["a1", "b1", "c1"])
     assert found == {"a": "A1", "b": "B1", "c": "C1"}
     found, server = ask(echo, tmp_path, ["c2", "d1", "a1"])
@@ -58,7 +54,7 @@ def test_answers_come_in_the_order_of_the_records_and_stay(tmp_path: Path):
     assert ask(echo, tmp_path, [])[0] == {}
 
 
-def test_a_failure_is_asked_for_again(tmp_path: Path):
+def test_a_failure_is_asked_for_again(tmp_path):
     found, _ = ask(lambda *_: Reply(""), tmp_path, ["a1"])
     assert found == {"a": None}
     with AnswerStore(tmp_path) as log:
@@ -66,7 +62,7 @@ def test_a_failure_is_asked_for_again(tmp_path: Path):
     assert ask(echo, tmp_path, ["a1"])[0] == {"a": "A1"}
 
 
-def test_a_stopped_run_keeps_what_was_finished(tmp_path: Path):
+def test_a_stopped_run_keeps_what_was_finished(tmp_path):
     def answer(number, request):
         return Reply(status=402, body=b"{}") if number == 2 else echo(number, request)
 
@@ -77,7 +73,7 @@ def test_a_stopped_run_keeps_what_was_finished(tmp_path: Path):
     assert [request["messages"][0]["content"] for request in server.seen] == ["c1", "d1"]
 
 
-def test_the_last_record_of_a_key_holds_and_each_is_on_disk_at_once(tmp_path: Path):
+def test_the_last_record_of_a_key_holds_and_each_is_on_disk_at_once(tmp_path):
     with AnswerStore(tmp_path) as store:
         store.add("a", {"negatives": ["é"]})
         store.add("b", {"score": 0.25, "by": {"2": "é", "10": None}})
@@ -98,7 +94,7 @@ def read_all(folder: Path) -> dict[str, dict[str, object]]:
         return store.records
 
 
-def test_a_byte_that_changed_is_seen(tmp_path: Path):
+def test_a_byte_that_changed_is_seen(tmp_path):
     with AnswerStore(tmp_path) as store:
         store.add("key", {"text": "a text that is found again"})
     path = tmp_path / NAME
@@ -111,7 +107,7 @@ def test_a_byte_that_changed_is_seen(tmp_path: Path):
     assert set(read_all(tmp_path)) == {"key"}
 
 
-def test_two_processes_may_use_one_store_and_a_kill_costs_nothing(tmp_path: Path):
+def test_two_processes_may_use_one_store_and_a_kill_costs_nothing(tmp_path):
     program = (
         "import sys; from foils.llm import AnswerStore\n"
         "with AnswerStore(sys.argv[1]) as store:\n"
@@ -158,13 +154,13 @@ def test_no_text_can_write_the_marks_around_it():
     assert again.count(mark) == 1, "another question, another mark"
 
 
-def test_slots_are_filled_and_values_are_no_slots() -> None:
+def test_slots_are_filled_and_values_are_no_slots():
     template = Template("{query}? {domain}! {query}", "own", ("query",), ("domain", "other"))
     assert template.filled(query="{domain}", domain="law", other="-") == "{domain}? law! {domain}"
     assert template.slots == {"query", "domain"}
 
 
-def test_other_slots_are_refused(tmp_path: Path) -> None:
+def test_other_slots_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"unknown slots b; known are a"):
         Template("{a} {b}", "own", ("a",))
     path = tmp_path / "mine.v2.txt"

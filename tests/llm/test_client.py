@@ -1,7 +1,5 @@
 """Asking a server on loopback that misbehaves in every way."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -168,11 +166,8 @@ def test_the_key_is_sent_and_never_told(monkeypatch):
 def test_the_identity_is_of_what_answers_and_of_nothing_else(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     here = Client("m", "http://host:1/v1")
-    for same in (
-        Client("m", "http://me:word@HOST:1/v1/", key_variable="K", concurrency=2, timeout=9.0, retries=0, patience=3),
-        here,
-    ):
-        assert same.identity == here.identity
+    how = {"key_variable": "K", "concurrency": 2, "timeout": 9.0, "retries": 0, "patience": 3}
+    assert Client("m", "http://me:word@HOST:1/v1/", **how).identity == here.identity
     others = [
         Client("n", "http://host:1/v1"), Client("m", "http://host:2/v1"), Client("m", "http://other:1/v1"),
         Client("m", "https://host:1/v1"), Client("m", "http://host:1/v2"), Client("m"),
@@ -189,11 +184,9 @@ def test_an_unknown_model_and_a_dead_server_end_the_run():
         ask(lambda *_: Reply(status=404, body=b"{}"), ["a"])
     with serving(good) as server:
         url = server.url
-    found = {}
+    found, dead = {}, Client("m", url, pause=0.0, retries=1, patience=2, concurrency=1)
     with pytest.raises(FailureError, match=r"2 records in a row failed \(last: no connection\) at http://127"):
-        ask_all(
-            Client("m", url, pause=0.0, retries=1, patience=2, concurrency=1), list("abc"), serve, found.__setitem__
-        )
+        ask_all(dead, list("abc"), serve, found.__setitem__)
     assert list(found) == ["a", "b"]
 
 
@@ -227,9 +220,6 @@ def test_settings_make_the_client(small):
     assert LLMSettings(llm_model="m", base_url="http://h/v1", concurrency=2).client() == expected
     assert LLMSettings(llm_model=expected).client() is expected
     assert small.digest[:16] in LLMSettings().folder(small).parts
-    for wrong in ({"concurrency": 0}, {"llm_temperature": -1}, {"price": (1.0, -1.0)}, {"max_tokens": 0}):
-        with pytest.raises(InputError, match="expected"):
-            LLMSettings(llm_model="m", **wrong)
     with pytest.raises(InputError, match="no model"):
         LLMSettings().client()
 

@@ -1,7 +1,5 @@
 """The work of each verb on a small collection, as bytes; and an executor that does shards as other processes would."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

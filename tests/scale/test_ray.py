@@ -1,9 +1,8 @@
 """On a cluster of three nodes, one of which dies in the middle of the work."""
 
-from __future__ import annotations
-
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,14 +10,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scale_world
 from scale_world import DOCUMENTS, WORK, WatchedEncoder, cut_small, embedded
 
+import fakes
+import foils
 from fakes import HashingEncoder
+from foils.data import Collection
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError, MissingExtraError
 from foils.runtime.parallel import executing, map_shards
 from foils.runtime.progress import reporting
 from foils.runtime.scale import RayExecutor, on_ray
+
+NODE = {"num_cpus": 1, "object_store_memory": 200_000_000}
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Three nodes of one processor each; nobody is connected to them yet."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    for module in (fakes, scale_world):  # which workers could not import
+        ray.cloudpickle.register_pickle_by_value(module)
+    monkeypatch.setattr("foils.runtime.scale.workers", lambda: 1)
+    for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_worker_niceness", "0"), ("OMP_NUM_THREADS", "1")):
+        monkeypatch.setenv(name, value)
+    started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    try:
+        for _ in range(2):
+            started.add_node(**NODE)
+        yield started
+    finally:
+        ray.shutdown()
+        started.shutdown()
 
 
 class Killer:
@@ -68,9 +94,7 @@ def test_a_node_killed_in_the_middle_costs_its_shard_and_nothing_else(cluster, t
     lost = under_way(notes, killer.killed)
     assert killer.killed is not None
     assert len(lost) == 1
-    shards = sum(
-        -(-min(64, DOCUMENTS - start) // 16) for start in range(0, DOCUMENTS, 64)
-    )  # of 16 texts, in slices of 64
+    shards = sum(-(-min(64, DOCUMENTS - start) // 16) for start in range(0, DOCUMENTS, 64))  # of 16 texts, in slices
     begun, ended = (sorted(notes.glob(f"*.{kind}")) for kind in ("begun", "ended"))
     assert len(ended) == shards
     assert len(begun) == shards + 1  # one shard was done again
@@ -123,15 +147,12 @@ def test_a_task_larger_than_every_machine_is_refused(cluster, monkeypatch):
 
 def test_an_address_without_a_cluster_is_refused():
     pytest.importorskip("ray")
-    with (
-        pytest.raises(InputError, match=r"no Ray cluster can be reached at localhost:99999"),
-        on_ray("localhost:99999"),
-    ):
+    with pytest.raises(InputError, match="no Ray cluster can be reached at localhost"), on_ray("localhost:99999"):
         pass
 
 
 def test_without_ray_its_extra_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"foils\[ray\]"), on_ray():
         pass
 
@@ -140,9 +161,6 @@ def test_without_ray_its_extra_is_named(monkeypatch):
 @pytest.mark.parametrize("method", ["random", "dense"])
 def test_mining_on_several_machines_is_mining_on_one(cluster, tmp_path, monkeypatch, method):
     """5,000 queries of 8,000 documents go out in several parts, each with what looks for copies."""
-    import foils
-    from foils.data import Collection
-
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
     documents = {f"d{at}": f"word{at % 97} term{at % 1009} item{at} of the text" for at in range(8_000)}
     queries = {f"q{at}": f"term{at % 1009} item{at}" for at in range(5_000)}

@@ -1,7 +1,5 @@
 """Where shards are done changes nothing: everything goes to other processes and back, in any order, even twice."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

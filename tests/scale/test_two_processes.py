@@ -1,7 +1,5 @@
 """foils train in two processes of torch.distributed (gloo), as torchrun starts them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ Nothing of foils is imported. This is the specification that the fast code is he
 reading: a record is a query, its labelled positives, and the texts that a source offers as negatives.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """Small random worlds to score: a collection, sources over it, and the same as plain records."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ablations and composition, each against something that is not itself."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """All that is said of a source: worked by hand, against the papers' equations in a plain loop, and Proposition 1."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import combinations

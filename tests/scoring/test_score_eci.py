@@ -1,7 +1,5 @@
 """ECI, the earlier score: published figures, cases by hand, and its ends."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

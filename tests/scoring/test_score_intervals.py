@@ -1,7 +1,5 @@
 """Intervals from blocks of records: pseudo-values, width, coverage at every λ, seeds, memory, what has no interval."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

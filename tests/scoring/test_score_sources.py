@@ -1,7 +1,5 @@
 """Scoring end to end: which negatives count, samples, the control, what is encoded, every setting, errors."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
