@@ -157,7 +157,7 @@ def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.A
     trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., between_judge: typing.Any = ...,
     temperature: float | None = ..., judgements: typing.Any = ..., split: typing.Any = ..., seed: int = ...,
-    degree: int = ..., budget: int | None = ..., between: int | None = ..., rounds: int = ..., model: typing.Any = ...,
+    degree: int = ..., budget: int | None = ..., between: int | None = ..., model: typing.Any = ...,
     prior_sd: float | None = ..., validate: typing.Any = ..., distil: typing.Any = ..., distil_from: typing.Any = ...,
     distil_form: typing.Any = ..., distil_epochs: int = ..., distil_length: int = ..., question: typing.Any = ...,
     answer: typing.Any = ..., domain: typing.Any = ..., llm_model: typing.Any = ..., base_url: typing.Any = ...,

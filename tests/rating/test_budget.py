@@ -39,15 +39,13 @@ def test_growth_costs_what_is_new(tmp_path: Path) -> None:
     assert questions(judge, {"q2": 12, "q1": 20}, tmp_path, degree=4) == 0  # fewer cycles are the first ones
 
 
-@pytest.mark.parametrize("settings", [{}, {"rounds": 2}])
-def test_a_budget_is_kept_and_counts_what_is_known(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_a_budget_is_kept_and_counts_what_is_known(tmp_path: Path) -> None:
     sizes = {"q0": 20, "q1": 10}
     judge = NumberJudge()  # asked in both orders
-    assert questions(judge, sizes, tmp_path, budget=101, **settings) == 100
-    assert questions(judge, sizes, tmp_path, budget=101, **settings) == 0
-    assert questions(judge, sizes, tmp_path, **{**settings, "budget": 10_000}) > 0
-    if "rounds" not in settings:
-        assert questions(NumberJudge(), sizes, tmp_path / "anew", **settings) == judge.asked
+    assert questions(judge, sizes, tmp_path, budget=101) == 100
+    assert questions(judge, sizes, tmp_path, budget=101) == 0
+    assert questions(judge, sizes, tmp_path, budget=10_000) > 0
+    assert questions(NumberJudge(), sizes, tmp_path / "anew") == judge.asked
 
 
 def test_the_judges_of_an_ensemble_share_a_budget() -> None:
@@ -57,7 +55,7 @@ def test_the_judges_of_an_ensemble_share_a_budget() -> None:
 
 
 def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "rounds": 2, "judgements": tmp_path / "part"}
+    sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "judgements": tmp_path / "part"}
     monkeypatch.setattr(session, "BLOCK", 10)
     whole = rated(NumberJudge(), sizes, **{**settings, "judgements": tmp_path / "whole"})
 

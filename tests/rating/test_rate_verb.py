@@ -70,7 +70,6 @@ def test_options_reach_the_rating(folder):
     found = []
     for more in (
         "--degree 4",
-        "--rating-args rounds=2 --degree 4",
         "--rating-args prior_sd=0.5",
         "--seed 5 --degree 4",
     ):

@@ -15,9 +15,7 @@ from foils.rating.estimators import (
 from foils.rating.graph import (
     algebraic_connectivity,
     all_pairs,
-    ask_adaptively,
     candidate_keys,
-    informative_pairs,
     regular_pairs,
 )
 from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, LLMJudge, QuestionSettings, ScoringJudge
@@ -46,7 +44,6 @@ __all__ = [
     "all_pairs",
     "answers_between",
     "ask",
-    "ask_adaptively",
     "bradley_terry",
     "candidate_keys",
     "combined",
@@ -54,7 +51,6 @@ __all__ = [
     "deviance_explained",
     "distil",
     "fit_offsets",
-    "informative_pairs",
     "lead_errors",
     "load_pairwise_judge",
     "online_elo",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from foils.data.negatives import TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
-from foils.data.texts import ColumnTexts, DocumentTexts
+from foils.data.texts import ColumnTexts, texts_of
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings, ModelUse
@@ -27,7 +27,6 @@ from foils.rating.distil import Distilled, check_free, distil, save_judge
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
 from foils.rating.graph import (
     algebraic_connectivity,
-    ask_adaptively,
     candidate_keys,
     first_pairs,
     query_keys,
@@ -87,10 +86,6 @@ class Rateable:
         best = np.array([start + int(known[start:end].argmax()) for start, end in spans], np.int64)
         return np.where(self.labelled, offsets[1:] - 1, best)
 
-    def rows_of(self, candidates: Rows) -> Rows:
-        """Return the table's rows of candidates that are no labelled positives."""
-        return np.asarray(self.row[np.searchsorted(self.candidate, candidates)])
-
 
 def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateable:
     """Put each query's kept rows, in the table's order, and its first labelled positive after them.
@@ -102,7 +97,7 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
         InputError: ids unknown to the collection, or no row to rate.
         UnknownNameError: an unknown split.
     """
-    query, document = negatives.rows_in(collection)
+    query, texts = texts_of(negatives, collection)
     labels, known = collection.labels(split), collection.known_positives
     elsewhere = negatives.keep & (labels.places(query) < 0) & (known.places(query) >= 0)
     skipped = {"rejected before": int((~negatives.keep).sum()), OTHER_SPLIT: int(elsewhere.sum())}
@@ -112,28 +107,22 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
         hint = f"; is {split!r} the split?" if skipped[OTHER_SPLIT] else "; rate a table with negatives to train on"
         raise InputError(f"no row to rate: {why}{hint}")
     row = row[np.argsort(query[row], kind="stable")]
-    queries, counts = np.unique(query[row], return_counts=True)
+    queries = np.unique(query[row])
     labelled = labels.counts_of(queries) > 0
-    offsets = np.concatenate([[0], np.cumsum(counts + labelled)])
-    positive = offsets[1:][labelled] - 1
-    candidate = np.delete(np.arange(offsets[-1]), positive)
-    of = np.empty(offsets[-1], np.int64)
-    of[candidate] = np.where(document[row] < 0, -1 - row, document[row])
-    of[positive] = labels.doc_rows[labels.offsets[labels.places(queries[labelled])]]
-    own = negatives.table["text"] if "text" in negatives.table.column_names else None
-    texts = DocumentTexts(collection, of, own)
-    doc_ids = _joined_ids(negatives.table["doc_id"].take(pa.array(row)), collection, of[positive], candidate, positive)
-    query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
-    shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids, texts.take)
+    first = labels.doc_rows[labels.offsets[labels.places(queries[labelled])]]
+    of = np.concatenate([query[row], queries[labelled]])  # a positive comes after the rows of its query
+    order = np.argsort(of, kind="stable")
+    candidate, positive = np.split(np.argsort(order), [len(row)])
+    offsets = np.searchsorted(of[order], np.append(queries, len(collection.queries)))
+    texts = replace(texts, rows=np.concatenate([texts.select(row).rows, first])[order])
+    ids = [
+        table["doc_id"].take(pa.array(rows)) for table, rows in ((negatives.table, row), (collection.documents, first))
+    ]
+    shown = Candidates(
+        collection.queries["query_id"].take(pa.array(queries)).to_pylist(), collection.query_texts(queries), offsets,
+        ColumnTexts(pa.chunked_array([*ids[0].chunks, *ids[1].chunks]).take(pa.array(order))), texts.take,
+    )  # fmt: skip
     return Rateable(shown, row, candidate, positive, labelled, {why: n for why, n in skipped.items() if n})
-
-
-def _joined_ids(
-    of_candidates: pa.ChunkedArray, collection: Collection, documents: Rows, candidate: Rows, positive: Rows
-) -> ColumnTexts:
-    """The ids of negatives and positives at their places, as Arrow has them: Python's strings would take gigabytes."""
-    ids = pa.chunked_array([*of_candidates.chunks, *collection.documents["doc_id"].take(pa.array(documents)).chunks])
-    return ColumnTexts(ids.take(pa.array(np.argsort(np.concatenate([candidate, positive])))))
 
 
 PERCENTILES = (10, 25, 50, 75, 90)
@@ -291,6 +280,7 @@ class Rated(Negatives):
         return dict(without_nan(facts))
 
 
+OF_POSITIVES = ("elo", "elo_se", "offset")  # columns that the rows of positives have, too
 BORDERLINE = (80.0, 150.0)  # gaps, as in `foils.selection`, which is not imported for them alone
 _ASKED: Needs = [{"judge": "llm"}, {"between_judge": "llm"}]
 
@@ -356,13 +346,13 @@ def rate(
         ratings = ESTIMATORS[rating.model](*asking.answered(), prior_sd=spread.prior_sd)
         return ratings.scaled_errors(spread.dispersion**0.5)
 
-    ratings, more = fitted(), {}
+    ratings, more, between = fitted(), {}, None
     best = rows.references(ratings.elo)
     if rating.validate != "none":
         gap = gaps_of(ratings, best, shown.offsets)
         more["preference"] = direct_answers(asking, gap, best, everywhere=rating.validate == "all")
         ratings = fitted()
-    gap, between = gaps_of(ratings, best, shown.offsets), None
+    gap = gaps_of(ratings, best, shown.offsets)
     gap_error = gap_errors(asking, ratings, spread, best, gap)
     tops = best[~rows.labelled & np.isfinite(ratings.elo[best])]
     unrated = int(np.isnan(gap[rows.candidate]).sum())
@@ -378,21 +368,21 @@ def rate(
     settings |= {"between_judge": other.name} if other is not None else {}
     settings |= {"language_models": [each.described for each in models]} if models else {}
     inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
-    (every, judgements), distilled, folder = asking.everything(), None, distilling.distil
+    preference, distilled, folder = asking.judgements.preference, None, distilling.distil
     if folder is not None:
         distilled = distil(
-            find_model(distilling.distil_from), shown, every, judgements.preference, form=distilling.distil_form,
+            find_model(distilling.distil_from), shown, asking.pairs, preference, form=distilling.distil_form,
             epochs=distilling.distil_epochs, max_length=distilling.distil_length, seed=seed, device=encoding.device,
             name=Path(folder).name,
         )  # fmt: skip
         save_judge(distilled.judge, folder)
         log.info("use it: foils rate … --judge pairwise:%s", folder)
     rated = Rated.of(
-        rated_table(named.negatives, rows, columns, ratings, tops),
+        rated_table(named.negatives, rows, columns, tops),
         provenance=provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance),
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
         summary=_summary(asking, rows, ratings, spread, unrated, between),
-        candidates=shown, pairs=every, preference=judgements.preference,
+        candidates=shown, pairs=asking.pairs, preference=preference,
         models={each.client.model: each.asked for each in models}, distilled=distilled, folder=str(folder or ""),
     )  # fmt: skip
     for doubt in rated.summary.doubts:
@@ -420,20 +410,12 @@ def _pairs(asking: JudgeSession, settings: RatingSettings, keys: npt.NDArray[np.
 
 
 def _ask(asking: JudgeSession, pairs: Pairs, settings: RatingSettings) -> Spread:
-    """Ask about the pairs, with rounds about as many; return the prior, as it is given or fits the answers.
-
-    A prior's spread comes from the pairs that were drawn at random alone: those that rounds choose lie close together.
+    """Ask about the pairs; return the prior, as it is given or fits the answers.
 
     Raises:
         FailureError: language models were asked, and each question failed: no table is to look rated.
     """
-    if settings.rounds:
-        goal, place = np.diff(pairs.pair_offsets), np.arange(len(pairs)) - pairs.pair_offsets[pairs.query]
-        pairs = pairs.where(place < pairs.sizes[pairs.query])  # the first cycle
-        ask_adaptively(pairs, asking, goal=goal, rounds=settings.rounds, model=settings.model)
-        preference = asking.known(pairs)
-    else:
-        preference = asking(pairs)
+    asking(pairs)
     known, heard = asking.answered()
     failed = [each for each in questions_of(asking.judges) if each.asked.failures]
     if failed and not len(heard):
@@ -443,26 +425,24 @@ def _ask(asking: JudgeSession, pairs: Pairs, settings: RatingSettings) -> Spread
             for each in failed
         )
         raise FailureError(f"no question was answered ({why}); the next run asks them again")
-    if settings.prior_sd is None:
-        return refined(known, heard, spread_of(pairs, preference, model=settings.model), model=settings.model)
-    return Spread(settings.prior_sd)
+    if settings.prior_sd is not None:
+        return Spread(settings.prior_sd)
+    return refined(known, heard, spread_of(known, heard, model=settings.model), model=settings.model)
 
 
-def rated_table(
-    negatives: Negatives, rows: Rateable, columns: dict[str, Floats], ratings: Ratings, tops: Rows
-) -> Negatives:
+def rated_table(negatives: Negatives, rows: Rateable, columns: dict[str, Floats], tops: Rows) -> Negatives:
     """The table with these columns, (N,) each, a row for each positive that is rated, and the tops rejected."""
     shown = rows.candidates
     query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(rows.positive)))
-    doc_ids = shown.ids(rows.positive).cast(pa.string())
-    widened, of_positive = negatives.with_rejected(query_ids, doc_ids)
-    values = np.full((len(columns), len(widened)), np.nan)
-    values[:, rows.row] = np.stack(list(columns.values()))[:, rows.candidate]
-    values[:2, of_positive] = ratings.elo[rows.positive], ratings.elo_error[rows.positive]
-    if "offset" in columns:
-        values[list(columns).index("offset"), of_positive] = columns["offset"][rows.positive]
-    rated = widened.with_columns(dict(zip(columns, values, strict=True)))
-    return rated.reject(np.isin(np.arange(len(rated)), rows.rows_of(tops)), TOP) if len(tops) else rated
+    widened, of_positive = negatives.with_rejected(query_ids, shown.ids(rows.positive).cast(pa.string()))
+    values = {name: np.full(len(widened), np.nan) for name in columns}
+    for name, column in values.items():
+        column[rows.row] = columns[name][rows.candidate]
+        if name in OF_POSITIVES:
+            column[of_positive] = columns[name][rows.positive]
+    rated = widened.with_columns(values)
+    top = rows.row[np.searchsorted(rows.candidate, tops)]
+    return rated.reject(np.isin(np.arange(len(rated)), top), TOP) if len(tops) else rated
 
 
 def gaps_of(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
@@ -473,25 +453,20 @@ def gaps_of(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
 
 
 def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
-    """(N,) P(reference ≻ d | q), asked directly (eq. 35) unless it was before; NaN where there is no answer."""
+    """(N,) P(reference ≻ d | q), asked directly (eq. 35); NaN where there is no answer."""
     wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
     wanted[reference] = False
     rows, offsets = np.flatnonzero(wanted), asking.candidates.offsets
     preference = np.full(len(gap), np.nan)
-    pairs = Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows)
-    answers = asking.known(pairs)
-    unknown = np.isnan(answers)
-    if unknown.any():
-        answers[unknown] = asking(pairs.where(unknown))
-    preference[rows] = answers
+    preference[rows] = asking(Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows))
     return preference
 
 
 def gap_errors(asking: JudgeSession, ratings: Ratings, spread: Spread, reference: Rows, gap: Floats) -> Floats:
     """(N,) the errors of gaps, √((f·se)² + ((κ − 1)·gap)²), f and κ by `order_noise`, se that of the lead."""
-    (every, judgements), (known, _) = asking.everything(), asking.answered()
-    lead = ratings.rating[every.first] - ratings.rating[every.second]
-    factor, shrunken = order_noise(judgements, LINKS[ratings.model].probability(lead), spread.dispersion)
+    pairs, (known, _) = asking.pairs, asking.answered()
+    lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
+    factor, shrunken = order_noise(asking.judgements, LINKS[ratings.model].probability(lead), spread.dispersion)
     errors = lead_errors(known, ratings, reference, prior_sd=spread.prior_sd) * spread.dispersion**0.5
     return np.asarray(np.hypot(shrunken * factor * errors, (shrunken - 1) * gap))
 
@@ -499,7 +474,7 @@ def gap_errors(asking: JudgeSession, ratings: Ratings, spread: Spread, reference
 def _summary(
     asking: JudgeSession, rows: Rateable, ratings: Ratings, spread: Spread, unrated: int, between: Offsets | None
 ) -> RatingSummary:
-    (every, judgements), (known, heard) = asking.everything(), asking.answered()
+    judgements, (known, heard) = asking.judgements, asking.answered()
     errors = ratings.elo_error[np.isfinite(ratings.elo_error)]
     each = zip(asking.judges, asking.parts, agreements(asking.parts), strict=True)
     judges = [
@@ -507,12 +482,12 @@ def _summary(
         for judge, own, share in each
     ]
     return RatingSummary(
-        queries=every.queries,
+        queries=known.queries,
         without_positive=int((~rows.labelled).sum()),
-        comparisons=len(every),
+        comparisons=len(asking.pairs),
         missing=judgements.missing,
         position_bias=judgements.position_bias,
-        position_bias_interval=judgements.position_bias_interval(every.query),
+        position_bias_interval=judgements.position_bias_interval(asking.pairs.query),
         unrated=unrated,
         skipped=rows.skipped,
         connectivity=float(algebraic_connectivity(known).mean()),

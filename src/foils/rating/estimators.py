@@ -217,7 +217,8 @@ def _estimate(pairs: Pairs, preference: npt.ArrayLike, link: Link, prior_sd: flo
         return block, e - mean, block.at.ravel()[first], settled
 
     def erring(block: Block) -> tuple[Block, Floats]:
-        return block, _root(block, rating[block.at], link, precision)[1]
+        spread = covariance(block, rating[block.at], link, precision=precision)
+        return block, np.maximum(np.diagonal(spread, axis1=1, axis2=2), 0.0)
 
     with progress.task("rating", judged.queries, "queries") as advance:
         for block, e, of, settled in map_shards(fitted, judged.blocks(_CANDIDATES, each=1)):
@@ -344,39 +345,14 @@ def _components(block: Block) -> Rows:
     return np.asarray(sparse.csgraph.connected_components(graph, directed=False)[1])
 
 
-def _root(block: Block, rating: Floats, link: Link, precision: float) -> tuple[Floats, Floats, Floats]:
-    """(B, n, n) V, (B, n) the diagonal of the covariance and (B, n, n) Σ_c 1_c 1_cᵀ/m_c; see `covariance`.
-
-    VᵀV is the inverse of the information and the last. Rounding moves the eigenvalues of their sum by about n·ε·its
-    largest diagonal cell, so that a much larger variance is not told from infinity.
-    """
-    count, n = block.at.shape
-    label, places = _components(block).reshape(count, n), np.arange(n)
-    centre = (label[:, :, None] == label[:, None, :]).astype(np.float64)
-    centre /= centre.sum(axis=2, keepdims=True)
-    weight = np.nan_to_num(link.information(block.lead(rating)))
-    cells = np.bincount((block.query * n + block.first) * n + block.second, weight, count * n * n).reshape(count, n, n)
-    root = centre - cells
-    root -= cells.transpose(0, 2, 1)
-    root[:, places, places] += cells.sum(axis=1) + cells.sum(axis=2) + precision
-    most = root[:, places, places].max(axis=1, initial=0)
-    with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for each other
-        for query, information in enumerate(root):
-            factor, failed = lapack.dpotrf(information.T, clean=1, overwrite_a=1)
-            inverse, singular = lapack.dtrtri(factor, overwrite_c=1) if not failed else (factor, 1)
-            root[query] = np.inf if singular else inverse.T
-    variance = np.einsum("bki,bki->bi", root, root)
-    variance[variance.max(axis=1, initial=0) * most > _SINGULAR] = np.inf
-    return root, np.maximum(variance - centre[:, places, places] / (1 + precision), 0.0), centre
-
-
 def covariance(block: Block, rating: Floats, link: Link, *, precision: float) -> Floats:
-    """Return (B, n, n) covariances of the ratings: the inverse Fisher information on the centred space.
+    """Return (B, n, n), in the lower triangle, covariances of the ratings: the inverse information, centred.
 
     With I = L + 1/s², L weighted by the Fisher information at the ratings, and 1_c the indicator of a connected
     component of m_c candidates: C = (I + Σ_c 1_c 1_cᵀ/m_c)⁻¹ − Σ_c 1_c 1_cᵀ/m_c · 1/(1 + 1/s²), which drops the one
     direction per component that no judgement speaks about. 1/s² = 0 gives the pseudo-inverse of L. inf for a query
-    whose information is singular up to rounding: in some direction nothing is known.
+    whose information is singular up to rounding, which moves eigenvalues by about n·ε·the largest diagonal cell: in
+    some direction nothing is known.
 
     Args:
         block: the queries and their pairs.
@@ -384,10 +360,24 @@ def covariance(block: Block, rating: Floats, link: Link, *, precision: float) ->
         link: the model.
         precision: 1/s² of the Gaussian prior.
     """
-    root, variance, centre = _root(block, rating, link, precision)
-    with threadpool_limits(1, user_api="blas"):
-        spread = root.transpose(0, 2, 1) @ root - centre / (1 + precision)
-    spread[np.isinf(variance).any(axis=1)] = np.inf
+    count, n = block.at.shape
+    label, places = _components(block).reshape(count, n), np.arange(n)
+    centre = (label[:, :, None] == label[:, None, :]).astype(np.float64)
+    centre /= centre.sum(axis=2, keepdims=True)
+    weight = np.nan_to_num(link.information(block.lead(rating)))
+    cells = np.bincount((block.query * n + block.first) * n + block.second, weight, count * n * n).reshape(count, n, n)
+    spread = centre - cells
+    spread -= cells.transpose(0, 2, 1)
+    spread[:, places, places] += cells.sum(axis=1) + cells.sum(axis=2) + precision
+    most = spread[:, places, places].max(axis=1, initial=0)
+    with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for each other
+        for query, information in enumerate(spread):
+            factor, failed = lapack.dpotrf(information.T, clean=0, overwrite_a=1)
+            inverse, singular = lapack.dpotri(factor, overwrite_c=1) if not failed else (factor, 1)
+            spread[query] = np.inf if singular else inverse.T
+    spread[spread[:, places, places].max(axis=1, initial=0) * most > _SINGULAR] = np.inf
+    centre /= 1 + precision
+    spread -= centre
     return np.asarray(spread)
 
 
@@ -430,9 +420,8 @@ def lead_variances(judged: Pairs, ratings: Ratings, *, prior_sd: float, leads: P
     for block in judged.blocks(_cells()):
         spread = covariance(block, ratings.rating[block.at], link, precision=1 / prior_sd**2)
         own, of = np.diagonal(spread, axis1=1, axis2=2), block_of(leads, block.queries)
-        variance[of.pairs] = (
-            own[of.query, of.first] + own[of.query, of.second] - 2 * spread[of.query, of.first, of.second]
-        )
+        shared = spread[of.query, np.maximum(of.first, of.second), np.minimum(of.first, of.second)]
+        variance[of.pairs] = own[of.query, of.first] + own[of.query, of.second] - 2 * shared
     return variance
 
 

@@ -3,27 +3,22 @@
 A graph is drawn by the keys of its query's candidates alone (`candidate_keys`: a hash of query, document and seed), as
 rings of consistent hashing are: another query changes nothing, and another candidate takes its place in each cycle,
 where it breaks one pair. Answers cost money; those that were given are asked for again by the same pairs.
-
-Rounds spend comparisons where they tell most, which ANMI 2.0 leaves to future work (section 10.4, point 28): after the
-random graph each takes, one after the other, the pairs with the largest H(F(Δ)) · Var(e_i − e_j), the bits that an
-answer at this lead holds (eq. 46) times how uncertain the lead still is.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from foils.rating.estimators import ESTIMATORS, LINKS, Link, Ratings, covariance
-from foils.rating.pairs import Block, Candidates, Floats, Pairs, Rows
+from foils.rating.pairs import Candidates, Floats, Pairs, Rows
 from foils.runtime import memory
 from foils.runtime.errors import InputError
-from foils.statistics.elo_scale import information
 
 Keys = npt.NDArray[np.uint64]
 _HASHED = 2**18  # candidates whose ids are hashed together
@@ -141,14 +136,9 @@ _CELL = 24  # bytes a cell takes: Laplacian and its copies
 
 def all_pairs(sizes: npt.ArrayLike) -> Pairs:
     """Return every pair of each query's candidates; `sizes` is (Q,) how many each has."""
-    numbers = _sizes(sizes)
-
-    def edges(n: int, keys: Keys) -> Iterable[Rows]:
-        ends = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int64)
-        return [np.broadcast_to(ends, (len(keys), *ends.shape))]
-
-    counts, nothing = numbers * np.maximum(numbers - 1, 0) // 2, np.zeros(int(numbers.sum()), np.uint64)
-    return _assemble(numbers, counts, edges, nothing)
+    offsets = np.cumsum([0, *_sizes(sizes)])
+    ends = [start + np.stack(np.triu_indices(end - start, 1)) for start, end in pairwise(offsets)]
+    return Pairs(offsets, *np.concatenate([np.zeros((2, 0), np.int64), *ends], axis=1))
 
 
 def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | np.random.Generator) -> Pairs:
@@ -182,19 +172,21 @@ def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | np.rand
             f"degree {degree}: a union of cycles has an even degree of at least 2; take {degree + degree % 2}"
         )
 
-    def edges(n: int, of_queries: Keys) -> Iterable[Rows]:
-        if n <= degree + 1:
-            return [ringed(of_queries)]
-        block = max(1, _DRAWN // (n * n))
-        return (cycles(of_queries[start : start + block], degree) for start in range(0, len(of_queries), block))
-
     numbers = _sizes(sizes)
-    counts = numbers * np.minimum(numbers - 1, degree) // 2
+    counts, offsets = numbers * np.clip(numbers - 1, 0, degree) // 2, np.cumsum([0, *numbers])
     if isinstance(keys, np.random.Generator):
         keys = keys.integers(2**64, size=int(numbers.sum()), dtype=np.uint64)
     if keys.shape != (int(numbers.sum()),):
         raise InputError(f"keys have shape {keys.shape}; expected one for each of {int(numbers.sum())} candidates")
-    return _assemble(numbers, np.maximum(counts, 0), edges, keys)
+    begins, (first, second) = np.cumsum(counts) - counts, np.empty((2, counts.sum()), np.int64)
+    for n in np.unique(numbers).tolist():
+        queries = np.flatnonzero(numbers == n)
+        for chosen in np.array_split(queries, -(-len(queries) * n * n // _DRAWN) or 1):
+            of_queries = keys[offsets[chosen, None] + np.arange(n)]
+            edges = ringed(of_queries) if n <= degree + 1 else cycles(of_queries, degree)
+            at = begins[chosen, None] + np.arange(edges.shape[1])
+            first[at], second[at] = (edges[..., end] + offsets[chosen, None] for end in (0, 1))
+    return Pairs(offsets, first, second)
 
 
 def first_pairs(pairs: Pairs, most: int) -> Pairs:
@@ -231,113 +223,3 @@ def _sizes(sizes: npt.ArrayLike) -> Rows:
     if numbers.ndim != 1 or (numbers < 0).any():
         raise InputError("sizes must be one row of numbers of candidates, none negative")
     return numbers
-
-
-def _assemble(sizes: Rows, counts: Rows, edges: Callable[[int, Keys], Iterable[Rows]], keys: Keys) -> Pairs:
-    """Put edges(n, keys), parts (c, m, 2) that cover the queries of each size n, at their queries' places."""
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    begins = np.cumsum(counts) - counts
-    first, second = np.empty((2, counts.sum()), np.int64)
-    for n in np.unique(sizes).tolist():
-        queries = np.flatnonzero(sizes == n)
-        done = 0
-        for part in edges(n, keys[offsets[queries, None] + np.arange(n)]):
-            chosen = queries[done : done + len(part)]
-            at = begins[chosen, None] + np.arange(part.shape[1])
-            first[at], second[at] = (part[..., end] + offsets[chosen, None] for end in (0, 1))
-            done += len(part)
-    return Pairs(offsets, first, second)
-
-
-_CHOSEN = 500_000  # cells of pairs chosen among together
-_CHOICE = 120  # bytes that a cell of the choice takes: covariance, leads, bits, worth
-
-
-def ask_adaptively(
-    start: Pairs,
-    ask: Callable[[Pairs], Floats],
-    *,
-    goal: npt.ArrayLike,
-    rounds: int = 2,
-    model: str = "thurstone",
-    choice_sd: float = 1.0,
-) -> tuple[Pairs, Floats]:
-    """Return pairs and preferences: those asked first, and more that are chosen where they tell most.
-
-    Args:
-        start: pairs asked first, as of a random graph.
-        ask: from pairs to preferences (m,), NaN where there is no answer.
-        goal: (Q,) how many pairs each query gets in all.
-        rounds: between which those after the start are divided; with more of them each choice knows more.
-        model: thurstone or bradley-terry.
-        choice_sd: prior_sd of the ratings by which pairs are chosen. It should be about the spread of true ratings:
-            after a few answers a weak prior leaves some candidates far out with huge errors, and the pairs would go to
-            them.
-
-    """
-    pairs, preference, goals = start, ask(start), np.asarray(goal, np.int64)
-    for done in range(rounds):
-        ratings = ESTIMATORS[model](pairs, preference, prior_sd=choice_sd, standard_errors=False)
-        count = np.diff(pairs.pair_offsets)
-        budget = -(-(goals - count) // (rounds - done))
-        more = informative_pairs(pairs, ratings, budget=budget, prior_sd=choice_sd)
-        preference = np.concatenate([preference, ask(more)])
-        pairs, order = pairs.joined(more)
-        preference = preference[order]
-    return pairs, preference
-
-
-def informative_pairs(pairs: Pairs, ratings: Ratings, *, budget: npt.ArrayLike, prior_sd: float = 10.0) -> Pairs:
-    """Return for each query the pairs to ask about next, none of which was asked before.
-
-    One pair after the other, that with the largest H(F(Δ_ij))·v_ij, v_ij = C_ii + C_jj − 2C_ij, is taken and the
-    covariance updated as if it had been answered: C ← C − C u uᵀ C·c/(1 + c v_ij), u = 1_i − 1_j, c the Fisher
-    information at Δ_ij. Ties go to the earlier pair of candidates.
-
-    Args:
-        pairs: asked so far.
-        ratings: from them, of any model.
-        budget: (Q,) or one number: how many pairs each query gets; fewer where all pairs are taken.
-        prior_sd: as in the estimation.
-
-    Source: ANMI 2.0 eq. 46 and section 10.4; the update is Sherman and Morrison's.
-    """
-    link = LINKS[ratings.model]
-    wanted = np.broadcast_to(np.asarray(budget, np.int64), (pairs.queries,))
-    query, first, second = [], [], []
-    for block in pairs.blocks(memory.rows_at_once(_CHOICE, most=_CHOSEN)):
-        for at, one, other in _choose(block, ratings.rating[block.at], link, 1 / prior_sd**2, wanted[block.queries]):
-            query.append(block.queries[at])
-            first.append(block.at[at, one])
-            second.append(block.at[at, other])
-    if not query:
-        return Pairs(pairs.offsets, np.zeros(0, np.int64), np.zeros(0, np.int64))
-    order = np.argsort(np.concatenate(query), kind="stable")
-    return Pairs(pairs.offsets, np.concatenate(first)[order], np.concatenate(second)[order])
-
-
-def _choose(block: Block, rating: Floats, link: Link, precision: float, wanted: Rows) -> list[tuple[Rows, Rows, Rows]]:
-    """Return what each step chose: (queries of the block, first, second places in them)."""
-    count, n = block.at.shape
-    if n < 2:
-        return []
-    spread, level = covariance(block, rating, link, precision=precision), np.nan_to_num(rating)
-    lead = level[:, :, None] - level[:, None, :]
-    bits, fisher = information(link.elo_per_unit * lead), link.information(lead)
-    bits = np.where(np.triu(np.ones((n, n), bool), 1), bits, -np.inf)
-    bits[block.query, np.minimum(block.first, block.second), np.maximum(block.first, block.second)] = -np.inf
-    chosen = []
-    for step in range(int(wanted.max(initial=0))):
-        diagonal = np.diagonal(spread, axis1=1, axis2=2)
-        variance = np.maximum(diagonal[:, :, None] + diagonal[:, None, :] - 2 * spread, 1e-300)
-        worth = np.where(bits > -np.inf, bits * variance, -np.inf).reshape(count, n * n)
-        best = worth.argmax(axis=1)
-        at = np.flatnonzero((wanted > step) & (worth[np.arange(count), best] > -np.inf))
-        one, other = best[at] // n, best[at] % n
-        chosen.append((at, one, other))
-        bits[at, one, other] = -np.inf
-        column = spread[at, :, one] - spread[at, :, other]
-        c = fisher[at, one, other]
-        shrink = c / (1 + c * variance[at, one, other])
-        spread[at] -= shrink[:, None, None] * column[:, :, None] * column[:, None, :]
-    return chosen

@@ -71,7 +71,6 @@ class RatingSettings(Settings):
         degree: Number of comparisons per candidate; even.
         budget: Questions to ask in all; a pair in both orders is two.
         between: Comparisons with other queries; even. They give each query an offset.
-        rounds: Rounds that choose later pairs where they tell most.
         model: Model of the ratings.
         prior_sd: Spread of the prior in probits or logits. Default: fitted to the answers.
         validate: Negatives that are also compared with the positive directly; borderline is a gap of 80 to 150.
@@ -82,7 +81,6 @@ class RatingSettings(Settings):
     degree: Annotated[int, Option(least=2)] = 6
     budget: Annotated[int | None, Option(least=1)] = None
     between: Annotated[int | None, Option(least=2, within=RATING_ARGS, needs=UNBOUNDED)] = None
-    rounds: Annotated[int, Option(least=0, within=RATING_ARGS)] = 0
     model: Annotated[str, Option(names=tuple(ESTIMATORS), within=RATING_ARGS)] = "thurstone"
     prior_sd: Annotated[float | None, Option(above=0, metavar="SD", within=RATING_ARGS)] = None
     validate: Annotated[str, Option(names=("none", "borderline", "all"), needs=UNBOUNDED)] = "none"

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foils.data.tables import take
+from foils.data.texts import ColumnTexts
 from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -89,6 +91,11 @@ class Pairs:
         """(N,) in how many pairs each candidate takes part."""
         once, twice = (np.bincount(ends, minlength=self.candidates) for ends in (self.first, self.second))
         return np.asarray(once + twice)
+
+    @property
+    def codes(self) -> Rows:
+        """(m,) a number for each pair of candidates, whichever is first."""
+        return np.asarray(np.minimum(self.first, self.second) * self.candidates + np.maximum(self.first, self.second))
 
     @property
     def turned(self) -> Pairs:
@@ -211,7 +218,7 @@ class Candidates:
     query_ids: Sequence[str]
     queries: Sequence[str]
     offsets: Rows
-    doc_ids: Sequence[str]
+    doc_ids: ColumnTexts
     texts: Callable[[Rows], Sequence[str]]
 
     @classmethod
@@ -220,8 +227,9 @@ class Candidates:
     ) -> Candidates:
         """Return candidates from (id, text) lists, one list for each query."""
         flat = [pair for listed in documents for pair in listed]
-        offsets = np.concatenate([[0], np.cumsum([len(listed) for listed in documents])]).astype(np.int64)
-        return cls(query_ids, queries, offsets, [key for key, _ in flat], lambda rows: [flat[row][1] for row in rows])
+        offsets = np.cumsum([0, *map(len, documents)], dtype=np.int64)
+        ids = ColumnTexts(pa.chunked_array([[key for key, _ in flat]], pa.large_string()))
+        return cls(query_ids, queries, offsets, ids, lambda rows: [flat[row][1] for row in rows])
 
     def query_of(self, rows: npt.ArrayLike) -> Rows:
         """Return the query of each candidate row."""
@@ -229,7 +237,7 @@ class Candidates:
 
     def ids(self, rows: npt.ArrayLike) -> pa.Array:
         """Return the document ids of these rows, as large strings."""
-        return pa.array([self.doc_ids[row] for row in np.asarray(rows).tolist()], pa.large_string())
+        return take(self.doc_ids.column, np.asarray(rows)).cast(pa.large_string())
 
     def check(self, pairs: Pairs) -> None:
         """Raise an InputError where pairs are not over these candidates; pairs with these very offsets cost nothing."""

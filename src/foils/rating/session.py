@@ -88,9 +88,9 @@ class JudgementRecord:
             return
         _, once = np.unique(pairs.first[known] * pairs.candidates + pairs.second[known], return_index=True)
         known = known[np.sort(once)]
-        table = _by_ids(candidates, pairs.at(known))
-        table = table.append_column("forward", pa.array(answers.forward[known]))
-        table = table.append_column("backward", pa.array(answers.backward[known])).cast(SCHEMA)
+        queries = [candidates.query_ids[query] for query in pairs.query[known].tolist()]
+        ids = (candidates.ids(ends[known]) for ends in (pairs.first, pairs.second))
+        table = pa.table([queries, *ids, answers.forward[known], answers.backward[known]], SCHEMA.names).cast(SCHEMA)
         if not self._check_key():
             write_json(self.folder / _KEY, self.key)
         digest = hashlib.blake2b(repr(table.to_pydict()).encode(), digest_size=16).hexdigest()
@@ -201,17 +201,6 @@ def read_answers(path: Path) -> pa.Table:
     return table
 
 
-def _by_ids(candidates: Candidates, pairs: Pairs) -> pa.Table:
-    """Return pairs as a table of query_id, first, second."""
-    queries, rows = np.unique(pairs.query), np.unique(np.concatenate([pairs.first, pairs.second]))
-    names, ids = pa.array([candidates.query_ids[row] for row in queries], pa.string()), candidates.ids(rows)
-    columns = [
-        names.take(pa.array(np.searchsorted(queries, pairs.query))),
-        *(ids.take(pa.array(np.searchsorted(rows, ends))).cast(pa.string()) for ends in (pairs.first, pairs.second)),
-    ]
-    return pa.table(columns, names=_IDS)
-
-
 def _parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet")) if folder.is_dir() else []
 
@@ -282,12 +271,16 @@ def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
 
 
 class JudgeSession:
-    """Asks judges about pairs, and remembers every answer of each.
+    """Asks judges about pairs, and remembers the answers of each.
 
     Args:
         judges: whom to ask, at least one; several are asked one after the other, and their answers `combined`.
         candidates: queries and documents.
         records: where the answers of each judge are kept, or None.
+
+    Attributes:
+        pairs: asked about so far, query by query, each once in whichever order.
+        parts: of each judge, its answers about them.
     """
 
     def __init__(
@@ -295,17 +288,18 @@ class JudgeSession:
     ) -> None:
         self.judges, self.candidates, self._records = judges, candidates, records
         nothing, none = np.zeros(0, np.int64), np.zeros(0)
-        self._pairs = Pairs(candidates.offsets, nothing, nothing)
-        self.parts = [Judgements(none, none) for _ in judges]  # of each judge, about all pairs so far
+        self.pairs = Pairs(candidates.offsets, nothing, nothing)
+        self.parts = [Judgements(none, none) for _ in judges]
 
     def __call__(self, pairs: Pairs) -> Floats:
         """Return P(first ≻ second), (m,), of all judges together."""
         asked = zip(self.judges, self._records, strict=True)
         parts = [ask(judge, self.candidates, pairs, record=record) for judge, record in asked]
-        self._pairs, order = self._pairs.joined(pairs)
+        new = ~np.isin(pairs.codes, self.pairs.codes)
+        self.pairs, order = self.pairs.joined(pairs.where(new))
         self.parts = [
-            Judgements(*(np.concatenate(both)[order] for both in zip(astuple(old), astuple(new), strict=True)))
-            for old, new in zip(self.parts, parts, strict=True)
+            Judgements(*(np.concatenate([a, b[new]])[order] for a, b in zip(astuple(old), astuple(part), strict=True)))
+            for old, part in zip(self.parts, parts, strict=True)
         ]
         return combined(parts).preference
 
@@ -314,24 +308,16 @@ class JudgeSession:
         record = self._records[self.judges.index(judge)]
         return pairs if record is None else pairs.where(np.isnan(record.find(self.candidates, pairs).preference))
 
-    def everything(self) -> tuple[Pairs, Judgements]:
-        """Return all pairs that were asked about and their answers, query by query."""
-        return self._pairs, combined(self.parts)
+    @property
+    def judgements(self) -> Judgements:
+        """The answers of all judges together about `pairs`."""
+        return combined(self.parts)
 
     def answered(self) -> tuple[Pairs, Floats]:
-        """Return all pairs that have an answer, and the answers."""
-        every, judgements = self.everything()
-        known = np.isfinite(judgements.preference)
-        return every.where(known), judgements.preference[known]
-
-    def known(self, pairs: Pairs) -> Floats:
-        """Return P(first ≻ second) of pairs, each once, that were answered before, in whichever order; else NaN."""
-        every, heard = self.answered()
-        codes = (np.sort([each.first, each.second], axis=0) * [[pairs.candidates], [1]] for each in (every, pairs))
-        _, at, place = np.intersect1d(*(each.sum(axis=0) for each in codes), return_indices=True)
-        known = np.full(len(pairs), np.nan)
-        known[place] = np.where(every.first[at] == pairs.first[place], heard[at], 1 - heard[at])
-        return known
+        """Return the pairs that have an answer, and P(first ≻ second) of each."""
+        preference = self.judgements.preference
+        known = np.isfinite(preference)
+        return self.pairs.where(known), preference[known]
 
     def affordable(self, budget: int) -> int:
         """Return how many pairs can be asked about with this many questions: one of each order that can matter.
@@ -339,8 +325,7 @@ class JudgeSession:
         Raises:
             InputError: not one; or judgements are recorded, and nothing is asked.
         """
-        asked = [judge for judge in self.judges if not isinstance(judge, RecordedJudge)]
-        each = sum(1 if judge.antisymmetric else 2 for judge in asked)
+        each = sum(2 - judge.antisymmetric for judge in self.judges if not isinstance(judge, RecordedJudge))
         if not each or budget < each:
             why = f"a pair takes {each} questions" if each else "the judgements are recorded, and nothing is asked"
             raise InputError(f"{spelled('budget', budget)}: {why}; {'give more' if each else 'leave it out'}")
