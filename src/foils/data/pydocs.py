@@ -1,4 +1,4 @@
-"""Reads a docstring as a person would: the summary sentence, and the prose that follows it.
+"""The documentation of installed packages: the first sentence of a docstring asks, and the rest of it answers.
 
 Sections, parameters and notes stay; what only a renderer or an interpreter wants goes (underlines, directives,
 roles and quotes of reStructuredText and Markdown, doctests and fenced code, placeholders of templates).
@@ -11,6 +11,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import packages_distributions, version
@@ -21,163 +22,81 @@ from foils.data.tokens import near_pairs
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 
-_UNDERLINE = re.compile(r"\s*([-=~^\"*+#])\1{2,}\s*")
-
-
-_CODE_DIRECTIVE = re.compile(r"\s*\.\.\s*(?:code|code-block|sourcecode|plot|testcode|doctest)\s*::")
-
-
-_SILENT_DIRECTIVE = re.compile(
-    r"\s*\.\.\s*(?:(?:versionadded|versionchanged|deprecated|autosummary|toctree|index)\s*::|_[^:]*:)"
+_CODE = "code|code-block|sourcecode|plot|testcode|doctest"
+LEFT_OUT = tuple(
+    (re.compile(pattern, re.MULTILINE), shown)
+    for pattern, shown in (
+        (r"^[ \t]*```[\s\S]*?(?:^[ \t]*```.*|\Z)", "\n"),  # fenced code
+        (r"^[ \t]*>>>.*(?:\n[ \t]*\S.*)*", "\n"),  # a doctest, to the next blank line
+        (rf"^([ \t]*)\.\. ?(?:{_CODE}) ?::.*(?:\n(?:\1[ \t].*|[ \t]*$))*", "\n"),
+        (r"^[ \t]*\.\. ?(?:(?:version\w+|deprecated|autosummary|toctree|index) ?::|_[^:\n]*:).*", "\n"),
+        (r"\n[ \t]*([-=~^\"*+#])\1{2,}[ \t]*$", "\n"),  # the line under a heading
+        (r"^[^\w\n]*(?:[Ee]xamples?|[Uu]sage)[^\w\n]*$", "\n"),  # of nothing, when the code is gone
+        (r"^([ \t]*)(?:\.\.[ \t]+(?:[\w-]+ ?::)?|[!?]{3}\+?|>(?: ?\[!\w+\])?)", r"\1"),  # .. note::, !!!, > [!NOTE]
+    )
 )
-
-
-_ADMONITION = re.compile(r"^(\s*)(?:\.\.\s+(?:[\w-]+\s*::)?|[!?]{3}\+?|>(?:\s*\[!\w+\])?)\s*")
-
-
-_BULLET = re.compile(r"\s*(?:[-*+•]|\(?\w{1,2}[.)]|:\w+ [^:]*:)\s")
-
-
-_EXAMPLES = re.compile(r"\W*(?:examples?|usage)\W*", re.IGNORECASE)
-
-
-_SECTION = re.compile(
+"""What is not read of a docstring's lines, and what stands in its place; one after the other."""
+_MARKUP = tuple(
+    (present, re.compile(pattern), shown)
+    for present, pattern, shown in (
+        ("%(", r"%\([^)]*\)[sd]", " "),  # a template's placeholder
+        (":`", r":[\w:+-]+:`([^`<>]+?)\s*<[^`>]*>`", r"\1"),  # :ref:`text <target>`
+        (">`_", r"`([^`<>]+?)\s*<[^`>]*>`_{1,2}", r"\1"),  # `text <address>`_
+        ("[`", r"\[+`~?([^`]*)`\]+(?:\([^)]*\))?", r"\1"),  # [`Class`](address)
+        ("`~", r"`~[^`]*?([^`.]+)`", r"`\1`"),  # :class:`~torch.nn.ReLU` shows ReLU
+        (":`", r":[\w:+-]+:`!?([^`]+)`", r"\1"),
+        ("](", r"\[([^\]\[]+)\]\([^)]*\)", r"\1"),  # [text](address)
+        ("]_", r"(?:\s*\[#?\w+\]_)+", ""),  # a citation's mark
+        ("`", r"`+([^`]*)`+_{0,2}", r"\1"),
+        ("*", r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+?)(?<!\s)\1(?![\w*])", r"\2"),  # emphasis
+        ("::", r"::(?=\s|$)", ":"),
+    )
+)
+"""Each pattern of inline markup with a text that is present wherever it matches, and what it shows."""
+_SECTION = (
     r"(?:(?:keyword |other )?(?:args|arguments|parameters|params)|inputs?|outputs?|returns?|yields?|raises|notes?"
-    r"|examples?|usage|attributes|shapes?|references|see also|warnings?|methods)\s*::?",
-    re.IGNORECASE,
+    r"|examples?|usage|attributes|shapes?|references|see also|warnings?|methods)\s*::?"
 )
-
-
-# Each pattern with a text that is present wherever it matches.
-_MARKUP: tuple[tuple[str, re.Pattern[str], str], ...] = (
-    ("%(", re.compile(r"%\([^)]*\)[sd]"), " "),  # a template's placeholder
-    (":`", re.compile(r":[\w:+-]+:`~[^`<>]*?([^`.<>]+)`"), r"\1"),  # :class:`~torch.nn.ReLU` shows ReLU
-    (":`", re.compile(r":[\w:+-]+:`([^`<>]+?)\s*<[^`>]*>`"), r"\1"),  # :ref:`text <target>`
-    (":`", re.compile(r":[\w:+-]+:`!?([^`]+)`"), r"\1"),
-    (">`_", re.compile(r"`([^`<>]+?)\s*<[^`>]*>`_{1,2}"), r"\1"),  # `text <address>`_
-    ("[`", re.compile(r"\[+`~?([^`]*)`\]+(?:\([^)]*\))?"), r"\1"),  # [`Class`](address)
-    ("](", re.compile(r"\[([^\]\[]+)\]\([^)]*\)"), r"\1"),  # [text](address)
-    ("]_", re.compile(r"(?:\s*\[#?\w+\]_)+"), ""),  # a citation's mark
-    ("`~", re.compile(r"`~[^`]*?([^`.]+)`"), r"\1"),
-    ("`", re.compile(r"`+([^`]*)`+_{0,2}"), r"\1"),
-    ("*", re.compile(r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+?)(?<!\s)\1(?![\w*])"), r"\2"),  # emphasis
-    ("::", re.compile(r"::(?=\s|$)"), ":"),
+_PARAGRAPH_END = re.compile(
+    rf"\n(?=[ \t]*(?:$|:param|(?i:{_SECTION})\s*$|(?:[-*+•]|\(?\w{{1,2}}[.)]|:\w+ [^:\n]*:)\s))", re.MULTILINE
 )
-
-
+_NO_SENTENCE = re.compile(
+    rf"(?i:{_SECTION})|[\w.]+\s*\(.*\)\s*(?:->.*|:)?$|.*\)\s*->|\*{{0,2}}[\w.]+\*{{0,2}}\s*(?:\(.*?\))?\s*:(?:\s|$)",
+    re.DOTALL,
+)  # a section, a signature, or a parameter
 _SENTENCE_END = re.compile(r"(?<!\.)[.!?][\"')\]]*(?=\s+[\"'`(\[]*[A-Z0-9])")
-
-
 _ABBREVIATION = re.compile(r"(?:^|[\s(\[])(?:(?:\w\.)+|(?:cf|resp|vs|etc|eq|fig|al|approx|no)\.)$", re.IGNORECASE)
 
 
-_SIGNATURE = re.compile(r"[\w.]+\s*\(.*\)\s*(?:->.*|:)?|.*\)\s*->.*", re.DOTALL)
-
-
-_FIELD = re.compile(r"\*{0,2}[\w.]+\*{0,2}\s*(?:\(.*?\))?\s*:(?:\s|$)")
-
-
 def split_docstring(docstring: str) -> tuple[str, str] | None:
-    """Split a docstring into its summary and the rest, both as plain text.
-
-    The summary is the first sentence of the first paragraph, on one line. The rest is everything after it, one
-    paragraph, list item or parameter a line; it may be empty.
+    """Split a docstring into its summary, the first sentence of the first paragraph, and the rest, which may be empty.
 
     Args:
         docstring: dedented, as `ast.get_docstring` gives it.
 
     Returns:
-        (summary, rest), or None where the docstring does not open with a sentence: a signature, a parameter, a
-        section, code, or words that announce a list or a formula (they end in a colon).
+        (summary, rest), each plain text on one line; None where the docstring does not open with a sentence: a
+        signature, a parameter, a section, or words that announce a list or a formula (they end in a colon).
     """
-    lines = docstring.strip().split("\n")
-    end = next((i for i in range(1, len(lines)) if _ends_summary(lines, i)), len(lines))
-    paragraph = " ".join(line.strip() for line in lines[:end])
-    if (
-        paragraph.startswith("```")
-        or _SECTION.match(paragraph)
-        or _SIGNATURE.fullmatch(paragraph)
-        or _FIELD.match(paragraph)
-    ):
+    for pattern, shown in LEFT_OUT:
+        docstring = pattern.sub(shown, docstring)
+    paragraph, *rest = _PARAGRAPH_END.split(docstring.strip(), maxsplit=1)
+    if _NO_SENTENCE.match(paragraph):
         return None
-    sentence, remainder = _first_sentence(paragraph)
-    summary = plain(sentence)
-    if not summary or not summary[0].isalnum() or summary.endswith(":") or ">>>" in summary:
+    ends = (match.end() for match in _SENTENCE_END.finditer(paragraph))
+    end = next((end for end in ends if not _ABBREVIATION.search(paragraph[:end])), len(paragraph))
+    summary = plain(paragraph[:end])
+    if not summary or not summary[0].isalnum() or summary.endswith(":"):
         return None
-    rest = readable(lines[end:])
-    return summary, "\n".join(part for part in (plain(remainder), rest) if part)
-
-
-def _ends_summary(lines: list[str], i: int) -> bool:
-    line = lines[i].strip()
-    return (
-        not line
-        or line.startswith((":param", ">>>", ".. ", "```"))
-        or bool(_SECTION.fullmatch(line) or _BULLET.match(line))
-        or (i + 1 < len(lines) and bool(_UNDERLINE.fullmatch(lines[i + 1])))
-    )
-
-
-def _first_sentence(paragraph: str) -> tuple[str, str]:
-    for match in _SENTENCE_END.finditer(paragraph):
-        if not _ABBREVIATION.search(paragraph[: match.start() + 1]):
-            return paragraph[: match.end()], paragraph[match.end() :].strip()
-    return paragraph, ""
+    return summary, plain(" ".join([paragraph[end:], *rest]))
 
 
 def plain(text: str) -> str:
     """Return text on one line, without inline markup."""
-    for present, pattern, replacement in _MARKUP:
+    for present, pattern, shown in _MARKUP:
         if present in text:
-            text = pattern.sub(replacement, text)
+            text = pattern.sub(shown, text)
     return " ".join(text.split())
-
-
-def readable(lines: list[str]) -> str:
-    """Join lines into paragraphs, list items and parameters, one a line, without code, directives or underlines.
-
-    A line continues the one before it unless a blank line or a heading stands between them, it opens a list
-    item, or it is less indented: "x : float", its indented description and the next parameter come apart.
-    """
-    blocks: list[list[str]] = []
-    joined, indent = False, 0
-    for line in _prose(lines):
-        if not line.strip():
-            joined = False
-            continue
-        depth = len(line) - len(line.lstrip())
-        if joined and depth >= indent and not _BULLET.match(line):
-            blocks[-1].append(line)
-        else:
-            blocks.append([line])
-        joined, indent = True, depth
-    return "\n".join(text for block in blocks if (text := plain("\n".join(block))))
-
-
-def _prose(lines: list[str]) -> list[str]:
-    """Put blank lines for doctests, fenced code, code directives and underlines, and around headings."""
-    out: list[str] = []
-    fenced = doctest = False
-    code: int | None = None  # how far the code directive is indented whose body is being left out
-    for i, line in enumerate(lines):
-        stripped = line.strip()
-        depth = len(line) - len(line.lstrip())
-        if code is not None and stripped and depth <= code:
-            code = None
-        doctest = bool(stripped) and (doctest or stripped.startswith(">>>"))
-        fence = stripped.startswith(("```", "~~~")) and not _UNDERLINE.fullmatch(line)
-        fenced ^= fence
-        if fence or fenced or doctest or code is not None or not stripped:
-            out.append("")
-        elif _CODE_DIRECTIVE.match(line):
-            code = depth
-        elif _SILENT_DIRECTIVE.match(line) or _UNDERLINE.fullmatch(line) or _EXAMPLES.fullmatch(stripped):
-            out.append("")
-        elif i + 1 < len(lines) and _UNDERLINE.fullmatch(lines[i + 1]):
-            out += ["", line, ""]
-        else:
-            out.append(_ADMONITION.sub(r"\1", line))
-    return out
 
 
 DEFAULT_PACKAGES = (
@@ -295,21 +214,15 @@ def _modules(roots: dict[str, Path]) -> Iterator[tuple[str, ast.Module]]:
     with progress.task("reading documentation", total=len(named), unit="files") as advance:
         for module, file, root in sorted(named):
             advance(1)
-            if tree := _parse(file, root):
+            folders = file.relative_to(root).parts[:-1]
+            private = any(folder.startswith("_") or folder in _SKIPPED_FOLDERS for folder in folders)
+            tree = None
+            with warnings.catch_warnings(), suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+                warnings.simplefilter("ignore")  # a parsed package's invalid escapes are not ours to report
+                if not private and not _TEST_FILE.fullmatch(file.stem) and file.stat().st_size <= _MAX_BYTES:
+                    tree = ast.parse(file.read_bytes())
+            if tree:
                 yield module, tree
-
-
-def _parse(file: Path, root: Path) -> ast.Module | None:
-    folders = file.relative_to(root).parts[:-1]
-    private = any(folder.startswith("_") for folder in folders)
-    if private or _SKIPPED_FOLDERS.intersection(folders) or _TEST_FILE.fullmatch(file.stem):
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a parsed package's invalid escapes are not ours to report
-        try:
-            return ast.parse(file.read_bytes()) if file.stat().st_size <= _MAX_BYTES else None
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
 
 
 def _documented(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
