@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import TRAIN, Collection, Rows
+from foils.data.examples import hash_of
 from foils.data.splitting import recurrence, twin_pairs
 from foils.data.tables import pieces
 from foils.data.texts import ColumnTexts
@@ -58,9 +58,6 @@ class Description(Result):
         lengths: `queries` and `documents` -> words of a text: median, 95 of 100 have at most, most.
         equal_documents: documents whose title and text another document has too.
         equal_queries: queries whose text another query has too.
-        wordless: `queries` and `documents` -> texts without a letter.
-        garbled: `queries` and `documents` -> texts with control characters, or wrongly decoded ones.
-        own_answers: positive pairs whose two texts are equal.
         splits: by name.
         examples: of a query and a positive.
         warnings: what one should know before training, in sentences.
@@ -74,9 +71,6 @@ class Description(Result):
     lengths: Mapping[str, tuple[int, int, int]]
     equal_documents: int
     equal_queries: int
-    wordless: Mapping[str, int]
-    garbled: Mapping[str, int]
-    own_answers: int
     splits: Mapping[str, SplitFacts]
     examples: Sequence[tuple[str, str]]
     warnings: Sequence[str]
@@ -92,21 +86,14 @@ class Description(Result):
         heads = ("", "count", "words: median", "95 %", "most", "equal to another")
         counts = Table(self.name, heads, rows, columns)
         splits = [
-            (
-                name,
-                f"{of.queries:,}",
-                f"{of.pairs:,}",
-                number(of.pairs / max(of.queries, 1), 2),
-                "–" if of.shared is None else f"{100 * of.shared:.0f} %",
-                "–" if of.twins is None else f"{of.twins:,}",
-            )
+            (name, f"{of.queries:,}", f"{of.pairs:,}", number(of.pairs / max(of.queries, 1), 2), number(of.shared, 2),
+             number(of.twins, 0))
             for name, of in self.splits.items()
-        ]
-        heads = ("split", "queries", "positives", "per query", "positives that train has", "near-twins in train")
-        warnings = "\n".join(f"warning: {each}" for each in self.warnings)
-        return [
-            counts, Table("Splits", heads, splits), Table("Examples", ("query", "positive"), self.examples, warnings)
         ]  # fmt: skip
+        heads = ("split", "queries", "positives", "per query", "share that train has", "near-twins in train")
+        warnings = "\n".join(f"warning: {each}" for each in self.warnings)
+        examples = Table("Examples", ("query", "positive"), self.examples, warnings)
+        return [counts, Table("Splits", heads, splits), examples]
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes."""
@@ -122,30 +109,24 @@ def describe_collection(collection: Collection) -> Description:
     positives, texts = collection.known_positives, ColumnTexts(collection.queries["text"])
     pairs = positives.pairs()
     twins = twin_pairs(texts, *pairs)
+    splits = {name: _split(collection, name, twins) for name in collection.splits}
+    facts = {"documents": _facts(collection.documents), "queries": _facts(collection.queries)}
+    equal = {f"equal_{kind}": len(rows) - len(np.unique(rows["hash"])) for kind, rows in facts.items()}
+    own_answers = int((facts["queries"]["hash"][pairs[0]] == facts["documents"]["hash"][pairs[1]]).sum())
     shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
-    asked = [texts[row] for row in positives.query_rows[shown]]
-    of = {"queries": _measured(collection.queries), "documents": _measured(collection.documents)}
-    equal = {kind: int(len(rows) - len(np.unique(rows["hash"], axis=0))) for kind, rows in of.items()}
-    described = Description(
+    asked, found = (texts[row] for row in positives.query_rows[shown]), positives.first[shown]
+    return Description(
         name=collection.name,
         digest=collection.digest,
-        documents=len(of["documents"]),
-        queries=len(of["queries"]),
-        lengths={kind: _words(rows["words"]) for kind, rows in of.items()},
-        equal_documents=equal["documents"],
-        equal_queries=equal["queries"],
-        wordless={kind: int(rows["wordless"].sum()) for kind, rows in of.items()},
-        garbled={kind: int(rows["garbled"].sum()) for kind, rows in of.items()},
-        own_answers=int((of["queries"]["hash"][pairs[0]] == of["documents"]["hash"][pairs[1]]).all(axis=1).sum()),
-        splits={name: _split(collection, name, twins) for name in collection.splits},
-        examples=[
-            (_short(query), _short(document))
-            for query, document in zip(asked, collection.document_texts(positives.first[shown]), strict=True)
-        ],
-        warnings=(),
+        documents=len(collection.documents),
+        queries=len(collection.queries),
+        lengths={kind: _quantiles(rows["words"]) for kind, rows in facts.items()},
+        **equal,
+        splits=splits,
+        examples=[(_short(q), _short(d)) for q, d in zip(asked, collection.document_texts(found), strict=True)],
+        warnings=[*_of_splits(splits), *_of_texts(facts, equal["equal_documents"], own_answers)],
         read_as=collection.read_as,
     )
-    return replace(described, warnings=list(_remarks(described)))
 
 
 def _split(collection: Collection, name: str, twins: Rows) -> SplitFacts:
@@ -163,35 +144,25 @@ def _split(collection: Collection, name: str, twins: Rows) -> SplitFacts:
     return SplitFacts(queries, len(relevant), len(judged) - len(relevant), most, shared, near)
 
 
-MEASURED = np.dtype([("words", "<i8"), ("hash", "<u8", (2,)), ("wordless", "?"), ("garbled", "?")])
+FACTS = np.dtype([("words", "<i8"), ("hash", "<u8"), ("wordless", "?"), ("garbled", "?")])
 GARBLED = re.compile("[\0-\x08\x0e-\x1f\x7f-\x9f\ufffd]|\u00c3[\u0080-\u00bf]|\u00e2\u20ac")
 """Control characters, what stands for unreadable bytes, and UTF-8 that was read as Latin-1 or Windows-1252."""
 
 
-def _measured(table: pa.Table) -> npt.NDArray[np.void]:
-    """(n,) facts of each text, with its title where the table has titles; read piece by piece.
-
-    Number of words, hash, whether it has no letter, and whether it looks wrongly decoded.
-    """
-    columns = [name for name in ("title", "text") if name in table.column_names]
-    rows = (
-        " ".join(filter(None, each))
-        for batch in pieces(table.select(columns).to_batches())
-        for each in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+def _facts(table: pa.Table) -> npt.NDArray[np.void]:
+    """(n,) words, hash, whether no letter is there, whether it looks wrongly decoded, of texts with their titles."""
+    columns = table.select([name for name in ("title", "text") if name in table.column_names])
+    texts = (
+        " ".join(filter(None, row.values())) for batch in pieces(columns.to_batches()) for row in batch.to_pylist()
     )
     facts = (
-        (
-            len(text.split()),
-            np.frombuffer(hashlib.blake2b(text.encode(), digest_size=16).digest(), "<u8"),
-            not any(map(str.isalpha, text)),
-            GARBLED.search(text) is not None,
-        )
-        for text in rows
+        (len(text.split()), hash_of(text), not any(map(str.isalpha, text)), bool(GARBLED.search(text)))
+        for text in texts
     )
-    return np.fromiter(facts, MEASURED, len(table))
+    return np.fromiter(facts, FACTS, len(table))
 
 
-def _words(counts: npt.NDArray[np.int64]) -> tuple[int, int, int]:
+def _quantiles(counts: npt.NDArray[np.int64]) -> tuple[int, int, int]:
     return int(np.median(counts)), int(np.percentile(counts, 95)), int(counts.max())
 
 
@@ -200,14 +171,14 @@ def _short(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
-def _remarks(of: Description) -> Iterator[str]:
-    """Yield what one may have to know before training."""
-    if of.splits and TRAIN not in of.splits:
-        other = f"foils mine --split {next(iter(of.splits))} takes another, and foils tune makes three of a single one."
+def _of_splits(splits: Mapping[str, SplitFacts]) -> Iterator[str]:
+    """Yield what one may have to know of the splits before training."""
+    if splits and TRAIN not in splits:
+        other = f"foils mine --split {next(iter(splits))} takes another, and foils tune makes three of a single one."
         yield f"There is no split {TRAIN} to mine and train on: {other}"
-    if "test" not in of.splits:
+    if "test" not in splits:
         yield "There is no split test: nothing can be measured but on what is trained."
-    for name, split in of.splits.items():
+    for name, split in splits.items():
         if (share := split.shared or 0) >= 0.2:
             said = f"measures on {name} tell how well known documents are found, not new ones."
             yield f"{100 * share:.0f} % of the positives of {name} are positives of train too: {said}"
@@ -217,17 +188,20 @@ def _remarks(of: Description) -> Iterator[str]:
             yield f"No document of {name} is relevant: nothing can be trained or measured on it."
         if split.most >= COMMON:
             yield f"One query of {name} has {split.most:,} positives; is it a label, and not a question?"
-    if of.equal_documents:
-        said = "a copy of a positive looks like a hard negative."
-        yield f"Documents equal to another: {of.equal_documents:,}; {said}"
-    for kind, count in of.wordless.items():
-        if 2 * count > getattr(of, kind):
-            yield f"There is no letter in {count:,} of the {kind}; is their column one of ids or numbers?"
-    for kind, count in of.garbled.items():
-        if count:
-            said = f"There are control characters, or letters of a wrong encoding, in {count:,} of the {kind}"
+
+
+def _of_texts(facts: Mapping[str, npt.NDArray[np.void]], equal_documents: int, own_answers: int) -> Iterator[str]:
+    """Yield what one may have to know of the texts."""
+    if equal_documents:
+        yield f"Documents equal to another: {equal_documents:,}; a copy of a positive looks like a hard negative."
+    for kind, rows in facts.items():
+        wordless, garbled = (int(rows[each].sum()) for each in ("wordless", "garbled"))
+        if 2 * wordless > len(rows):
+            yield f"There is no letter in {wordless:,} of the {kind}; is their column one of ids or numbers?"
+        if garbled:
+            said = f"There are control characters, or letters of a wrong encoding, in {garbled:,} of the {kind}"
             yield f"{said}; was the file written as UTF-8?"
-    if of.own_answers:
-        yield f"The positive is the query, word for word, in {of.own_answers:,} pairs."
-    if (words := of.lengths["documents"][1]) > LONG:
+    if own_answers:
+        yield f"The positive is the query, word for word, in {own_answers:,} pairs."
+    if (words := _quantiles(facts["documents"]["words"])[1]) > LONG:
         yield f"One document in twenty has more than {words:,} words; encoders cut texts at their maximum length."
