@@ -76,11 +76,6 @@ def test_forms_by_hand_as_files_and_as_datasets(small, table, tmp_path, form):
     assert pickle.loads(pickle.dumps(dataset))[0] == expected(small, form)[0]
 
 
-def test_a_dataset_holds_references_not_texts(small, table):
-    kept = as_dataset(table, small, form="triplets", split="train").with_format(None)
-    assert kept[0] == {"anchor": 0, "positive": 0, "negative": 1}
-
-
 LOSSES = [
     ("triplets", "", "MultipleNegativesRankingLoss"),
     ("labelled-pairs", "", "ContrastiveLoss"),

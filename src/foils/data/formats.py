@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, repeat
@@ -27,39 +27,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-AT_ONCE = 512  # queries whose texts are read together
+AT_ONCE = 512  # queries whose texts are read, or records that become Arrow's, together
 NOT_SCORES = ("weight", "elo_se", "gap", "gap_se", "offset")  # columns of numbers that are no scores of a document
-VALUES = ("label", "labels", "score", "scores", "pos_scores", "neg_scores")
 Record = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class TextTransform:
-    """Puts texts in the place of references: a batched transform, and a picklable one.
-
-    Attributes:
-        collection: whose rows the references are.
-        own: texts that references below 0 count, from −1; None: there are none.
-    """
-
-    collection: Collection
-    own: pa.Array | pa.ChunkedArray | None
-
-    def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        """Return the batch with texts; labels and scores stay."""
-        return {name: values if name in VALUES else self._texts(name, values) for name, values in batch.items()}
-
-    def _texts(self, name: str, values: list[Any]) -> list[Any]:
-        if name in ("anchor", "query"):
-            return self.collection.query_texts(values)
-        if not values or not isinstance(values[0], list):
-            return self.documents(values)
-        flat = iter(self.documents([reference for listed in values for reference in listed]))
-        return [list(islice(flat, len(listed))) for listed in values]
-
-    def documents(self, references: Sequence[int]) -> list[str]:
-        """Return the texts of documents."""
-        return DocumentTexts(self.collection, np.asarray(references, np.int64), self.own)[:]
 
 
 def _scores(passages: Sequence[Passage], name: str = "scores") -> Record:
@@ -142,13 +112,11 @@ class Form(NamedTuple):
     Attributes:
         tool: what reads it.
         records: yields the records of an example; the number is of negatives in an n-tuple.
-        flat: whether texts stand in columns of their own, so that a data set can hold references in their place.
         ranked: whether negatives have the score of their ranking where no other is chosen.
     """
 
     tool: str
     records: Callable[[Example, int], Iterator[Record]]
-    flat: bool = True
     ranked: bool = False
 
 
@@ -158,9 +126,9 @@ FORMS: dict[str, Form] = {
     "labelled-pairs": Form("sentence-transformers", labelled_pairs),
     "labelled-lists": Form("sentence-transformers, PyLate", labelled_lists),
     "flagembedding": Form("FlagEmbedding", flagembedding),
-    "tevatron": Form("Tevatron", tevatron, flat=False, ranked=True),
-    "nemo": Form("NeMo AutoModel", nemo, flat=False),
-    "trec": Form("trec_eval", trec, flat=False, ranked=True),
+    "tevatron": Form("Tevatron", tevatron, ranked=True),
+    "nemo": Form("NeMo AutoModel", nemo),
+    "trec": Form("trec_eval", trec, ranked=True),
 }
 """By name. Files are JSON lines; of trec, a run."""
 
@@ -242,10 +210,6 @@ class Exported(Result):
         documents = self.collection.document_rows(rejected["doc_id"]).tolist()
         return dict(zip(zip(queries, documents, strict=True), rejected[self.scores].to_pylist(), strict=True))
 
-    @property
-    def _transform(self) -> TextTransform:
-        return TextTransform(self.collection, self._known[1].own)
-
     def _examples(self) -> Iterator[Example]:
         """Yield each query that has negatives, in the order of the judgements, its texts as references."""
         positives, (order, places) = self.collection.positives(self.split), self._order
@@ -267,11 +231,11 @@ class Exported(Result):
     def _with_texts(self, examples: Iterator[Example]) -> Iterator[Example]:
         """Yield examples with their texts, which are read for many together."""
         while block := list(islice(examples, AT_ONCE)):
-            references = [each.text for example in block for each in example.documents]
-            rows = np.asarray(references, np.int64)
+            rows = np.array([each.text for example in block for each in example.documents], np.int64)
             titles = np.full(len(rows), "", object)
             titles[rows >= 0] = take(self.collection.documents["title"], rows[rows >= 0]).to_pylist()
-            read = zip(self._transform.documents(references), titles, strict=True)
+            texts = DocumentTexts(self.collection, rows, self._known[1].own)[:]
+            read = zip(texts, titles, strict=True)
             queries = self.collection.query_texts([example.query for example in block])
             for example, query in zip(block, queries, strict=True):
                 positives, negatives = (
@@ -288,23 +252,21 @@ class Exported(Result):
         """Yield the records, with their texts, which are read as they are needed."""
         return self._records(self._with_texts(self._examples()))
 
-    def dataset(self) -> Dataset:
-        """Return the records as a `datasets.Dataset`.
+    def to_arrow(self) -> pa.Table:
+        """Return the records as an Arrow table."""
+        records, parts = self.records(), [pa.table({})]
+        while block := list(islice(records, AT_ONCE)):
+            parts.append(pa.Table.from_pylist(block))
+        return pa.concat_tables(parts[1:] or parts, promote_options="permissive")
 
-        Where texts stand in columns of their own, nothing is copied: it holds references, and gives texts when it is
-        read. Of other forms it holds the records.
+    def dataset(self) -> Dataset:
+        """Return the records as a `datasets.Dataset` in memory.
 
         Raises:
             MissingExtraError: without the package datasets.
         """
-        made = require("datasets", "hub").Dataset.from_list
-        if not FORMS[self.form].flat:
-            return made(list(self.records()))
-        return made(list(self._records(self._examples()))).with_transform(self._transform)
-
-    def to_arrow(self) -> pa.Table:
-        """Return the records, with their texts, as an Arrow table."""
-        return pa.Table.from_pylist(list(self.records()))
+        made: Dataset = require("datasets", "hub").Dataset(self.to_arrow())
+        return made
 
     def write(self, path: str | Path) -> int:
         """Write the records, whole, as JSON lines, or as a run, and return how many there are."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
 from foils.data.examples import Example, Passage
-from foils.data.formats import VALUES, Record, labelled_lists, labelled_pairs, triplets, tuples
+from foils.data.formats import Record, labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.pairs import SPLIT, collection_of_texts
 from foils.data.records import arrow_table
 from foils.data.tables import take
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 FORMS = {"triplet": triplets, "n-tuple": tuples, "labeled-pair": labelled_pairs, "labeled-list": labelled_lists}
 STRATEGIES = ("top", "random")
+VALUES = ("label", "labels", "score", "scores")  # columns of the forms that hold no texts
 PIECE = 1_000  # records whose texts are copied at once: an Arrow array of strings ends at 2 GiB
 
 
