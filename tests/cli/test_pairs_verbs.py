@@ -29,17 +29,13 @@ def test_files_and_tables(foils, loaded, tmp_path, rows):
 
 
 def test_columns_of_a_source(foils, tmp_path):
-    """Those of the collection's pairs are a source's too, if it has all of them; its own are named after its path."""
+    """Those of the collection's pairs are a source's too, if it has all of them."""
     names = {"question": "q", "answer": "a", "negative": "n"}
     renamed = write_csv(tmp_path / "t.csv", [{names[key]: value for key, value in row.items()} for row in TRIPLETS])
-    plain = write_csv(tmp_path / "pairs.csv", ROWS)
-    for collection, source, columns in (
-        (plain, f"{renamed}:query=q,negative=n", None),
-        (renamed, str(renamed), {"query": "q", "positive": "a", "negative": "n"}),
-    ):
-        said = ["--columns", "query=q,positive=a,negative=n"] if columns else []
-        ended = foils("fuse", collection, f"one={source}", f"two={source}", *said, "-o", tmp_path / "program.out")
-        assert ended.status == 0, ended.err
-        library.fuse(collection, {"one": source, "two": source}, columns=columns).write(tmp_path / "library.out")
-        assert (tmp_path / "library.out").read_bytes() == (tmp_path / "program.out").read_bytes()
-        assert len(library.Negatives.read(tmp_path / "program.out")) == len(ROWS)
+    columns = {"query": "q", "positive": "a", "negative": "n"}
+    said = ["--columns", ",".join(map("=".join, columns.items())), "-o", tmp_path / "program.out"]
+    ended = foils("fuse", renamed, f"one={renamed}", f"two={renamed}", *said)
+    assert ended.status == 0, ended.err
+    library.fuse(renamed, {"one": renamed, "two": renamed}, columns=columns).write(tmp_path / "library.out")
+    assert (tmp_path / "library.out").read_bytes() == (tmp_path / "program.out").read_bytes()
+    assert len(library.Negatives.read(tmp_path / "program.out")) == len(ROWS)

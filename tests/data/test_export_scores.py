@@ -17,7 +17,6 @@ from foils.data.negatives import LABELS, POSITIVE, negatives_table
 from foils.data.sources import as_source
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
-SCORED = [form for form in FORMS if form != "trec"]
 OWN = "Bread is bought."
 OF_OWN = {"title": "", "text": OWN}
 COSINES = {("q1", "d2"): 0.5, ("q1", "d10"): 0.25, ("q2", "d5"): 0.125, ("q2", "llm:1"): -0.5}
@@ -41,7 +40,7 @@ def text(small: Collection, identifier: str) -> str:
 
 
 def by_hand(small: Collection) -> dict[str, list[dict[str, Any]]]:
-    made: dict[str, list[dict[str, Any]]] = {form: [] for form in SCORED}
+    made: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMS}
     stored = {row["doc_id"]: row for row in small.documents.to_pylist()}
     for query_id, query in zip(("q1", "q2"), small.query_texts([0, 1]), strict=True):
         positives, negatives = (
@@ -79,7 +78,7 @@ def by_hand(small: Collection) -> dict[str, list[dict[str, Any]]]:
     return made
 
 
-@pytest.mark.parametrize("form", SCORED)
+@pytest.mark.parametrize("form", FORMS)
 def test_records_by_hand(small: Collection, scored: Negatives, tmp_path: Path, form: str) -> None:
     exported = library.export(small, scored, form=form, scores="cosine")
     assert list(exported.records()) == by_hand(small)[form]
@@ -100,7 +99,7 @@ def test_frames_and_data_sets(small: Collection, scored: Negatives, form: str) -
     assert [exported.dataset()[at] for at in range(len(expected))] == expected
 
 
-@pytest.mark.parametrize("form", SCORED)
+@pytest.mark.parametrize("form", FORMS)
 def test_scores_come_back(small: Collection, scored: Negatives, tmp_path: Path, form: str) -> None:
     """As a file and as a table; the positives' scores in rejected rows, so that the same can be exported again."""
     exported = library.export(small, scored, form=form, scores="cosine")

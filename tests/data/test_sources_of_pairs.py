@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from pair_files import ROWS, TABLES, pair_files, write_csv
 TRIPLETS = [{**row, "negative": f"not {row['answer']}"} for row in ROWS]
 RENAMED = [{"q": row["question"], "a": row["answer"], "n": row["negative"]} for row in TRIPLETS]
 COLUMNS = {"query": "q", "positive": "a", "negative": "n"}
-SAID = "query=q,negative=n"
 
 
 @pytest.fixture(autouse=True)
@@ -87,10 +85,10 @@ def test_a_data_set_of_the_hub_is_a_source(tmp_path: Path) -> None:
     collection = foils.load(given, columns=COLUMNS)
     assert collection.splits == ["train", "test"]
     whole = as_source(TABLES["arrow"](RENAMED), collection)
-    for source in (given, f"{given}:default", f"own={given}:{SAID}", f"{given}:default:{SAID}"):
+    for source in (given, f"{given}:default", f"own={given}"):
         assert rows(as_source(source, collection).negatives).equals(rows(whole.negatives))
     assert [each.name for each in as_sources([given, f"own={given}::test"], collection)] == ["triplets", "own"]
-    assert len(as_source(f"{given}::test:{SAID}", collection).negatives) == 3
+    assert len(as_source(f"{given}::test", collection).negatives) == 3
     with pytest.raises(InputError, match=r"unknown split of hf:.*'dev'; expected one of: test, train"):
         as_source(f"{given}::dev", collection)
     with pytest.raises(FormatError, match=r"hf:.*triplets \(train\):1: the columns are 'q', 'a', 'n'; expected query"):
@@ -108,20 +106,6 @@ def test_a_folder_with_a_table_of_negatives_is_one(pairs: Collection, tmp_path: 
 # Columns
 
 
-def test_columns_of_a_source_are_named_after_its_path(pairs: Collection, tmp_path: Path) -> None:
-    whole = as_source(TABLES["arrow"](TRIPLETS), pairs)
-    paths = pair_files(tmp_path, RENAMED)
-    assert len(paths) == 7
-    for path in paths:
-        (source,) = as_sources([f"mined={path}:{SAID}"], pairs)
-        assert source.name == "mined"
-        assert rows(source.negatives).equals(rows(whole.negatives)), path
-        assert as_source(f"{path}:{SAID}", pairs).name == "pairs"
-        assert as_source(Path(f"{path}:{SAID}"), pairs, name="x").name == "x"
-        with pytest.raises(FormatError, match=r"PATH:query=COLUMN,negative=COLUMN|table of negatives has"):
-            as_source(path, pairs)
-
-
 def test_a_source_with_the_columns_of_the_collection_is_read_by_the_same_names(tmp_path: Path) -> None:
     whole = as_source(TABLES["arrow"](TRIPLETS), foils.load(TABLES["arrow"](TRIPLETS)))
     for path in pair_files(tmp_path, RENAMED):
@@ -137,17 +121,3 @@ def test_tables_of_negatives_are_none_of_pairs_whatever_the_columns_of_the_colle
     collection = foils.load(TABLES["arrow"](numbered), columns={"query": "q", "positive": "a", "doc_id": "doc_id"})
     mined = foils.mine(collection, top=1)
     assert as_source(mined.table, collection).negatives.table.equals(mined.table)
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ("query=q,negative=m", "t.csv has no column m; it has q, a, n"),
-        ("query=q,answer=n", "columns answer: a column is one of query, query_id, negative, positive, document"),
-        ("query=q", "t.csv:1: the columns are 'q', 'a', 'n'; expected query"),
-    ],
-)
-def test_columns_that_there_are_not(pairs: Collection, tmp_path: Path, said: str, message: str) -> None:
-    path = write_csv(tmp_path / "t.csv", RENAMED)
-    with pytest.raises(InputError, match=re.escape(message)):
-        as_source(f"{path}:{said}", pairs)

@@ -14,7 +14,6 @@ import foils
 from foils.data.formats import FORMS, Exported
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.sources import as_source
-from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from tiny_models import tiny_cross_encoder, tiny_encoder
 
@@ -173,21 +172,6 @@ def test_texts_come_back(small, table, tmp_path, form):
     found = [(q, d if d.startswith("d") else None, t) for q, d, t in rows(back, "query_id", "doc_id", "text")]
     assert found == [("q1", "d2", None), ("q1", "d10", None), ("q2", "d5", None), ("q2", None, "Bread is bought.")]
     assert back.table["rank"].to_pylist() == [0, 1, 0, 1]
-
-
-def test_runs_come_back(small, table, tmp_path):
-    with pytest.raises(InputError, match="text of their own"):
-        Exported(small, table, "trec", "train").write(tmp_path / "r.trec")
-    mined = mine_negatives(small, BM25Retriever(small), split="train", top=3)
-    shown = mined.reject(np.asarray(mined.table["rank"].to_numpy()) == 1, "no")
-    Exported(small, shown, "trec", "train").write(tmp_path / "r.trec")
-    back = as_source(str(tmp_path / "r.trec"), small).negatives
-    assert rows(back, "query_id", "doc_id", "score") == rows(shown, "query_id", "doc_id", "score")
-    without = mine_negatives(small, RandomRetriever(small), split="train", top=3)
-    Exported(small, without, "trec", "train").write(tmp_path / "s.trec")
-    back = as_source(str(tmp_path / "s.trec"), small).negatives
-    assert rows(back, "query_id", "doc_id", "rank") == rows(without, "query_id", "doc_id", "rank")
-    assert back.table["score"].to_pylist()[:3] == [-1.0, -2.0, -3.0]
 
 
 def test_refusals(small, table, tmp_path):

@@ -98,9 +98,7 @@ def test_names_are_told_apart():
 def test_what_the_program_names_is_a_collection_or_a_pair(tmp_path):
     (tmp_path / "a,b.csv").write_text("")
     path = str(tmp_path / "a,b.csv")
-    assert parsed_data_sets(["nq/", "nq/,s=nq.parquet:query=q,negative=n", path]) == [
-        "nq/", ("nq/", "s=nq.parquet:query=q,negative=n"), path,
-    ]  # fmt: skip
+    assert parsed_data_sets(["nq/", "nq/,s=nq.parquet", path]) == ["nq/", ("nq/", "s=nq.parquet"), path]
 
 
 @pytest.mark.parametrize("mini_batch_size", [None, 4])

@@ -93,7 +93,7 @@ OF_SOURCE: Names = {
 NEGATIVE = re.compile(r"negative_\d+")
 EXPECTED = (
     "expected query (or anchor, question) or query_id, and negative or negative_1, negative_2, …; or query, documents, "
-    "and as many labels (0: a negative) or scores. Say other names of columns: PATH:query=COLUMN,negative=COLUMN"
+    "and as many labels (0: a negative) or scores. Give the columns such names"
 )
 
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 from foils.data.collection import Collection, Rows
 from foils.data.examples import Example, Passage
 from foils.data.negatives import Negatives
-from foils.data.run import Run
 from foils.data.tables import take
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
@@ -98,14 +97,6 @@ def nemo(example: Example, _: int) -> Iterator[Record]:
     yield {"question_id": example.query_id, "query": example.query, **documents}
 
 
-def trec(example: Example, _: int) -> Iterator[Record]:
-    """Yield query_id, doc_id, score of each negative: its score where they fall with the rank, else −1, −2, …."""
-    scores = np.array([each.score for each in example.negatives], np.float64)
-    falling = np.isfinite(scores).all() and (np.diff(scores) <= 0).all()
-    for at, each in enumerate(example.negatives):
-        yield {"query_id": example.query_id, "doc_id": each.doc_id, "score": each.score if falling else -1.0 - at}
-
-
 class Form(NamedTuple):
     """A form of records.
 
@@ -128,9 +119,8 @@ FORMS: dict[str, Form] = {
     "flagembedding": Form("FlagEmbedding", flagembedding),
     "tevatron": Form("Tevatron", tevatron, ranked=True),
     "nemo": Form("NeMo AutoModel", nemo),
-    "trec": Form("trec_eval", trec, ranked=True),
 }
-"""By name. Files are JSON lines; of trec, a run."""
+"""By name. Files are JSON lines."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +132,13 @@ class Exported(Result):
         table: negatives, and rejected rows of labelled positives, whose scores may be asked for.
         form: its name in FORMS.
         split: whose positives. Rows of other queries are left out.
-        scores: the column of scores that go along; empty: none (of `tevatron` and `trec`: the source's own).
+        scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
         number: negatives in an n-tuple; None: as many as the query with most has.
 
     Raises:
         UnknownNameError: no such form, or no such column.
         InputError: ids that the collection does not know, no row for any query of the split, a document without a score
-            where scores go along, a document with a text of its own in a run, or tuples of no negative.
+            where scores go along, or tuples of no negative.
     """
 
     collection: Collection
@@ -166,8 +156,6 @@ class Exported(Result):
         order, _ = self._order
         if not len(order):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
-        if self.form == "trec" and (np.asarray(self._known[1].rows)[order] < 0).any():
-            raise InputError("a TREC run names documents of the collection; rows with a text of their own cannot go in")
         if self.scores:
             self._check_column()
 
@@ -269,12 +257,7 @@ class Exported(Result):
         return made
 
     def write(self, path: str | Path) -> int:
-        """Write the records, whole, as JSON lines, or as a run, and return how many there are."""
-        if self.form == "trec":
-            table, sources = self.to_arrow(), self._kept.table["source"].unique().to_pylist()
-            name = sources[0] if len(sources) == 1 else "negatives"
-            Run.ranked(table["query_id"], table["doc_id"], table["score"].to_numpy(), name=name).write(path)
-            return len(table)
+        """Write the records, whole, as JSON lines, and return how many there are."""
         count = 0
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for record in self.records():

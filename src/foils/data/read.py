@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from platform import python_version
 from types import ModuleType
@@ -44,16 +45,17 @@ def read_beir(name: str, lenient: bool) -> Collection:
         raise InputError(f"{name}: no such folder; {LAYOUT}")
     folder = Path(name)
     texts = {file: path for file in FILES for path in (folder / f"{file}.gz", folder / file) if path.is_file()}
-    packed, plain = (sorted((folder / "qrels").glob(f"[!.]*.tsv{gz}")) for gz in (".gz", ""))
-    judged = {path.name.partition(".tsv")[0]: path for path in (*packed, *plain) if path.is_file()}
+    packed_then_plain = (path for gz in (".gz", "") for path in (folder / "qrels").glob(f"[!.]*.tsv{gz}"))
+    judged = {path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}
+    judged = {split: judged[split] for split in sorted(judged)}
     missing = [file for file in FILES if file not in texts]
     if not judged and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
     if missing:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
     documents, queries = (Records(str(texts[file]), (), partial(json_objects, texts[file])) for file in FILES)
-    qrels = {split: Records(str(path), (), partial(_judgements, path)) for split, path in sorted(judged.items())}
-    place = cache_place("beir", lenient, *texts.values(), *sorted(judged.values()))
+    qrels = {split: Records(str(path), (), partial(_judgements, path)) for split, path in judged.items()}
+    place = cache_place("beir", lenient, *texts.values(), *judged.values())
     return build(folder.resolve().name, place, CheckedRecords(documents, queries, qrels, lenient))
 
 
@@ -84,11 +86,30 @@ def read_ir_datasets(name: str, lenient: bool) -> Collection:
         InputError: an unknown ID, no judgements in train, dev or test, or data that cannot be fetched.
         FormatError: what is wrong in the data.
     """
-    splits = _ir_splits(require("ir_datasets", "hub"), name)
-    documents = next((part for part in splits.values() if part.has_docs()), None)
+    registry = require("ir_datasets", "hub").registry
+
+    def registered(identifier: str) -> Any:
+        try:
+            return registry[identifier]
+        except KeyError:
+            return None
+
+    whole = registered(name)
+    if whole is None:
+        raise InputError(f"ir_datasets knows no data set {name!r}; see https://ir-datasets.com for the IDs")
+    below = {split: [registered(f"{name}/{last}") for last in usual] for split, usual in USUAL.items()}
+    if whole.has_queries() and whole.has_qrels():
+        split = split_name(name.rpartition("/")[2])
+        below = {split if split in SPLITS else "test": [whole]}
+    parts = {
+        split: [each for each in of if each and each.has_queries() and each.has_qrels()] for split, of in below.items()
+    }
+    judged = {split: of[0] for split, of in parts.items() if of}
+    if not judged:
+        raise InputError(f"ir_datasets:{name} has no queries with judgements, nor has its train, dev or test")
+    documents = next((part for part in (whole, *judged.values()) if part.has_docs()), None)
     if documents is None:
         raise InputError(f"ir_datasets:{name} has no documents; give the ID of a data set that has")
-    judged = {split: part for split, part in splits.items() if split}
     made = CheckedRecords.of_rows(
         f"ir_datasets:{name}",
         lambda: map(_ir_document, documents.docs_iter()),
@@ -97,31 +118,6 @@ def read_ir_datasets(name: str, lenient: bool) -> Collection:
         lenient,
     )
     return build(name, cache_place("ir_datasets", version("ir_datasets"), name, lenient), made)
-
-
-def _ir_splits(ir_datasets: ModuleType, name: str) -> dict[str, Any]:
-    """The data sets with queries and judgements, by split, after the one of this name, by ""."""
-
-    def registered(identifier: str) -> Any:
-        try:
-            return ir_datasets.registry[identifier]
-        except KeyError:
-            return None
-
-    def is_judged(part: Any) -> bool:
-        return part is not None and part.has_queries() and part.has_qrels()
-
-    whole = registered(name)
-    if whole is None:
-        raise InputError(f"ir_datasets knows no data set {name!r}; see https://ir-datasets.com for the IDs")
-    if is_judged(whole):
-        split = split_name(name.rpartition("/")[2])
-        return {"": whole, split if split in SPLITS else "test": whole}
-    below = {split: map(registered, (f"{name}/{last}" for last in usual)) for split, usual in USUAL.items()}
-    found = {split: next(filter(is_judged, parts), None) for split, parts in below.items()}
-    if not any(found.values()):
-        raise InputError(f"ir_datasets:{name} has no queries with judgements, nor has its train, dev or test")
-    return {"": whole, **{split: part for split, part in found.items() if part}}
 
 
 def _ir_document(document: Any) -> Fields:
@@ -256,27 +252,7 @@ def hf_pairs(name: str) -> dict[str, Records] | None:
 TABLE = "negatives.parquet"  # of a repository that holds a table of negatives
 
 
-def fetched_table(name: str | Path) -> Path:
-    """Return the file of a table of negatives: fetched from the hub for `hf:NAME`, and any other path as it is.
-
-    Raises:
-        InputError: no such repository, none that holds a table of negatives, or none that can be reached.
-    """
-    given = str(name).removeprefix("hf:")
-    if given == str(name):
-        return Path(name)
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    with fetching(f"{name}, as {TABLE} of a data set"):
-        if not Path(given).is_dir():
-            return Path(hf_hub_download(given, TABLE, repo_type="dataset"))
-        if not (path := Path(given, TABLE)).is_file():
-            raise LocalEntryNotFoundError(f"no {TABLE} in the folder")
-        return path
-
-
-def fetched_source(path: Path) -> Path | Mapping[str, Records]:
+def fetched_source(path: str | Path) -> Path | Mapping[str, Records]:
     """Return the file of a source; of `hf:` a table of negatives, or else the records of pairs, by split.
 
     Args:
@@ -288,30 +264,18 @@ def fetched_source(path: Path) -> Path | Mapping[str, Records]:
     """
     name = str(path).removeprefix("hf:")
     if name == str(path):
-        return path
-    if ":" not in name:
+        return Path(path)
+    if (table := Path(name, TABLE)).is_file():
+        return table
+    if ":" not in name and not Path(name).is_dir():
+        from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError
 
-        try:
-            return fetched_table(path)
-        except InputError as error:
-            if not isinstance(error.__cause__, EntryNotFoundError):
-                raise
+        with fetching(f"{path}, as {TABLE} of a data set"), suppress(EntryNotFoundError):
+            return Path(hf_hub_download(name, TABLE, repo_type="dataset"))
     if (pairs := hf_pairs(name)) is None:
         raise InputError(f"{path} is a collection in BEIR's layout; a source is {TABLE}, or has a column of negatives")
     return pairs
-
-
-def read_mteb(name: str) -> Collection:
-    """Read a retrieval task by its name, as mteb fetches and keeps it.
-
-    Raises:
-        MissingExtraError: without the package mteb.
-        InputError: no such task, none of retrieval, or data that cannot be fetched.
-    """
-    mteb = require("mteb", "mteb")
-    with fetching(f"mteb:{name}"):
-        return collection_from_mteb(mteb.get_task(name))
 
 
 def collection_from_mteb(task: Any) -> Collection:
@@ -334,17 +298,17 @@ def collection_from_mteb(task: Any) -> Collection:
     if "default" not in task.dataset:  # mteb's name for the data of a task that is not in several languages
         raise InputError(f"{name} is in several languages, {', '.join(task.dataset)}; a collection is of one")
     texts: dict[str, dict[str, Any]] = {"corpus": {}, "queries": {}}
-    for part in task.dataset["default"].values():
+    judged = {}
+    for split, part in task.dataset["default"].items():
+        judged[split] = part["relevant_docs"]
         if "instruction" in part["queries"].column_names:
             raise InputError(f"the queries of {name} have instructions, which a collection has no place for")
-        for kind, known in texts.items():
-            for row in part[kind]:
-                if not isinstance(row.get("text"), str):
-                    raise InputError(f"{name} has {', '.join(row)}; a collection is of texts")
-                value = (row.get("title") or "", row["text"]) if kind == "corpus" else row["text"]
-                if known.setdefault(row["id"], value) != value:
-                    raise InputError(f"{row['id']!r} of the {kind} of {name} has two texts in its splits")
-    judged = {split: part["relevant_docs"] for split, part in task.dataset["default"].items()}
+        for kind, row in chain.from_iterable(zip(repeat(kind), part[kind], strict=False) for kind in texts):
+            if not isinstance(row.get("text"), str):
+                raise InputError(f"{name} has {', '.join(row)}; a collection is of texts")
+            value = (row.get("title") or "", row["text"]) if kind == "corpus" else row["text"]
+            if texts[kind].setdefault(row["id"], value) != value:
+                raise InputError(f"{row['id']!r} of the {kind} of {name} has two texts in its splits")
     return Collection.from_dicts(name, texts["corpus"], texts["queries"], judged)
 
 
@@ -440,7 +404,8 @@ def _named(name: str) -> Collection:
     if kind == "pydocs":
         return _pydocs([package.strip() for package in rest.split(",")] if colon else None)
     if colon and kind == "mteb":
-        return read_mteb(rest)
+        with fetching(name):
+            return collection_from_mteb(require("mteb", "mteb").get_task(rest))
     if colon and kind in (of_hubs := {"ir_datasets": read_ir_datasets, "hf": read_hf}):
         return of_hubs[kind](rest, lenient)
     return read_beir(name, lenient)

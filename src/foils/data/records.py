@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from foils.data.tables import BYTES, MOST, pieces
+from foils.data.tables import BYTES, MOST, opened_parquet, pieces
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import existing_file
 
@@ -94,14 +93,10 @@ def open_binary(path: str | Path) -> IO[bytes]:
         InputError: there is no such file, or it may not be read.
         FormatError: it is packed otherwise, or a table of another program.
     """
-    path = existing_file(path)
     begin = magic(path, 6)
     if kind := next((kind for mark, kind in NO_TEXT.items() if begin.startswith(mark)), ""):
         raise FormatError(f"expected text, plain or gzipped; by its first bytes the file is {kind}", path)
-    try:
-        return cast("IO[bytes]", gzip.open(path)) if begin.startswith(b"\x1f\x8b") else path.open("rb")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    return cast("IO[bytes]", gzip.open(path)) if begin.startswith(b"\x1f\x8b") else Path(path).open("rb")
 
 
 def magic(path: str | Path, size: int) -> bytes:
@@ -110,9 +105,8 @@ def magic(path: str | Path, size: int) -> bytes:
     Raises:
         InputError: there is no such file, or it may not be read.
     """
-    path = existing_file(path)
     try:
-        with path.open("rb") as opened:
+        with existing_file(path).open("rb") as opened:
             return opened.read(size)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
@@ -239,16 +233,16 @@ def json_value(text: str | bytes) -> Any:
         ValueError: it is not JSON, has a key twice, or an integer of more digits than Python reads.
         RecursionError: it is nested too deep.
     """
+
+    def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            raise ValueError(
+                f"the key {Counter(key for key, _ in pairs).most_common(1)[0][0]!r} is there more than once"
+            )
+        return made
+
     return json.loads(text, object_pairs_hook=each_key_once)
-
-
-def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs as a dictionary, as `json` makes its objects; ValueError: a key is there twice."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        raise ValueError(f"the key {counts.most_common(1)[0][0]!r} is there more than once")
-    return made
 
 
 def text_field(value: object) -> str | None:
@@ -318,8 +312,7 @@ def arrow_table(given: Any) -> pa.Table:
         if hasattr(given, "__arrow_c_stream__"):
             return pa.table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        said = " ".join(map(str, error.args))[:300]
-        said = f"{type(given).__name__} is no table that Arrow can hold ({said})"
+        said = f"{type(given).__name__} is no table that Arrow can hold ({' '.join(map(str, error.args))[:300]})"
         raise InputError(f"{said}; give each column a name of its own, and values of one kind") from error
     said = "expected a DataFrame, an Arrow table, a data set that is no stream, or a dictionary of these by split"
     raise InputError(f"{type(given).__name__} is no table; {said}")
@@ -335,10 +328,16 @@ def records_of(given: Any) -> Records:
         return given
     if isinstance(given, (str, Path)):
         return records_of_file(given)
-    if _is_data_set(given):
-        return _data_set(given)
-    table = arrow_table(given)
-    return Records(type(given).__name__, tuple(table.column_names), lambda _: _rows(table.to_batches()))
+    if _is_data_set(given):  # it may lie on the disk, with its rows chosen or in another order
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            return (part for table in given.with_format("arrow").iter(MOST) for part in table.to_batches())
+
+        names = given.column_names
+    else:
+        table = arrow_table(given)
+        batches, names = table.to_batches, table.column_names
+    return Records(type(given).__name__, tuple(names), lambda _: _rows(batches()))
 
 
 def parts_of(given: Any) -> dict[str, Records]:
@@ -362,15 +361,6 @@ def is_data_set_of_splits(given: Any) -> bool:
 
 def _is_data_set(given: Any) -> bool:
     return hasattr(given, "with_format") and hasattr(given, "__len__") and not isinstance(given, Mapping)
-
-
-def _data_set(given: Any) -> Records:
-    """The records of a data set of `datasets`, which may lie on the disk, with its rows chosen or in another order."""
-
-    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-        return _rows(batch for table in given.with_format("arrow").iter(MOST) for batch in table.to_batches())
-
-    return Records(type(given).__name__, tuple(given.column_names), read)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
@@ -397,7 +387,7 @@ def records_of_file(path: str | Path) -> Records:
     if ending == ".parquet":
         raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
     if ending in DELIMITERS:
-        return _delimited(path, _mark(path, DELIMITERS[ending]))
+        return _delimited(path, DELIMITERS[ending])
     if ending in ENDINGS or first_character(path) in ("{", "["):
         return _json(path)
     raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
@@ -405,40 +395,32 @@ def records_of_file(path: str | Path) -> Records:
 
 def _parquet(path: Path) -> Records:
     def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-        try:
-            with pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as opened:
-                groups = map(opened.metadata.row_group, range(opened.num_row_groups))
-                longest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
-                yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / max(longest, 1))))))
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
+        with opened_parquet(path, pre_buffer=False, buffer_size=BUFFER) as opened:
+            groups = map(opened.metadata.row_group, range(opened.num_row_groups))
+            longest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+            yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / max(longest, 1))))))
 
-    try:
-        with pq.ParquetFile(path) as opened:
-            names = tuple(opened.schema_arrow.names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
-    return Records(str(path), names, read, (path,))
+    with opened_parquet(path) as opened:
+        return Records(str(path), tuple(opened.schema_arrow.names), read, (path,))
 
 
-def _delimited(path: Path, delimiter: str) -> Records:
+def _delimited(path: Path, by_name: str) -> Records:
+    _, first = next(every_line(path, Complaints(path)), (0, ""))
+    delimiter = max((by_name, *MARKS), key=_QUOTED.sub("", first).count)
+
     def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
         lines = (f"{text}\n" for _, text in every_line(path, complaints))
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        while True:
-            begin = reader.line_num + 1
-            try:
-                fields = next(reader, None)
-            except csv.Error as error:
-                said = f"malformed record ({error}); a text with quotes in it is quoted, each quote twice"
-                if "new-line" in str(error):
-                    said = "a carriage return that ends no line; quote the text, or end lines with a line feed"
-                complaints.add(said, begin)
-                complaints.settle()
-            if fields is None:
-                return
-            if fields:
-                yield begin, fields
+        reader, begin = csv.reader(lines, delimiter=delimiter, strict=True), 1
+        try:
+            for fields in reader:
+                if fields:
+                    yield begin, fields
+                begin = reader.line_num + 1
+        except csv.Error as error:
+            said = f"malformed record ({error}); a text with quotes in it is quoted, each quote twice"
+            if "new-line" in str(error):
+                said = "a carriage return that ends no line; quote the text, or end lines with a line feed"
+            complaints.add(said, begin)
 
     def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
         for line, fields in islice(rows(complaints), 1, None):
@@ -457,12 +439,6 @@ def _delimited(path: Path, delimiter: str) -> Records:
         said = f"column {', '.join(repeated)} is there more than once; give each column its own name"
         raise FormatError(said, path, 1)
     return Records(str(path), tuple(header), read, (path,))
-
-
-def _mark(path: Path, by_name: str) -> str:
-    """What divides the columns: what the first line has most of outside quotes, or what the name says."""
-    _, header = next(every_line(path, Complaints(path)), (0, ""))
-    return max((by_name, *MARKS), key=_QUOTED.sub("", header).count)
 
 
 def _json(path: Path) -> Records:

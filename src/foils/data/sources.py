@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,15 +22,13 @@ from foils.data.examples import (
     Example,
     Passage,
     hash_of,
-    parsed_columns,
     plain,
     text_id,
 )
 from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
-from foils.data.read import fetched_source, fetched_table
+from foils.data.read import TABLE, fetched_source
 from foils.data.records import (
     DELIMITERS,
-    ENDINGS,
     Complaints,
     Records,
     arrow_table,
@@ -239,11 +236,6 @@ def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
     return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), made)
 
 
-COLUMNS = re.compile(
-    rf"((?:[^=]*=)?hf:[^=]*|.*(?:{'|'.join(map(re.escape, ENDINGS))})(?:\.gz)?):(\w+=.*)", re.IGNORECASE | re.DOTALL
-)
-
-
 @dataclass(frozen=True)
 class NamedSource:
     """A source of negatives and what to call it."""
@@ -261,49 +253,29 @@ def split_name(spec: str) -> tuple[str, Path]:
     return name, Path(path)
 
 
-def _read_source(spec: str, collection: Collection) -> NamedSource:
-    """Read `[NAME=]PATH`, or `[NAME=]PATH:query=COLUMN,negative=COLUMN` (see `foils.data.examples.OF_SOURCE`)."""
-    match = COLUMNS.fullmatch(spec)
-    spec, columns = (match[1], parsed_columns(match[2])) if match else (spec, {})
-    name, path = split_name(spec)
-    fetched = fetched_source(path)
-    try:
-        if isinstance(fetched, Path) and not columns and _is_run(fetched):
-            negatives = _read_run(fetched, name, collection)
-        else:
-            negatives = _of_records(fetched, name, collection, columns)
-        negatives = without_own(negatives, collection, str(path))
-    except InputError as error:
-        if isinstance(error, FormatError) or columns:
-            raise
-        raise FormatError(str(error), path) from error
-    digest = file_digest(str(fetched)) if isinstance(fetched, Path) else negatives.digest
-    return NamedSource(name, negatives, digest)
-
-
 def _is_run(path: Path) -> bool:
     """Tell whether a file is no table, by its name and its first bytes, and so has to be a TREC run."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     return not (ending in DELIMITERS or magic(path, 4) == b"PAR1" or first_character(path) in ("{", "["))
 
 
-def _of_records(given: Any, name: str, collection: Collection, columns: Mapping[str, str]) -> Negatives:
+def _of_records(given: Any, name: str, collection: Collection) -> Negatives:
     """Return a table of negatives as it is, or what records say, of several splits one after the other.
 
     Queries and documents are the collection's, by their ids, or else by their texts; another document brings its text.
+    Where all columns that were named for the collection are there, as in its own file, they are called so here, too.
 
     Args:
         given: a file, a table in memory, or a dictionary of these by split.
         name: of the source.
         collection: that it belongs to.
-        columns: what a column is -> its name. Where all columns that were named for the collection are there, as in its
-            own file, they are called so here, too.
     """
     parts = parts_of(given)
     first = next(iter(parts.values()))
     own = {role: column for role, column in collection.columns.items() if column}
-    if not columns and {*own.values()} <= {*first.columns}:
-        columns = {role: column for role, column in own.items() if role in OF_SOURCE}
+    columns = {
+        role: column for role, column in own.items() if role in OF_SOURCE and {*own.values()} <= {*first.columns}
+    }
     of_pairs = any(name in ROLES["query"] or name.startswith("neg") for name in map(plain, first.columns))
     if not (columns or of_pairs or isinstance(given, Mapping)):
         if not isinstance(given, Path):
@@ -318,9 +290,8 @@ def _of_records(given: Any, name: str, collection: Collection, columns: Mapping[
 
 A_SOURCE = (
     "Negatives, [NAME=]PATH: a Parquet table, triplets or n-tuples in any form that pairs have, whatever foils export "
-    "writes, a TREC run, or hf:NAME, a table called negatives.parquet there, triplets or n-tuples. Columns of other "
-    "names: PATH:query=COLUMN,negative=COLUMN. In Python also a table of negatives, a DataFrame, an Arrow table, or "
-    "a data set of `datasets`, whose splits are one source."
+    "writes, a TREC run, or hf:NAME, a table called negatives.parquet there, triplets or n-tuples. In Python also a "
+    "table of negatives, a DataFrame, an Arrow table, or a data set of `datasets`, whose splits are one source."
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 OWN = "negatives"  # name of a source that has none
@@ -364,12 +335,20 @@ def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> N
         FormatError: what is wrong in a file, with lines.
         MissingExtraError: pairs of `hf:NAME` without the extra `hub`.
     """
-    if isinstance(given, (str, Path)):
-        return _read_source(f"{name}={given}" if name else str(given), collection)
     if isinstance(given, NamedSource):
         return replace(given, name=name or given.name)
+    if isinstance(given, (str, Path)):
+        name, path = (name, Path(given)) if name else split_name(str(given))
+        fetched = fetched_source(path)
+        try:
+            is_run = isinstance(fetched, Path) and _is_run(fetched)
+            negatives = (_read_run if is_run else _of_records)(fetched, name, collection)
+            negatives = without_own(negatives, collection, str(path))
+        except InputError as error:
+            raise error if isinstance(error, FormatError) else FormatError(str(error), path) from error
+        return NamedSource(name, negatives, file_digest(fetched) if isinstance(fetched, Path) else negatives.digest)
     if not isinstance(given, Negatives):
-        given = _of_records(given, name or OWN, collection, {})
+        given = _of_records(given, name or OWN, collection)
     source = as_table(given)
     negatives = without_own(source.negatives, collection, name or source.name)
     return NamedSource(name or source.name, negatives, source.digest)
@@ -384,7 +363,8 @@ def as_table(given: SourceLike) -> NamedSource:
     if isinstance(given, NamedSource):
         return given
     if isinstance(given, (str, Path)):
-        path = fetched_table(given)
+        if not isinstance(path := fetched_source(given), Path):
+            raise InputError(f"{given} holds pairs; expected a table of negatives, {TABLE}")
         return NamedSource(Path(given).name, Negatives.read(path), file_digest(path))
     negatives = given if isinstance(given, Negatives) else Negatives(arrow_table(given))
     names = negatives.table["source"].unique().to_pylist()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -207,9 +208,7 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
         InputError: there is no such file.
         FormatError: the file is not Parquet, damaged, or without a required column.
     """
-    existing_file(path)
-    try:
-        opened = pq.ParquetFile(path, page_checksum_verification=True)
+    with opened_parquet(existing_file(path), page_checksum_verification=True) as opened:
         names = opened.schema_arrow.names
         if missing := [name for name in required if name not in names]:
             said = f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}"
@@ -217,14 +216,22 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
         table = opened.read()
         table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
+    if not isinstance(provenance, dict):
+        raise FormatError(f"its provenance is no JSON object but {type(provenance).__name__}; make it again", path)
+    return table.replace_schema_metadata(None), provenance
+
+
+@contextmanager
+def opened_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; what is wrong in it, while it is read, too, is a FormatError."""
+    try:
+        with pq.ParquetFile(path, **options) as opened:
+            yield opened
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         said = str(error).partition("\n")[0]
         raise FormatError(f"not a readable Parquet file ({said}); make it again", path) from error
-    if not isinstance(provenance, dict):
-        raise FormatError(f"its provenance is no JSON object but {type(provenance).__name__}; make it again", path)
-    return table.replace_schema_metadata(None), provenance
 
 
 def provenance(
