@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from foils.data import Collection, Negatives
-from foils.data.examples import text_id
 from foils.data.negatives import EQUAL, POSITIVE, negatives_table
+from foils.data.pairs import text_id
 from foils.data.sources import as_source, as_sources, split_name
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import file_digest

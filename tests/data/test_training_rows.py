@@ -9,7 +9,7 @@ import pytest
 from foils.data import Collection, Negatives
 from foils.data.negatives import TOP, negatives_table
 from foils.data.training_rows import training_rows
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 
 TABLE = Negatives(negatives_table(["q1", "q1", "q2", "q1"], ["d4", "d7", "d1", "d9"], "s", [1, 0, 0, 2], np.zeros(4)))
 
@@ -43,10 +43,6 @@ def test_lists_and_what_they_lack(small):
 
 
 def test_what_is_refused(small):
-    with pytest.raises(UnknownNameError, match="triplets"):
-        training_rows(small, TABLE, form="quadruplets")
-    with pytest.raises(InputError, match="max_positives 0"):
-        training_rows(small, form="pairs", max_positives=0)
     with pytest.raises(InputError, match="triplets need a table"):
         training_rows(small, form="triplets")
     with pytest.raises(InputError, match="no query of small's split 'train' has a kept negative"):

@@ -144,8 +144,6 @@ def test_short_tuples_are_left_out(small, table, tmp_path):
     assert Exported(small, shorter, "tuples", "train").write(tmp_path / "a") == 2
     assert Exported(small, shorter, "tuples", "train", number=1).write(tmp_path / "a") == 3
     assert list(lines(tmp_path / "a")[0]) == ["anchor", "positive", "negative_1"]
-    with pytest.raises(InputError, match="at least 1"):
-        Exported(small, shorter, "tuples", "train", number=0)
 
 
 def rows(negatives: Negatives, *columns: str) -> list[tuple]:

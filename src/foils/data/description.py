@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import TRAIN, Collection, Rows
-from foils.data.examples import hash_of
+from foils.data.pairs import hash_of
 from foils.data.splitting import recurrence, twin_pairs
 from foils.data.tables import pieces
 from foils.data.texts import ColumnTexts

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
-from foils.data.examples import Example, Passage
 from foils.data.negatives import Negatives
+from foils.data.pairs import Example, Passage
 from foils.data.tables import take
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
@@ -138,7 +138,7 @@ class Exported(Result):
     Raises:
         UnknownNameError: no such form, or no such column.
         InputError: ids that the collection does not know, no row for any query of the split, a document without a score
-            where scores go along, or tuples of no negative.
+            where scores go along.
     """
 
     collection: Collection
@@ -151,8 +151,6 @@ class Exported(Result):
     def __post_init__(self) -> None:
         if self.form not in FORMS:
             raise UnknownNameError("form", self.form, FORMS)
-        if self.number is not None and self.number < 1:
-            raise InputError(f"tuples with {self.number} negatives; expected at least 1")
         order, _ = self._order
         if not len(order):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection
-from foils.data.examples import READ_AS, ROLES, Columns, Names
 from foils.data.negatives import Negatives
+from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
 from foils.data.tables import Provenance, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, UnknownNameError

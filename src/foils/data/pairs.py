@@ -1,27 +1,356 @@
-"""Collections made of pairs: a file or a table in memory of queries and what answers them."""
+"""Pairs: what a record says of a query and its documents, and collections made of such records.
+
+Every form that pairs and training data have is read as an `Example`: the columns of a table say what each field is.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from array import array
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, Keep, Rows, Tables, build, cache_place
-from foils.data.examples import OF_CORPUS, Columns, Example, hash_of, text_id
 from foils.data.pair_index import PairIndex
-from foils.data.records import Complaints, Records, parts_of, records_of
+from foils.data.records import Complaints, Fields, Records, parts_of, records_of, text_field
 from foils.data.splitting import SPLITS, split_name, split_queries
 from foils.data.tables import BATCH, MOST, batches_of, take
 from foils.data.texts import ColumnTexts
+from foils.data.tokens import UNSEEN
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError
+from foils.runtime.options import spelled
+
+
+class Passage(NamedTuple):
+    """A document of an example.
+
+    Attributes:
+        text: without its title; empty: it has none. In an export its row in the collection, or its whole text.
+        doc_id: its id in the table or in the collection; None: not known.
+        title: empty: it has none.
+        score: None where there is none.
+    """
+
+    text: Any
+    doc_id: str | None = None
+    title: str = ""
+    score: float | None = None
+
+    @property
+    def whole(self) -> str:
+        """Title and text, as a collection's `document_texts` has them."""
+        return f"{self.title} {self.text}".strip()
+
+
+class Example(NamedTuple):
+    """A query with documents.
+
+    Attributes:
+        query: its text, or its row in the collection. None: it is known by its id, or there is none, as in a corpus.
+        positives, negatives: documents, by rank.
+        unlabelled: documents of which there are scores, and not which they are; the collection knows the positives.
+        query_id: None: not known.
+        grade: relevance of the positives.
+        split: the name that the record gives; empty: none.
+    """
+
+    query: Any
+    positives: Sequence[Passage] = ()
+    negatives: Sequence[Passage] = ()
+    unlabelled: Sequence[Passage] = ()
+    query_id: str | None = None
+    grade: int = 1
+    split: str = ""
+
+    @property
+    def documents(self) -> tuple[Passage, ...]:
+        """The positives, then the negatives."""
+        return (*self.positives, *self.negatives)
+
+
+Names = Mapping[str, tuple[str, ...]]
+ROLES: Names = {
+    "query": ("query", "question", "anchor"),
+    "positive": ("positive", "positives", "pos", "answer", "document", "passage", "text", "positive_passages"),
+    "negative": ("negative", "negatives", "neg", "neg_doc", "negative_passages"),
+    "query_id": ("query_id", "qid", "question_id"),
+    "doc_id": ("doc_id", "docid", "document_id", "corpus_id", "positive_id", "passage_id", "pid"),
+    "title": ("title",),
+    "score": ("score", "label", "relevance"),
+    "split": ("split",),
+}
+"""What a column of a table of pairs can be, and its usual names; case, blanks and hyphens make no difference."""
+OF_CORPUS: Names = {
+    "positive": ROLES["positive"],
+    "doc_id": (*ROLES["doc_id"], "_id", "id"),
+    "title": ROLES["title"],
+}
+"""The same of a table of documents alone: an `id` there is a document's."""
+OF_SOURCE: Names = {
+    **{role: ROLES[role] for role in ("query", "query_id", "negative")},
+    "positive": ("positive", "positives", "pos", "pos_doc", "positive_passages"),
+    "document": ("document", "documents"),
+    "label": ("label", "labels"),
+    "document_score": ("score",),
+    **{name: (name,) for name in ("scores", "pos_scores", "neg_scores")},
+}
+"""The same of a source of negatives: triplets, n-tuples, labelled pairs and lists, and other tools' forms."""
+NEGATIVE = re.compile(r"negative_\d+")
+EXPECTED = (
+    "expected query (or anchor, question) or query_id, and negative or negative_1, negative_2, …; or query, documents, "
+    "and as many labels (0: a negative) or scores. Give the columns such names"
+)
+
+
+def parsed_columns(text: str) -> dict[str, str]:
+    """Return the columns that a text like `query=a,positive=b` names.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(role and equals for role, equals, _ in parts):
+        raise InputError(f"{spelled('columns')} {text}; expected what each column is, as query=COLUMN,positive=COLUMN")
+    return {role.strip(): name.strip() for role, _, name in parts}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table: what each is -> its name; of negatives there can be several."""
+
+    names: Names
+
+    @classmethod
+    def of(cls, records: Records, chosen: Mapping[str, str], known: Names = ROLES) -> Columns:
+        """Tell the columns of a table.
+
+        Args:
+            records: of the table.
+            chosen: what a column is -> its name, which goes before what the names say; an empty name: no column is it.
+            known: what a column can be, and by which names.
+
+        Raises:
+            InputError: a chosen column that there is not, or something that no column can be.
+            FormatError: no query or no positive in a table of pairs, no negative in a source, or several columns that
+                could be one.
+        """
+        columns, where = records.columns, records.where
+        given = [name for name in chosen.values() if name]
+        if unknown := [role for role in chosen if role not in known]:
+            raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(known)}")
+        if missing := [name for name in given if name not in columns]:
+            raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
+        free = [(name, plain(name)) for name in columns if name not in given]
+        names = {role: tuple(name for name, as_known in free if as_known in usual) for role, usual in known.items()}
+        if "negative" in known:
+            numbered = sorted(name for name, as_known in free if NEGATIVE.fullmatch(as_known))
+            names["negative"] += tuple(sorted(numbered, key=len))
+        names |= {role: (name,) if name else () for role, name in chosen.items()}
+        if known is OF_SOURCE:
+            if not (names["query"] or names["query_id"]) or not (names["negative"] or names["document"]):
+                said = f"the columns are {', '.join(map(repr, columns)):.150}; {EXPECTED}"
+                raise FormatError(said, where, 1 if records.files else None)
+            return cls(names)
+        for role, fitting in names.items():
+            if len(fitting) > 1 and role != "negative":
+                said = f"columns {' and '.join(fitting)} could each be the {role}; say which one is"
+                raise FormatError(f"{said}: {spelled('columns')} {role}={fitting[0]}", where)
+        if absent := [role for role in ("query", "positive") if role in known and not names[role]]:
+            said = f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))}"
+            how = f"{', '.join(ROLES[absent[0]])}), or say {spelled('columns')} query=COLUMN,positive=COLUMN"
+            raise FormatError(f"{said} (of CSV and TSV the first line). Give one such a name ({how}", where)
+        return cls(names)
+
+    def understood(self, columns: Sequence[str]) -> str:
+        """Say what each of a table's columns is read as, and which are not read."""
+        roles = {name: role for role, names in self.names.items() for name in names}
+        rest = [name for name in columns if name not in roles]
+        read = ", ".join(f"{name} as {role}" for name, role in roles.items())
+        return read + (f"; not read: {', '.join(rest)}" if rest else "")
+
+    def pairs(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
+        """Yield (line, what a record of pairs says); what is wrong in others is added to the complaints."""
+        only_two = {role for role, names in self.names.items() if names} == {"query", "positive"}
+        first, second = (*self.names["query"], *self.names["positive"]) if only_two else ("", "")
+        for line, fields in records.read(complaints):
+            if only_two:  # what most records are is read quickly
+                query, positive = fields.get(first), fields.get(second)
+                if type(query) is type(positive) is str and query.isascii() and positive.isascii():
+                    query, positive = query.strip(), positive.strip()
+                    if query and positive:
+                        yield line, Example(query, (Passage(positive),))
+                        continue
+            try:
+                yield line, self._pair(fields)
+            except InputError as error:
+                complaints.add(str(error), line)
+
+    def _pair(self, fields: Fields) -> Example:
+        said = {role: self.values(fields, role) for role, names in self.names.items() if names}
+        for role, values in said.items():
+            wrong = role in NEEDED if not values else len(values) > 1 and role in ONE
+            if wrong or (role in ("positive", "negative") and not all(each.text or each.title for each in values)):
+                given = [fields.get(name) for name in self.names[role]]
+                raise self._wrong(role, given[0] if len(given) == 1 else given, READ_AS[role][1])
+        one = {role: values[0] for role, values in said.items() if values}
+        positives, doc_id = said["positive"], one.get("doc_id")
+        if doc_id is not None and len(positives) > 1:
+            raise InputError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
+        if len(positives) == 1:
+            own = positives[0]
+            positives = [Passage(own.text, doc_id or own.doc_id, one.get("title") or own.title)]
+        more = one.get("query_id"), one.get("score", 1), one.get("split", "")
+        return Example(one.get("query"), positives, said.get("negative", ()), (), *more)
+
+    def example(self, fields: Fields) -> Example:
+        """Return what a record of a source says.
+
+        Raises:
+            InputError: what is wrong with it.
+        """
+        of = partial(self.values, fields)
+        query, query_id = (next(iter(of(role)), None) for role in ("query", "query_id"))
+        if query is None and query_id is None:
+            raise InputError(EXPECTED)
+        if documents := of("document"):
+            if labels := of("label"):
+                labelled = zip(documents, _scored(documents, labels), strict=True)
+                return Example(
+                    query, negatives=[each for each, label in labelled if not label.score], query_id=query_id
+                )
+            return Example(query, unlabelled=_scored(documents, of("document_score") + of("scores")), query_id=query_id)
+        positives, negatives, scores = of("positive"), of("negative"), of("scores")
+        if scores:
+            both = _scored([*positives, *negatives], scores)
+            return Example(query, both[: len(positives)], both[len(positives) :], (), query_id)
+        sides = _scored(positives, of("pos_scores")), _scored(negatives, of("neg_scores"))
+        return Example(query, *sides, (), query_id)
+
+    def values(self, fields: Fields, role: str, readers: Readers | None = None) -> list[Any]:
+        """Return what the columns of a role say.
+
+        Args:
+            fields: of a record.
+            role: of the columns.
+            readers: what reads the values; None: `READ_AS`.
+
+        Raises:
+            InputError: something that cannot be read so.
+        """
+        read, expected = (readers or READ_AS)[role]
+        given = [each for name in self.names[role] for each in _listed(fields.get(name))]
+        values = list(map(read, given))
+        if None in values:
+            raise self._wrong(role, given[values.index(None)], expected)
+        return values
+
+    def _wrong(self, role: str, given: Any, expected: str) -> InputError:
+        return InputError(f"the {role} ({', '.join(self.names[role])}) is {given!r:.40}; expected {expected}")
+
+
+def _listed(value: Any) -> list[Any]:
+    """What a field holds; nothing where it is missing, for which pandas has NaN."""
+    if value is None or value == "" or value != value:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _scored(passages: list[Passage], scores: list[float]) -> list[Passage]:
+    """Passages with scores, or labels, of which there is one each; as they are where there are none."""
+    if not scores:
+        return passages
+    if len(scores) != len(passages):
+        raise InputError("expected as many scores, or labels, as documents, the positive's first")
+    return [passage._replace(score=score) for passage, score in zip(passages, scores, strict=True)]
+
+
+def _text(value: Any) -> str:
+    text = (text_field(value) or "").strip()
+    return "" if blank(text) else text
+
+
+def _passage(value: Any) -> Passage | None:
+    """A text, or a dictionary with an id, a title, a text and perhaps a score; one of id and text at least."""
+    if isinstance(value, str) and value.isascii():
+        return Passage(value.strip()) if value.strip() else None
+    given = value if isinstance(value, Mapping) else {"text": value}
+    title, text = (text_field("" if given.get(key) is None else given[key]) for key in ("title", "text"))
+    ids = (_identifier(given.get(key)) for key in ("docid", "doc_id", "_id", "id"))
+    doc_id, scores = next((each for each in ids if each is not None), None), _listed(given.get("score"))
+    if title is None or text is None or None in map(_number, scores) or not (doc_id or not blank(title + text)):
+        return None
+    return Passage(text.strip(), doc_id, title.strip(), *scores)
+
+
+def _identifier(value: Any) -> str | None:
+    """An id as text; 12.0, which pandas makes of 12 beside a missing one, is 12."""
+    return text_field(int(value) if isinstance(value, float) and value.is_integer() else value) or None
+
+
+def _grade(value: Any) -> int | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if number.is_integer() and abs(number) < 2**31 else None
+
+
+def _number(value: Any) -> float | None:
+    """A finite number of JSON."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return float(value) if known else None
+
+
+Readers = Mapping[str, tuple[Callable[[Any], Any], str]]
+TEXTS = (_passage, "a text, or a list of texts")
+IDENTIFIER = (_identifier, "a text or a whole number")
+NUMBERS = (_number, "finite numbers")
+READ_AS: Readers = {
+    "query": (lambda value: _text(value) or None, "a text"),
+    **dict.fromkeys(("positive", "negative", "document"), TEXTS),
+    **dict.fromkeys(("query_id", "doc_id"), IDENTIFIER),
+    **dict.fromkeys(("title", "split"), (_text, "a text")),
+    "score": (_grade, "a whole number, the relevance, 0 for a negative; score= leaves the column out"),
+    **dict.fromkeys(("label", "document_score", "scores", "pos_scores", "neg_scores"), NUMBERS),
+}
+"""What reads a value of a column, None where it cannot be one, and what is expected of it."""
+NEEDED = ("query", "positive", "score")  # of pairs, where there is such a column
+ONE = ("query", "query_id", "doc_id", "title", "score", "split")  # of which a record of pairs has one at most
+
+
+def blank(text: str) -> bool:
+    """Tell whether nothing of a text is seen: white space, joiners, direction marks and the like."""
+    return not _seen(text)
+
+
+def _seen(text: str) -> str:
+    return text.strip() if text.isascii() else UNSEEN.sub("", text.replace("\u200b", "")).strip()
+
+
+def plain(name: str) -> str:
+    """Return a column's name without what makes no difference."""
+    return re.sub(r"[\s-]+", "_", _seen(name).lower())
+
+
+def text_id(text: str) -> str:
+    """Return the id of a text that has none: a hash of it."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def hash_of(text: str) -> int:
+    """Return a 64-bit hash of a text (BLAKE2b)."""
+    return int(text_id(text), 16)
+
 
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
 
@@ -44,7 +373,7 @@ def read_pairs(
         given: a CSV, TSV, JSON, JSONL or Parquet file; a DataFrame, an Arrow table, a data set of `datasets`; or a
             dictionary, split -> one of these. A column `split` names the split of each query, or else a dictionary
             does; without, queries are split (`foils.data.splitting.split_queries`).
-        columns: what a column is -> its name (see `foils.data.examples.ROLES`).
+        columns: what a column is -> its name (see `ROLES`).
         corpus: more documents, which come before the pairs': a file or a table with a column of texts, and ids and
             titles where it has them. A document of the pairs without an id is the corpus's with the same text.
         name: of the collection. Default: the file's.

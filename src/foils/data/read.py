@@ -15,9 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import CheckedRecords, Collection, Keep, Tables, build, cache_place, fetching, judgement
-from foils.data.examples import parsed_columns
 from foils.data.labels import LabelsLike, with_judgements
-from foils.data.pairs import read_pairs
+from foils.data.pairs import parsed_columns, read_pairs
 from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines
 from foils.data.splitting import SPLITS, USUAL, split_name
 from foils.runtime.errors import InputError, UnknownNameError, require

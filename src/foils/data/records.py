@@ -40,15 +40,8 @@ LONGEST_LINE = 1 << 26
 """Bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to."""
 
 
-_PACKED = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x04\x22\x4d\x18": "lz4"}
-NO_TEXT = {
-    **{mark: f"{kind}; unpack it, or pack it with gzip" for mark, kind in _PACKED.items()},
-    b"PK\x03\x04": "a zip archive or a workbook of Excel; unpack it, or save it as CSV in UTF-8",
-    b"\xd0\xcf\x11\xe0": "a workbook of Excel; save it as CSV in UTF-8",
-    b"PAR1": "Parquet; name it .parquet",
-    b"ARROW1": "Arrow; write it as Parquet, or load it and give the table",
-}
-"""What files begin with that are no text, plain or gzipped."""
+PACKED = (b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"\x04\x22\x4d\x18")  # what zstd, bzip2, xz and lz4 begin with
+OF_PROGRAMS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1", b"ARROW1")  # zip and workbooks of Excel, Parquet, Arrow
 
 
 DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
@@ -94,8 +87,11 @@ def open_binary(path: str | Path) -> IO[bytes]:
         FormatError: it is packed otherwise, or a table of another program.
     """
     begin = magic(path, 6)
-    if kind := next((kind for mark, kind in NO_TEXT.items() if begin.startswith(mark)), ""):
-        raise FormatError(f"expected text, plain or gzipped; by its first bytes the file is {kind}", path)
+    if begin.startswith(PACKED + OF_PROGRAMS):
+        how = "packed otherwise; unpack it, or pack it with gzip"
+        if begin.startswith(OF_PROGRAMS):
+            how = "a workbook, an archive or a binary table; save it as CSV in UTF-8, or as Parquet"
+        raise FormatError(f"expected text, plain or gzipped; by its first bytes the file is {how}", path)
     return cast("IO[bytes]", gzip.open(path)) if begin.startswith(b"\x1f\x8b") else Path(path).open("rb")
 
 

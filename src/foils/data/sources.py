@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, Rows
-from foils.data.examples import (
+from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
+from foils.data.pairs import (
     EXPECTED,
     OF_SOURCE,
     ROLES,
@@ -25,7 +26,6 @@ from foils.data.examples import (
     plain,
     text_id,
 )
-from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
 from foils.data.read import TABLE, fetched_source
 from foils.data.records import (
     DELIMITERS,

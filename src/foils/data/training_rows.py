@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import TOP, Negatives
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse
 
 FORMS = ("triplets", "lists", "pairs")
@@ -117,14 +117,10 @@ def training_rows(
         max_positives: positives of a query at most: the first ones, in the order of the judgements.
 
     Raises:
-        InputError: no table for triplets or lists, a number below 1, or no row is left.
-        UnknownNameError: no such form or split.
+        InputError: no table for triplets or lists, or no row is left.
+        UnknownNameError: no such split.
     """
     form = form or ("pairs" if negatives is None else "triplets")
-    if form not in FORMS:
-        raise UnknownNameError("form of training data", form, FORMS)
-    if max_positives < 1 or (per_query is not None and per_query < 1):
-        raise InputError(f"max_positives {max_positives}, per_query {per_query}; expected at least 1")
     tops, outside = _tops(None if form == "pairs" else negatives, collection)
     positives = collection.labels(split) if len(tops[0]) else collection.positives(split)
     place = np.arange(len(positives.doc_rows)) - np.repeat(positives.offsets[:-1], positives.counts)
@@ -138,8 +134,9 @@ def training_rows(
         lists = _lists(negatives, collection, queries, per_query)
         covered = np.asarray((lists >= 0).any(1))
         if not covered.any():
-            said = f"no query of {collection.name}'s split {split!r} has a kept negative"
-            raise InputError(f"nothing to train on: {said}")
+            raise InputError(
+                f"nothing to train on: no query of {collection.name}'s split {split!r} has a kept negative"
+            )
         queries, documents, lists = queries[covered], documents[covered], lists[covered]
     counts = (len(positives) + len(tops[0]), len(queries), int((~allowed).sum()), int((~covered).sum()))
     if form == "triplets":
