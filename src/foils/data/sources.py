@@ -341,8 +341,10 @@ def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> N
         name, path = (name, Path(given)) if name else split_name(str(given))
         fetched = fetched_source(path)
         try:
-            is_run = isinstance(fetched, Path) and _is_run(fetched)
-            negatives = (_read_run if is_run else _of_records)(fetched, name, collection)
+            if isinstance(fetched, Path) and _is_run(fetched):
+                negatives = _read_run(fetched, name, collection)
+            else:
+                negatives = _of_records(fetched, name, collection)
             negatives = without_own(negatives, collection, str(path))
         except InputError as error:
             raise error if isinstance(error, FormatError) else FormatError(str(error), path) from error
