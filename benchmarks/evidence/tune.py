@@ -42,8 +42,7 @@ from common import load, save, words_of
 from foils.data import Collection, Run
 from foils.evaluation import dense_run, evaluate_runs
 from foils.experiments.plan import MAX_POSITIVES
-from foils.experiments.tune import MEASURE
-from foils.experiments.tuned import Tuned
+from foils.experiments.tune import MEASURE, Tuned
 from foils.statistics import bootstrap_interval, paired_test
 
 NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5

@@ -100,8 +100,6 @@ def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world):
     best = max(tuned.trials[:-1], key=lambda trial: trial.dev)
     assert tuned.plan["training"]["learning_rate"] == best.learning_rate
     assert "The same training with in-batch negatives alone " in tuned.plan["negatives"]["reason"]
-    page = Path(FULL, "report.html").read_text()
-    assert "The 10 that gained most" in page
     assert tuned.sentence.partition(" The model")[0] in Path(FULL, "model/README.md").read_text()
 
 

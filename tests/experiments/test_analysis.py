@@ -1,7 +1,5 @@
 """What a study says: outcomes, how far their order repeats, predictors, where something can be told, and its page."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Studies: every source trained, scored and measured once, in one folder to which every call adds."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,14 +1,11 @@
 """The parts of a tuning: its plan, its time, its search, and the retriever that comes out of it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import time
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +30,7 @@ from foils.experiments.plan import (
     with_queries,
 )
 from foils.experiments.tasks import EncoderTask
-from foils.experiments.tuned import read_again
+from foils.experiments.tune import read_again
 from foils.runtime.errors import FormatError, InputError
 from foils.training.models import LEARNING_RATES, OF_ADAPTERS
 from train_models import bert_model, made_up, static_model
@@ -46,7 +43,7 @@ TRIALS = {
 }  # fmt: skip
 
 
-def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
+def test_a_plan_reads_as_it_was_written(tmp_path):
     plan = Plan({"given": {**GIVEN, "corpus": None}, "trials": TRIALS})
     plan.write(tmp_path / "plan.toml")
     read = Plan.read(tmp_path / "plan.toml")
@@ -66,7 +63,7 @@ def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
         ('[given]\ncollection = "c"\nmodel = "m"\nseed = true\n', "seed of .given. is True; expected int"),
     ],
 )
-def test_a_plan_that_is_none(tmp_path: Path, text: str, message: str) -> None:
+def test_a_plan_that_is_none(tmp_path, text, message):
     (tmp_path / "plan.toml").write_text(text)
     with pytest.raises(FormatError, match=message):
         Plan.read(tmp_path / "plan.toml")
@@ -77,8 +74,8 @@ def test_a_plan_that_is_none(tmp_path: Path, text: str, message: str) -> None:
     [(None, 3, [1, 2, 3], 0, 50), (1e6, 3, [1, 2, 3], 3, 50), (30.0, 1, [4], 0, 50), (1e-3, 1, [4], 0, 50)],
 )
 def test_the_time_decides_what_is_tried_and_not_how_long_it_is_trained(
-    monkeypatch: pytest.MonkeyPatch, seconds: float | None, rates: int, epochs: list[int], final: int, queries: int
-) -> None:
+    monkeypatch, seconds, rates, epochs, final, queries
+):
     """A text takes 0.1 s, so that a row takes 0.9 s: 30 seconds are 15 rows, of which the data have 50."""
     monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
     task, whole = EncoderTask("static"), made_up(100, 900)
@@ -92,13 +89,13 @@ def test_the_time_decides_what_is_tried_and_not_how_long_it_is_trained(
         assert trials["seconds"] == 1e6 - (2 * 900 + 3 * 900) * 0.1
 
 
-def test_the_clock_follows_the_time_and_its_marks_make_the_same_steps_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_follows_the_time_and_its_marks_make_the_same_steps_again(monkeypatch):
     """Steps of 1, then of 9 seconds: the schedule follows what is spent, and the training ends with the time."""
     now = [0.0]
     monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter))
 
-    def steps(callback: Any, most: int = 1_000) -> list[float]:
-        group: dict[str, float] = {"initial_lr": 1.0}
+    def steps(callback, most=1_000):
+        group = {"initial_lr": 1.0}
         state, control = (
             SimpleNamespace(global_step=0, max_steps=most),
             SimpleNamespace(should_training_stop=False, should_log=False),
@@ -128,7 +125,7 @@ def test_the_clock_follows_the_time_and_its_marks_make_the_same_steps_again(monk
     assert short.whole
 
 
-def trial(rate: float, epochs: int, dev: float) -> Trial:
+def trial(rate, epochs, dev):
     return Trial(rate, epochs, 10, dev, (), 1, 1, 1.0)
 
 
@@ -145,12 +142,10 @@ def trial(rate: float, epochs: int, dev: float) -> Trial:
     ],
     ids=["the better half goes on", "longer is no better", "three times the largest", "the largest is not best"],
 )  # fmt: skip
-def test_halving(
-    dev: dict[tuple[float, int], float], rates: list[float], epochs: list[int], extend: bool, best: Any, tried: Any
-) -> None:
-    made: list[tuple[float, int]] = []
+def test_halving(dev, rates, epochs, extend, best, tried):
+    made = []
 
-    def run(rate: float, each: int) -> Trial:
+    def run(rate, each):
         made.append((rate, each))
         return trial(rate, each, dev[rate, each])
 
@@ -159,12 +154,12 @@ def test_halving(
     assert made == tried
 
 
-def test_halving_ends_where_there_is_no_time_for_another_round() -> None:
+def test_halving_ends_where_there_is_no_time_for_another_round():
     found = halving(lambda rate, each: trial(rate, each, rate), [1, 2], [1, 2], extend=False, goes_on=bool)
     assert (found.learning_rate, found.epochs) == (2, 1)
 
 
-def test_shares_and_parts_keep_what_is_judged() -> None:
+def test_shares_and_parts_keep_what_is_judged():
     assert split_sizes(200) == pytest.approx((0.5, 0.2, 0.3))
     assert split_sizes(50_000) == pytest.approx((0.8, 0.1, 0.1))
     whole = made_up(queries=100, documents=400)
@@ -180,14 +175,14 @@ def test_shares_and_parts_keep_what_is_judged() -> None:
     ("pairs", "message"),
     [(1, r"train has 1 \(20 are needed\), dev has 0 \(10 are needed\), .*; give about 200"), (20, "test has 6")],
 )
-def test_few_pairs_are_counted(tmp_path: Path, pairs: int, message: str) -> None:
+def test_few_pairs_are_counted(tmp_path, pairs, message):
     (tmp_path / "few.csv").write_text("query,positive\n" + "".join(f"q{i},d{i}\n" for i in range(pairs)))
     with pytest.raises(InputError, match=message):
         foils.tune(str(tmp_path / "few.csv"), model="m", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_retriever_reads_as_it_was_written_and_a_broken_one_is_refused(tmp_path: Path) -> None:
+def test_a_retriever_reads_as_it_was_written_and_a_broken_one_is_refused(tmp_path):
     assert Fusion.of(tmp_path) is Fusion.of("bm25") is None
     made = Fusion("z", 0.3, "both")
     made.write(tmp_path / "retriever.json")
@@ -199,14 +194,14 @@ def test_a_retriever_reads_as_it_was_written_and_a_broken_one_is_refused(tmp_pat
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Path:
+def world(tmp_path) -> Path:
     write_pairs(tmp_path / "pairs.csv", 120)
     bert_model(tmp_path / "bert").save_pretrained(str(tmp_path / "encoder"))
     static_model().save_pretrained(str(tmp_path / "static"))
     return tmp_path
 
 
-def test_few_steps_take_three_times_an_encoders_rate_and_adapters_ten_times(world: Path) -> None:
+def test_few_steps_take_three_times_an_encoders_rate_and_adapters_ten_times(world):
     pytest.importorskip("peft")
     rate, given = LEARNING_RATES["encoder"][0], {"device": "cpu", "explain": True}
     for how, expected in (({}, 3 * rate), ({"lora": 2}, OF_ADAPTERS * rate)):
@@ -217,7 +212,7 @@ def test_few_steps_take_three_times_an_encoders_rate_and_adapters_ten_times(worl
         foils.tune(str(world / "pairs.csv"), model=str(world / "static"), lora=2, **given)
 
 
-def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world, monkeypatch):
     pytest.importorskip("peft")
     given = {"collection": str(world / "pairs.csv"), "model": str(world / "encoder"), "seed": 0, "lora": 2}
     plan = Plan({"given": given, "negatives": {"source": "", "per_query": 1}})
@@ -235,7 +230,7 @@ def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world: Path, monkeypa
     assert all("embeddings" not in name and name.endswith(".weight") and one[name].ndim == 2 for name in changed)
 
 
-def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path: Path) -> None:
+def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path):
     rows = [f"what is number {at}?,it is the {at}th number" for at in range(300)]
     pairs = tmp_path / "my pairs.csv"
     pairs.write_text("\n".join(["asked,said", *rows]), "utf-8")
@@ -251,7 +246,7 @@ def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path: Path) -> N
     assert sorted(queries) == sorted(whole.queries["query_id"].take(positives.query_rows).to_pylist())
 
 
-def test_the_most_even_weight_within_a_standard_error_of_the_best_is_taken() -> None:
+def test_the_most_even_weight_within_a_standard_error_of_the_best_is_taken():
     """By hand: losses of 0 and .2 have the mean .1 ± .023, those of −.09 and .11 the mean .01 ± .023."""
     zeros = np.zeros(20)
     clear, doubtful = np.tile([0.0, 0.2], 10), np.tile([-0.09, 0.11], 10)

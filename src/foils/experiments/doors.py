@@ -21,8 +21,7 @@ from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cache import read_sealed
 from foils.experiments.plan import Plan, check_sizes
 from foils.experiments.study import Cell, StudySettings, open_study, read_cells, run_cells
-from foils.experiments.tune import Tuning
-from foils.experiments.tuned import Merged, Tuned
+from foils.experiments.tune import Tuned, Tuning
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import fill_folder, write_json, write_sealed
@@ -175,6 +174,30 @@ def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
             f"{folder} holds another tuning, with another {', '.join(names) or 'plan'}; the same command goes on with "
             f"it; for this one give another folder ({spelled('output')}), or remove that one"
         )
+
+
+@dataclass(frozen=True)
+class Merged(Result):
+    """A merge of two models.
+
+    Attributes:
+        path: the folder that it is written to.
+        base: name of the first model. `tuned`: of the second. `alpha`: share of the second's weights.
+    """
+
+    path: Path
+    base: str
+    tuned: str
+    alpha: float
+
+    def tables(self) -> list[Table]:
+        """Return what was merged."""
+        rows = [(self.base, f"{1 - self.alpha:g}"), (self.tuned, f"{self.alpha:g}")]
+        return [Table(f"Merged → {self.path}", ["model", "share of the weights"], rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the attributes."""
+        return {**vars(self), "path": str(self.path)}
 
 
 @door

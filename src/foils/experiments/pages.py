@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from foils.evaluation import rankings_of
 from foils.pages.page import (
     LEGEND,
     PALETTE,
-    Example,
-    Examples,
     Figure,
     Section,
     Table,
@@ -21,15 +16,13 @@ from foils.pages.page import (
     label,
     render_page,
     scatter,
-    shortened,
 )
 from foils.runtime.results import counted
 
 if TYPE_CHECKING:
     from foils.experiments.analysis import StudyAnalysis
-    from foils.experiments.tuned import Tuned
+    from foils.experiments.tune import Tuned
 
-SHOWN = 10  # queries that gained, and that lost
 Points = Mapping[str, tuple[float, float, float]]
 STUDY_READING = (
     "Intervals come from bootstraps over seeds and test queries; those of τ over sources and seeds of each cell, so "
@@ -122,7 +115,6 @@ def tune_page(tuned: Tuned) -> str:
     if decided := tuned.decision.get("table"):
         shown = Table("", decided["columns"], decided["rows"], "What foils score says, before training.")
         sections.append(Section("The sources of negatives", [shown]))
-    sections += [Section("Queries that changed", blocks)] if (blocks := _changed(tuned)) else []
     return render_page(
         "Did the training make the model better?",
         subtitle=f"{given['collection']} · {given['model']} · {len(evaluation.systems[0].query_ids):,} test queries",
@@ -134,28 +126,3 @@ def tune_page(tuned: Tuned) -> str:
         ],
         footer=f"collection {tuned.collection.digest[:12]}, seed {given['seed']}",
     )
-
-
-def _changed(tuned: Tuned) -> list[Examples]:
-    """The test queries that gained most, and those that lost most, the largest change first."""
-    if tuned.comparison is None:
-        return []
-    collection, (before, after) = tuned.collection, tuned.evaluation.systems[:2]
-    measure, firsts = next(iter(before.means)), [rankings_of(run) for run in tuned.evaluation.runs[:2]]
-    gain, positives = after.per_query[measure] - before.per_query[measure], collection.positives("test")
-
-    def example(at: int) -> Example:
-        row = collection.query_rows([query := before.query_ids[at]])
-        place = int(positives.places(row)[0])
-        rows: dict[str, Any] = {"labelled answer": positives.of(place)[:1] if place >= 0 else []}
-        for name, ranking in zip(("first before", "first after"), firsts, strict=True):
-            rows[name] = collection.document_rows(ranking.get(query, [])[:1])
-        texts = {name: shortened(collection.document_texts(of)[0]) if len(of) else "–" for name, of in rows.items()}
-        change = f"{before.per_query[measure][at]:.2f} → {after.per_query[measure][at]:.2f}"
-        return Example(f"{measure} {change}", {"query": collection.query_texts(row)[0], **texts})
-
-    order, blocks = np.argsort(-gain, kind="stable"), []
-    for verb, sign, places in (("gained", 1, order[:SHOWN]), ("lost", -1, order[::-1][:SHOWN])):
-        if examples := [example(at) for at in places if sign * gain[at] > 0]:
-            blocks.append(Examples(f"The {len(examples)} that {verb} most", examples))
-    return blocks

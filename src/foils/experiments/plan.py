@@ -343,6 +343,8 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
     """
     from transformers import TrainerCallback
 
+    from foils.training.fit import checkpoint_of
+
     class Clock(TrainerCallback):  # type: ignore[misc]
         """Spends the time."""
 
@@ -352,7 +354,7 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Begin, or go on with what was spent before the last checkpoint."""
             if seconds is not None and state.global_step:
-                spent = whole_json(Path(args.output_dir) / f"checkpoint-{state.global_step}" / "foils_clock.json")
+                spent = whole_json(checkpoint_of(args, state) / "foils_clock.json")
                 self.marks, self.began = spent["marks"], time.monotonic() - spent["seconds"]
 
         def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
@@ -377,7 +379,7 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Write down what is spent."""
             spent = {"marks": self.marks, "seconds": time.monotonic() - self.began}
-            write_json(Path(args.output_dir) / f"checkpoint-{state.global_step}" / "foils_clock.json", spent)
+            write_json(checkpoint_of(args, state) / "foils_clock.json", spent)
 
     return Clock()
 

@@ -32,7 +32,7 @@ from foils.data import Collection, Negatives, Run
 from foils.data.fusion import Fusion, fuse_runs
 from foils.data.recapture import Recapture
 from foils.deciding import BeliefSettings, decide
-from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
+from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_run
 from foils.experiments.cache import digest_of, read_sealed
 from foils.experiments.plan import with_queries
@@ -405,29 +405,22 @@ class OpenCell:
 
     def score(self, store: VectorStore) -> None:
         """Write the predictors of every source of the cell, all of them scored together, unless they are there."""
-        path, settings, belief = self.folder / SCORES_FILE, self.settings, self.belief
-        how: dict[str, Any] = {"split": settings.split, "temperature": settings.temperature}
-        basis: dict[str, Any] = {
-            "score_with": settings.score_with,
-            "starts": belief.starts,
-            "in_batch": belief.in_batch,
-        }
-        basis["sources"] = digests = known_sources(self.folder)
+        path, settings, task, named = self.folder / SCORES_FILE, self.settings, self.task, self.settings.score_with
+        belief, digests = self.belief, known_sources(self.folder)
+        basis = {"score_with": named, "starts": belief.starts, "in_batch": belief.in_batch, "sources": digests}
         if path.is_file() and read_sealed(path)["of"] == basis:
             return
         files = {name: source_file(self.folder, name, digest) for name, digest in digests.items()}
         sources = {name: self.sources.get(name) or Negatives.read(file) for name, file in files.items()}
-        encoder = self.scorer(settings.score_with)
+        if named is None and isinstance(task, EncoderTask):
+            encoder = task.encoder
+        else:
+            own = EncoderSettings(max_length=task.max_length, device=task.device)
+            encoder = load_encoder(named or DEFAULT_MODEL, own)
+        how: dict[str, Any] = {"split": settings.split, "temperature": settings.temperature}
         scores = score_sources(self.collection, sources, encoder, store, ScoreSettings(hybrids=1, **how), replicates=0)
         worths = decide(self.collection, sources, encoder, store, belief, **how).worths
         write_sealed(path, {"of": basis, "sources": predict(scores, worths)})
-
-    def scorer(self, named: str | None) -> SentenceEncoder:
-        """Return the encoder that scores: the named one, the model before training or, of rerankers, the default."""
-        if named is None and isinstance(self.task, EncoderTask):
-            return self.task.encoder
-        how = EncoderSettings(max_length=self.task.max_length, device=self.task.device)
-        return load_encoder(named or DEFAULT_MODEL, how)
 
     @property
     def belief(self) -> BeliefSettings:

@@ -1,8 +1,9 @@
-"""A tuning from end to end: every decision of the plan, and every step, each done once."""
+"""A tuning from end to end: every decision of the plan, and every step, each done once; and what comes out of it."""
 
 from __future__ import annotations
 
 import logging
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.evaluation import bm25_run, evaluate_runs, measure_run
+from foils.evaluation.systems import Evaluation
 from foils.experiments.cache import TEMPORARY, StepCache
 from foils.experiments.plan import (
     DEV_QUERIES,
@@ -47,9 +49,10 @@ from foils.experiments.tasks import (
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require
-from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder
-from foils.runtime.results import counted
-from foils.statistics import bootstrap_interval, paired_test
+from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder, without_nan, write_text
+from foils.runtime.results import Result, Table, counted, number, p_value, signed
+from foils.statistics import Comparison, bootstrap_interval, paired_test
+from foils.statistics.significance import PairedTest
 
 MEASURE = "nDCG@10"
 BASE, TUNED, BOTH = "base", "tuned", "bm25 + tuned"
@@ -67,6 +70,203 @@ RERANKER_SOURCES = (
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the tuned model beside BM25
 
 log = logging.getLogger(__name__)
+
+
+def read_again(given: Mapping[str, Any]) -> str:
+    """Return the arguments by which a verb reads what a tuning read, with the same documents and the same test.
+
+    Args:
+        given: section [given] of a plan.
+    """
+    words = [str(given["collection"])]
+    if columns := given.get("columns"):
+        words += ["--columns", ",".join(f"{role}={name}" for role, name in columns.items())]
+    if corpus := given.get("corpus"):
+        words += ["--corpus", str(corpus)]
+    return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class Tuned(Result):
+    """A tuning.
+
+    Attributes:
+        path: folder of everything; the better model is in its folder `model`.
+        collection: what was searched, with the splits.
+        plan: every decision with its reason.
+        evaluation: on test, of the base, the tuned model where one was trained, BM25, and both together.
+        base: what the tuned model is measured against: the model as it is, or a first stage's order.
+        trial: the training that was tested; None: none was better than the base on dev.
+        base_dev: what the base has on dev.
+        trials: all trainings, in their order.
+        decision: what the decision says of the candidates; empty: the plan said what to train on.
+        warnings: about the data and the training.
+    """
+
+    path: Path
+    collection: Collection = field(repr=False)
+    plan: Plan = field(repr=False)
+    evaluation: Evaluation = field(repr=False)
+    base: str
+    trial: Trial | None
+    base_dev: float
+    trials: tuple[Trial, ...] = field(repr=False)
+    decision: Mapping[str, Any] = field(repr=False)
+    warnings: tuple[str, ...]
+
+    @property
+    def brief(self) -> str:
+        """In one line."""
+        return f"{self.plan['given']['model']!r}: {'better' if self.better else 'kept'}, deploy {self.deploys}"
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The measure of each system on test."""
+        return {system.name: system.means[MEASURE] for system in self.evaluation.systems}
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether it is an encoder, which searches with BM25; else a reranker."""
+        return not self.plan["given"].get("reranker")
+
+    def compared(self, a: str, b: str) -> Comparison | None:
+        """Return how two systems differ on test; None where they were not compared."""
+        return next((each for each in self.comparisons if (each.a, each.b) == (a, b)), None)
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """How systems differ on test by the measure that decides."""
+        return [each for each in self.evaluation.comparisons if each.measure == MEASURE]
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The tuned model against the base; None where nothing was trained."""
+        return self.compared(TUNED, self.evaluation.systems[0].name)
+
+    @property
+    def better(self) -> bool:
+        """Whether the tuned model is significantly better on test; then, and only then, it was written."""
+        return surely_better(self.comparison)
+
+    @property
+    def model(self) -> str:
+        """The model to use: the folder of the tuned one, or the base's name."""
+        return str(self.path / "model") if self.better else str(self.plan["given"]["model"])
+
+    @property
+    def deploys(self) -> str:
+        """What to deploy: both (BM25 with the tuned model or, where that is no better, the base), model, bm25 or base.
+
+        Both where they are on dev better than each, and on test not surely worse than one; else the better one.
+        """
+        means, base = self.means, self.evaluation.systems[0].name
+        half = TUNED if self.better else base
+        single = max((name for name in (half, BM25) if name in means), key=lambda name: means[name])
+        against = self.compared(self.both, single)
+        lost = against is not None and against.difference < 0 and against.p < LEVEL
+        if self.both in means and self.plan["retriever"].get("advised", True) and not lost:
+            return "both"
+        if self.better:
+            return "model" if single == TUNED else BM25
+        return BM25 if surely_better(self.compared(BM25, base)) else "base"
+
+    @property
+    def both(self) -> str:
+        """The name of BM25 and a model together: the tuned one or, where that is no better, the base."""
+        return BOTH if self.better or not self.retrieves else f"{BM25} + {self.evaluation.systems[0].name}"
+
+    @property
+    def sentence(self) -> str:
+        """What to deploy, and what came out of the training."""
+        means, base = self.means, self.evaluation.systems[0].name
+        names = {base: self.base, TUNED: "tuned", BM25: "BM25", self.both: "both together"}
+        shown = ", ".join(f"{names[name]} {value:.4f}" for name, value in means.items())
+        half = "the tuned model" if self.better else self.base
+        what = {"both": f"BM25 and {half} together", "model": half, "base": half, BM25: "BM25"}[self.deploys]
+        where = f" (--model {self.path})" if self.deploys == "both" and self.retrieves else ""
+        return f"Deploy {what}{where}: {MEASURE} on test {shown}. {self.proof}"
+
+    @property
+    def proof(self) -> str:
+        """Whether the training made the model better, and how surely."""
+        comparison = self.comparison
+        if comparison is None:
+            reason = self.plan["training"].get("reason", "no epoch is planned")
+            return f"Kept {self.base}: no training was better on dev ({reason}). No model was written."
+        queries = len(self.evaluation.systems[0].query_ids)
+        shown = f"{_difference(comparison)}, p {p_value(comparison.p)}, {queries:,} queries"
+        if self.better:
+            return f"Better: tuned over {self.base} {shown}. The model is in {self.path / 'model'}."
+        why = "it is not better" if comparison.difference <= 0 else f"p is not below {LEVEL:g}, so it may be chance"
+        return f"Kept {self.base}: {why} (tuned {shown}). No model was written."
+
+    def tables(self) -> list[Table]:
+        """Return the measures on test, the plan, and the trainings; what to deploy stands under the first."""
+        first = self.evaluation.tables()[0]
+        notes = [first.caption, self.sentence, *(f"Warning: {each}" for each in self.warnings), f"Next: {self.next}"]
+        proof = replace(first, caption="\n".join(filter(None, notes)))
+        rows = [(f"{each.a} − {each.b}", _difference(each), each.test, p_value(each.p)) for each in self.comparisons]
+        pairs = Table("Differences on test", ["systems", MEASURE, "test", "p"], rows)
+        return [proof, pairs, *self.plan.tables(), self.trials_table()]
+
+    def trials_table(self) -> Table:
+        """Return the trainings, and what each had on dev."""
+        rows = [(self.base, "", "", "", "", number(self.base_dev, 4))]
+        for each in self.trials:
+            cells = (f"{each.epochs}", f"{each.queries:,}", f"{each.steps:,}", number(each.dev, 4))
+            rows.append((f"{each.learning_rate:g}", each.source or "in batch", *cells))
+        columns = ["learning rate", "negatives", "epochs", "queries", "steps", f"{MEASURE} on dev"]
+        marked = frozenset(1 + at for at, each in enumerate(self.trials) if each == self.trial)
+        return Table("Trainings on train, measured on a part of dev", columns, rows, "", marked, frozenset({1}))
+
+    @property
+    def next(self) -> str:
+        """What may be done next."""
+        given, comparison = self.plan["given"], self.comparison
+        if self.better:
+            fused = self.deploys == "both" and self.retrieves
+            what = f"--model bm25 --model both={self.path}" if fused else f"--model {self.model}"
+            return f"foils evaluate {read_again(given)} {what}"
+        if comparison is None:
+            return "look at the pairs (foils describe): does the positive answer the query, and is it findable?"
+        if comparison.difference > 0:
+            times = max(2.0, (comparison.high - comparison.low) ** 2 / (4 * comparison.difference**2))
+            wanted = times * len(self.evaluation.systems[0].query_ids)
+            return f"test on more queries: about {wanted:,.0f} would show a difference of {comparison.difference:.4f}."
+        return "give more pairs: nothing else helps as surely."
+
+    def card(self, card: str) -> str:
+        """Return a model's card with the proof and the warnings at its end."""
+        proof = [self.sentence.partition(" The model is in")[0], *(f"- {each}" for each in self.warnings)]
+        return "\n\n".join([card.rstrip(), "## Measured with foils tune", *proof]) + "\n"
+
+    def report(self, path: str | Path) -> None:
+        """Write the report as one HTML page."""
+        from foils.experiments.pages import tune_page
+
+        write_text(path, tune_page(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the texts."""
+        own = ("better", "deploys", "sentence", "model", "warnings", "base", "base_dev", "next")
+        value: dict[str, Any] = {
+            **{name: getattr(self, name) for name in own},
+            "plan": self.plan.sections,
+            "trials": [each.to_json() for each in self.trials],
+            "decision": self.decision.get("table"),
+            "evaluation": self.evaluation.to_json(),
+        }
+        return dict(without_nan(value))
+
+
+def surely_better(test: Comparison | PairedTest | None) -> bool:
+    """Return whether a test says that the first of two is significantly better than the second."""
+    return test is not None and test.difference > 0 and test.p < LEVEL
+
+
+def _difference(comparison: Comparison) -> str:
+    low, high = signed(comparison.low, 4), signed(comparison.high, 4)
+    return f"{signed(comparison.difference, 4)} [{low}, {high}]"
 
 
 @dataclass
@@ -371,12 +571,13 @@ class Tuning:
         rows, alone = self.plan["negatives"], self._pairs_alone("It is taken.")
         trial = self.train_once(alone, best.learning_rate, best.epochs, best.queries, seconds=self.left())
         gain = np.asarray(trial.per_query) - np.asarray(best.per_query)
-        p, wins = paired_test(trial.per_query, best.per_query).p, improves(trial.per_query, best.per_query)
+        test = paired_test(trial.per_query, best.per_query)
+        wins = surely_better(test)
         low, high = bootstrap_interval(gain, rng=np.random.default_rng(self.seed))
-        verdict = "is better" if wins else "shows no difference" if p >= LEVEL else "is worse"
+        verdict = "is better" if wins else "shows no difference" if test.p >= LEVEL else "is worse"
         reason = (
             f"{rows['reason']} The same training with in-batch negatives alone {verdict} ({gain.mean():+.4f} "
-            f"[{low:+.4f}, {high:+.4f}] on {len(gain):,} queries of dev, p {p:.2g})."
+            f"[{low:+.4f}, {high:+.4f}] on {len(gain):,} queries of dev, p {test.p:.2g})."
         )
         self.plan.sections["negatives"] = {**rows, "reason": reason}
         if wins:
@@ -425,8 +626,6 @@ class Tuning:
 
     def run(self) -> Any:
         """Do all that is not done, and write what comes out of it."""
-        from foils.experiments.tuned import Tuned
-
         self.schedule()
         decided, collection, task = self.decide(), self.collection, self.task
         self.say(f"negatives: {self.plan['negatives'].get('reason', 'as the plan says')}")
@@ -435,7 +634,7 @@ class Tuning:
         if trial is not None:
             runs.append(self._ranked(trial, collection))
             before, after = (on_split(run, collection, "test") for run in runs)
-            half = trial if improves(after, before) or not task.in_batch else None
+            half = trial if surely_better(paired_test(after, before)) or not task.in_batch else None
         lexical = bm25_run(collection, "test", depth=task.depth)
         found = len(lexical.table) > 0
         if found and not (isinstance(task, RerankerTask) and self.fresh and task.first_stage == BM25):
@@ -486,9 +685,3 @@ class Tuning:
 def on_split(run: Run, collection: Collection, split: str) -> npt.NDArray[np.float64]:
     """Return the measure of each query of a split."""
     return np.asarray(measure_run(run, collection, split, (MEASURE,)).per_query[MEASURE])
-
-
-def improves(after: npt.ArrayLike, before: npt.ArrayLike) -> bool:
-    """Return whether values of queries are significantly better than others of the same queries."""
-    test = paired_test(after, before)
-    return test.difference > 0 and test.p < LEVEL
