@@ -30,8 +30,7 @@ from transformers import (
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.training.data import TrainingSet, training_set
-from foils.training.known_pairs import PairFacts
+from foils.training.data import PairFacts, TrainingSet, training_set
 
 WORDS = [f"{a}{b}" for a in "bcdfghklmn" for b in "aeiou"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -22,8 +22,8 @@ from foils.batching.vectors import rank_and_count
 from foils.data import Collection, Negatives
 from foils.data.read import CollectionSettings
 from foils.training.data import TrainingSet, read_data_sets, training_set
-from foils.training.loss_registry import TEACHER_LOSSES
-from foils.training.settings import ST, MethodSettings, TrainSettings
+from foils.training.losses import TEACHER_LOSSES
+from foils.training.settings import MethodSettings, TrainSettings
 from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
 
@@ -40,7 +40,6 @@ CASES: dict[str, dict[str, Any]] = {
     "distil, cached": {"loss": "distil", "loss_settings": {"alpha": 0.3}, "mini_batch_size": 3},
     "masked by itself": {"loss": "weighted", "mask": "self", "mask_margin": 0.0},
     "matryoshka, cached": {"loss": "mnrl", "matryoshka": (16, 8), "mini_batch_size": 3},
-    "st, cached": {"loss": "st:CachedMultipleNegativesRankingLoss", "mini_batch_size": 3},
     **{f"batches {name}": {"batches": name} for name in ("hobit-c", "ngame")},
     "batches hobit, annealed": {"batches": "hobit", "batch_settings": {"seeds": 2, "warmup": 1, "anneal": 1}},
     "batches hobit, a mixture": {"batches": "hobit", "batch_settings": {"seeds": 2}, "mixed": True},
@@ -51,7 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
 def trained(case: dict[str, Any], folder: Path, bert: SentenceTransformer) -> np.ndarray:
     """The weights after two epochs of 64 triplets, and what the loss learned."""
     collection = made_up(queries=64)
-    negatives = table(collection, per_query=2, rated=not case.get("loss", "").startswith(ST))
+    negatives = table(collection, per_query=2, rated=True)
     if case.get("loss") in TEACHER_LOSSES:
         vectors = str(folder.with_name(f"vectors-{os.environ.get('RANK', 0)}"))
         negatives = foils.score_pairs(collection, negatives, teacher=static_model(seed=3), vectors=vectors)

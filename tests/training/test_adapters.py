@@ -1,7 +1,5 @@
 """Training in little memory: low-rank adapters, gradient checkpointing, decoders."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 
@@ -14,7 +12,7 @@ import foils
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.encode.models import load_model
 from foils.runtime.errors import InputError, MissingExtraError
-from foils.training.models import LEARNING_RATES, OF_ADAPTERS, WEIGHTS, add_adapters, learning_rate_of, with_defaults
+from foils.training.models import WEIGHTS, add_adapters
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
 from train_models import (
@@ -25,7 +23,6 @@ from train_models import (
     cross_encoder,
     decoder,
     made_up,
-    masked_language_model,
     resumed_exactly,
     rows_of,
     scoring_decoder,
@@ -153,13 +150,6 @@ def test_checkpoints_of_another_rank_are_refused(tmp_path):
         train("bert", tmp_path / "b", tmp_path / "out", replace(LORA, lora=3), resume=True)
 
 
-def test_adapters_take_ten_times_the_learning_rate(tmp_path):
-    model = bert_model(tmp_path)
-    rate = with_defaults(replace(LORA, learning_rate=None), model).learning_rate
-    assert rate == pytest.approx(OF_ADAPTERS * learning_rate_of(model))
-    assert learning_rate_of(model) == LEARNING_RATES["language model"][0]
-
-
 def test_gradient_checkpointing_changes_no_weights_beyond_rounding(tmp_path):
     found = []
     for on in (False, True):
@@ -218,12 +208,3 @@ def test_a_model_that_has_adapters_is_trained_and_written_with_them(tmp_path):
     merged = foils.train(collection, model=str(own.path), lora=2, output=tmp_path / "again", **how)
     assert "| lora | 2 |" in (merged.path / "README.md").read_text()
     assert (merged.path / "model.safetensors").is_file()
-
-
-def test_a_reranker_with_a_new_head_is_written_merged(tmp_path):
-    collection = made_up()
-    (tmp_path / "mlm").mkdir()
-    masked_language_model(tmp_path / "mlm")
-    how = {"model": str(tmp_path / "mlm"), "reranker": True, "lora": 2, "batch_size": 8, "device": "cpu"}
-    found = foils.train(collection, table(collection), output=tmp_path / "out", learning_rate=0.01, **how)
-    np.testing.assert_allclose(outputs(load_cross_encoder(found.path, device="cpu")), outputs(found.model), atol=1e-6)

@@ -1,12 +1,9 @@
 """Training sees the batches that a plan shows, and no known positive counts as a negative in them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("datasets")
 
@@ -17,10 +14,10 @@ from foils.data import Collection
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
-from foils.training.loss_registry import make_loss
+from foils.training.losses import make_loss
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
-from train_models import WORDS, bert_model, evaluated, same, static_model, table, unpaired
+from train_models import WORDS, static_model, table, unpaired
 
 SIZE = 16
 STILL = TrainSettings(batch_size=SIZE, epochs=1, learning_rate=1e-12, seed=3)
@@ -133,31 +130,6 @@ def test_known_positives_do_not_meet_or_are_masked(name, shape, collection, tmp_
         for loss in losses.values():
             assert unpaired(loss.facts, np.array(batch))[wrong].all()
     assert name == "no-duplicates" or met == 0, "where there is a choice they are kept apart"
-
-
-@pytest.mark.parametrize("mini_batch_size", [None, 5])
-@pytest.mark.parametrize("shape", [{"form": "pairs"}, {"form": "lists", "per_query": 3}])
-def test_mnrl_is_the_dense_loss_with_known_positives_left_out(shape, mini_batch_size, collection, tmp_path):
-    data = training_set(collection, table(collection, per_query=4), **shape)
-    known, batch = relevant(collection), data.dataset[[*range(0, 40, 2), 1, 3]]
-    names = [name for name in data.dataset.column_names if name != "label"]
-    model = bert_model(tmp_path)
-    loss = make_loss("mnrl", model, data, mini_batch_size=mini_batch_size, settings={"temperature": 0.1})
-    value, ours = evaluated(loss, batch, batch["label"])
-    queries, *documents = (
-        torch.nn.functional.normalize(model(model.preprocess(batch[name]))["sentence_embedding"].double(), dim=1)
-        for name in names
-    )
-    texts = [text for name in names[1:] for text in batch[name]]
-    left_out = torch.tensor(
-        [[j != i and (asked, text) in known for j, text in enumerate(texts)] for i, asked in enumerate(batch["anchor"])]
-    )
-    assert left_out.any()
-    logits = (queries @ torch.cat(documents).T / 0.1).masked_fill(left_out, -torch.inf)
-    dense = (torch.logsumexp(logits, 1) - logits.diagonal()).mean()
-    dense.backward()
-    wanted = {n.split("model.")[-1]: p.grad.float() for n, p in model.named_parameters() if p.grad is not None}
-    same((value, ours), (dense.item(), wanted), atol=1e-4)
 
 
 def test_b3_may_have_a_teacher(collection, tmp_path, trained_on):

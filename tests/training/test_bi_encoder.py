@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,13 +8,12 @@ import torch
 from accelerate.data_loader import BatchSamplerShard
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch.utils.data import SequentialSampler
-from transformers import TrainerCallback
 
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.training.fit import WHOLE, last_whole_checkpoint
-from foils.training.loss_registry import make_loss
+from foils.training.losses import make_loss
 from foils.training.settings import RECIPES, TrainSettings
 from foils.training.train import train_model
 from train_models import (
@@ -52,15 +49,6 @@ def test_training_lowers_the_loss_and_repeats_with_the_seed(tmp_path):
     assert losses[-1] < 0.8 * losses[0]
     assert [entry["step"] for entry in found[0].history] == list(range(1, found[0].steps + 1)) == list(range(1, 21))
     assert [torch.equal(weights(found[0].model), weights(run.model)) for run in found[1:]] == [True, False]
-
-
-@pytest.mark.parametrize("name", ["mnrl", "weighted", "debiased", "hard-weighted", "hybrid"])
-def test_every_loss_heeds_weights(name):
-    found = []
-    for data in (rows_of(), rows_of(without="weight")):
-        rows, model = data.dataset[:16], static_model()
-        found.append(make_loss(name, model, data, settings={})(features(model, rows), torch.tensor(rows["label"])))
-    assert found[0].item() != pytest.approx(found[1].item(), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -218,18 +206,6 @@ def test_what_cannot_go_on_is_refused(tmp_path):
     (tmp_path / "d" / "checkpoint-5").mkdir(parents=True)  # of another training
     with pytest.raises(InputError, match="resume"):
         trained(tmp_path / "d")
-
-
-def test_no_duplicates_keeps_equal_texts_apart(tmp_path):
-    batches = []
-
-    class Note(TrainerCallback):
-        def on_epoch_begin(self, args, state, control, train_dataloader=None, **_):
-            batches.extend(map(list, train_dataloader.batch_sampler))
-
-    trained(tmp_path, epochs=1, batches="no-duplicates", callbacks=[Note()])
-    assert all(len(set(rows_of().dataset[batch]["anchor"])) == len(batch) for batch in batches)
-    assert sorted(row for batch in batches for row in batch) == list(range(len(rows_of())))
 
 
 def test_names_and_ranges_are_checked_at_once():

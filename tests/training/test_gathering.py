@@ -1,7 +1,5 @@
 """Several processes: a batch is shared out, and its loss is that of one process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

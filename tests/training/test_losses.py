@@ -1,5 +1,4 @@
-from __future__ import annotations
-
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,11 +9,25 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 
+from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
-from foils.training.known_pairs import PairFacts
-from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
+from foils.training.data import PairFacts, training_set
+from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss, matryoshka_loss
 from foils.training.objectives import MIXINGS, Temperature, debiased_infonce, weighted_infonce
-from train_models import WORDS, bert_model, evaluated, features, rows_of, same, static_model, unpaired
+from foils.training.settings import DIMENSIONS, TrainSettings
+from foils.training.train import train_model
+from train_models import (
+    WORDS,
+    bert_model,
+    evaluated,
+    features,
+    made_up,
+    rows_of,
+    same,
+    static_model,
+    table,
+    unpaired,
+)
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +201,52 @@ def test_what_cannot_work_is_refused(model, rated):
             make()
 
 
-def test_the_settings_are_told(model, rated):
-    loss = ContrastiveLoss(
-        model, objective=OBJECTIVES["hard"], facts=rated.facts, mixing=MIXINGS["fixed"](0.7), temperature=0.02
-    )
-    told = loss.get_config_dict()
-    assert told["objective"] == "debiased_infonce"
-    assert (told["prior"], told["concentration"], told["temperature"], told["mixing"]) == (0.05, 0.5, 0.02, "fixed")
+TEXTS = [["ba be bi", "fo fu", "ga"], ["bi bo", "fu fa", "gi ge"], ["lo la", "ma mi", "no"]]
+
+
+def test_the_loss_is_that_of_the_parts_added_up():
+    model = static_model()
+    columns = [torch.tensor(model.encode(texts)) for texts in TEXTS]
+    wanted = 0.0
+    for size in (16, 8, 3):
+        queries, *others = (torch.nn.functional.normalize(each[:, :size]) for each in columns)
+        wanted += torch.nn.functional.cross_entropy(queries @ torch.cat(others).T / 0.05, torch.arange(3)).item()
+    features = [model.preprocess(texts) for texts in TEXTS]
+    loss = matryoshka_loss(model, ContrastiveLoss(model), [3, 8])
+    assert loss(features, None).item() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_the_cached_loss_of_parts_is_the_same(tmp_path):
+    model, batch = bert_model(tmp_path), dict(enumerate(TEXTS))
+    plain, cached = ContrastiveLoss(model), CachedContrastiveLoss(model, mini_batch_size=2)
+    same(*(evaluated(matryoshka_loss(model, loss, [4]), batch) for loss in (plain, cached)))
+
+
+def test_vectors_that_are_cut_are_better_for_it(tmp_path):
+    collection = made_up(queries=80, documents=160)
+    settings = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, max_length=None)
+    found = []
+    for dimensions in (None, (4,)):
+        data = training_set(collection, table(collection))
+        how = replace(settings, matryoshka=dimensions)
+        folder = tmp_path / str(dimensions)
+        model = train_model(static_model(), data, folder, settings=how, batches="hobit-c").model
+        model.truncate_dim = 4
+        found.append(measure_encoder(model, collection, "train", ["nDCG@10"]).means["nDCG@10"])
+    assert found[1] > found[0] + 0.1
+
+
+def test_matryoshka_trainings_that_cannot_work_are_refused(tmp_path):
+    model = static_model()
+    with pytest.raises(InputError, match="matryoshka 32: the model has 16 dimensions"):
+        matryoshka_loss(model, ContrastiveLoss(model), [8, 32])
+    model.similarity_fn_name = "dot"
+    with pytest.raises(InputError, match="compares vectors by inner products"):
+        matryoshka_loss(model, ContrastiveLoss(model), [8])
+    bert = bert_model(tmp_path)
+    with pytest.raises(InputError, match="a loss that learns beside the model"):
+        matryoshka_loss(bert, CachedContrastiveLoss(bert, temperature=Temperature(0.07, learned=True)), [8])
+    with pytest.raises(InputError, match="matryoshka 8,a; expected whole numbers"):
+        DIMENSIONS("8,a")
+    with pytest.raises(InputError, match="matryoshka 0; expected at least 1"):
+        TrainSettings(matryoshka=(0,))

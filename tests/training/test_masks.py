@@ -1,7 +1,5 @@
 """Masks of probable positives: by hand, against plain loops and sentence-transformers' GISTEmbedLoss, and cached."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial
@@ -85,23 +83,6 @@ OBJECTIVES = {
 
 
 PAIRED = [*((name, "self") for name in OBJECTIVES), ("hard-weighted", "guide")]
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_mask_by_itself_multiplies_the_weights_that_are_known(objective, model, rated):
-    function, settings = OBJECTIVES[objective]
-    how = {"objective": partial(function, **settings), "temperature": 0.1, "facts": rated.facts}
-    batch = rated.dataset[ROWS]
-    found, plain = (
-        evaluated(ContrastiveLoss(model, **how, mask=mask), batch, ROWS)[0] for mask in (FalseNegativeMask(0.0), None)
-    )
-    queries, *documents = (torch.tensor(model.encode(batch[name], normalize_embeddings=True)) for name in COLUMNS)
-    similarities, positives = queries @ torch.cat(documents).T, torch.arange(len(ROWS))
-    masked = mask_log_weights(similarities, similarities.diagonal(), positives, margin=0.0)
-    known = torch.from_numpy(rated.facts.batch(np.array(ROWS)).block(0, len(ROWS)))
-    wanted = function(similarities, positives, known + masked, temperature=0.1, **settings).mean()
-    assert found == pytest.approx(wanted.item(), rel=1e-5)
-    assert found < plain - 1e-3
 
 
 @pytest.mark.parametrize(

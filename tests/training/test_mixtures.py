@@ -1,7 +1,5 @@
 """Training on several data sets: negatives local to their source, in the plan and in the loss; the door; resuming."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -20,7 +18,7 @@ from foils.data.splitting import distinct_names, joined_collections, joined_nega
 from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
 from foils.training.data import read_data_sets
-from foils.training.loss_registry import make_loss
+from foils.training.losses import make_loss
 from foils.training.settings import MethodSettings, TrainSettings, parsed_data_sets
 from foils.training.train import train_model
 from train_models import (
@@ -150,22 +148,6 @@ def test_training_draws_shares_inside_their_source_and_resumes_exactly(name, tmp
         assert all(len(set(data.mixture.source_of[piece])) == 1 for piece in pieces)
 
 
-def test_hobit_c_embeds_what_an_epoch_draws_and_no_more(tmp_path, monkeypatch):
-    from foils.batching.vectors import EmbeddingCache
-
-    updated, original = [], EmbeddingCache.update
-
-    def noting(self, rows, *vectors):
-        updated.append(len(rows))
-        return original(self, rows, *vectors)
-
-    monkeypatch.setattr(EmbeddingCache, "update", noting)
-    data = sets(mixture=(1, 9)).training_set(None, form="pairs")
-    assert data.mixture.counts.tolist() == [2, 18]
-    train_model(static_model(), data, tmp_path, settings=SETTINGS, batches="hobit-c", batch_settings={"seeds": 2})
-    assert updated[0] == 20, "of 38 rows, those that the first epoch draws"
-
-
 @pytest.fixture
 def world(tmp_path, beir_folder):
     """Two folders, a table of negatives for each, and a static model."""
@@ -203,17 +185,6 @@ def test_the_program_and_python_train_the_same(world, capsys):
     assert trained.scores["nDCG@10 on dev after"] == pytest.approx(np.mean(each))
 
 
-def test_shares_change_the_training(world, beir_folder):
-    folder, (a, _), _, common = world
-    large = made_up_folder(beir_folder, other("large", queries=70), "large")
-    plain = ["train", a, "--also", str(large), *common]
-    histories = []
-    for name, arguments in (("plain", plain), ("out", [*plain, "--mixture", "1,3"])):
-        assert run([*arguments, "-o", str(folder / name), "--json", str(folder / f"{name}.json")]) == 0
-        histories.append([e["loss"] for e in json.loads((folder / f"{name}.json").read_text())["history"]])
-    assert histories[0] != histories[1]
-
-
 def test_negatives_are_mined_anew_in_their_own_data_set(world):
     folder, (a, b), _, common = world
     more = ["--also", b, "--refresh", "1", "--epochs", "2", "--per-query", "2"]
@@ -231,7 +202,6 @@ def test_negatives_are_mined_anew_in_their_own_data_set(world):
         (["--also", "B,SOURCE"], "no negatives for first"),
         (["--also", "B", "--reranker"], "of one data set"),
         (["--also", "B", "--batches", "no-duplicates"], "takes one data set"),
-        (["--also", "B", "--loss", "st:MultipleNegativesRankingLoss"], "documents of other data sets"),
         (["--also", "nowhere/"], "nowhere"),
         (["--also", "B", "--dev", "none"], "none"),
     ],

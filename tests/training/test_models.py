@@ -1,7 +1,5 @@
 """The learning rate of each kind of model, told from the loaded model and overridable; weights between two models'."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

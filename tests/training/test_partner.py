@@ -1,7 +1,5 @@
 """Training beside BM25: its scores are a fixed part of the logits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +10,8 @@ from foils.data import Negatives
 from foils.mining import BM25Retriever
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
-from foils.training.loss_registry import make_loss
-from foils.training.partner import LOGITS, BM25Partner
+from foils.training.losses import make_loss
+from foils.training.masks import LOGITS, BM25Partner
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
 from train_models import bert_model, cross_encoder, made_up, static_model, table

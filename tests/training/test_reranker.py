@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -9,13 +7,15 @@ import torch
 from scipy.stats import kendalltau
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import losses
+from sentence_transformers.cross_encoder.losses import NDCGLoss2PPScheme
 
+import foils
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
+from foils.training.losses import make_loss
 from foils.training.models import load_trainable
-from foils.training.objectives import debiased_infonce
 from foils.training.reranker import (
     RERANKER_LOSSES,
     ST_RERANKER_LOSSES,
@@ -26,7 +26,7 @@ from foils.training.reranker import (
 )
 from foils.training.settings import TARGETS, TrainSettings
 from foils.training.train import train_model
-from train_models import cross_encoder, gradients, made_up, rows_of, table
+from train_models import cross_encoder, gradients, made_up, rows_of, static_model, table
 
 BASE = TrainSettings(loss="hybrid", batch_size=8, epochs=2, learning_rate=0.01, max_length=32)
 LISTS, UNWEIGHTED = rows_of("lists"), rows_of("lists", without="weight")
@@ -135,22 +135,6 @@ def test_data_sets_leave_absent_documents_and_unrated_pairs_out():
     assert weighted["label"][0][1] == pytest.approx([1, own[0], own[1], own[3]])
 
 
-@pytest.mark.parametrize("name", ["binary", "listnet"])
-def test_texts_are_looked_up_when_a_batch_is_read(name, monkeypatch):
-    looked_up, whole = [], Collection.document_texts
-
-    def counted(collection, rows):
-        looked_up.extend(rows)
-        return whole(collection, rows)
-
-    monkeypatch.setattr(Collection, "document_texts", counted)
-    kind = reranker_loss(name)
-    rows = reranker_set(LISTS, kind)
-    assert not looked_up, "the data set itself holds no text"
-    batch = rows[2:4]
-    assert len(looked_up) == (2 if kind.pointwise else sum(len(of) for of in batch["documents"]))
-
-
 def lists_of(name, target=None, **settings):
     """The first lists, with their labels as tensors."""
     rows = reranker_set(LISTS, reranker_loss(name, settings, target))[:6]
@@ -255,32 +239,6 @@ def test_debiased_and_hard_weighted_lists_equal_plain_loops(name, settings, valu
         assert loss(inputs, labels).item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_bound_of_a_list_is_its_least_score_and_a_shift_changes_nothing():
-    scores, positive = torch.tensor([[3.0, 0.0, 1.0]], dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
-    how = {"temperature": 1.0, "prior": 0.9}  # π e^{s₊} exceeds the mean: the bound e^{0} holds
-    bounded = debiased_infonce(scores, positive, **how, least=scores.min(1).values)
-    assert bounded.item() == pytest.approx(-np.log(np.exp(3) / (np.exp(3) + 2 * np.exp(0))))
-    shifted = debiased_infonce(scores + 7, positive, **how, least=(scores + 7).min(1).values)
-    assert shifted.item() == pytest.approx(bounded.item())
-
-
-def test_a_temperature_is_learned_with_the_reranker(model):
-    inputs, labels = lists_of("weighted")
-    fixed, learned = (
-        reranker_loss("weighted", {"temperature": 0.7, "learn_temperature": on}).make(model) for on in (False, True)
-    )
-    value, scale = learned(inputs, labels), learned.terms.temperature.log_scale
-    assert value.item() == pytest.approx(fixed(inputs, labels).item(), rel=1e-6)
-    value.backward()
-    at, step, values = scale.item(), 1e-3, []
-    with torch.no_grad():
-        for sign in (1, -1):
-            scale.fill_(at + sign * step)
-            values.append(learned(inputs, labels).item())
-    assert scale.grad.item() == pytest.approx((values[0] - values[1]) / (2 * step), rel=0.02, abs=1e-3)
-    assert learned.get_config_dict()["temperature_learned"]
-
-
 UNRATED = rows_of("lists", rated=False)
 
 
@@ -295,7 +253,8 @@ UNRATED = rows_of("lists", rated=False)
         ("regression", {}, UNRATED, "rate the negatives"),
         ("listnett", {}, None, "listnet"),
         ("hybrid", {"alfa": 1}, None, "alpha"),
-        ("st:ListMLELoss", {}, LISTS, "weight other than 1, which this loss cannot heed"),
+        ("st:ListMLELoss", {}, LISTS, "weight other than 1, 0 are labelled positives"),
+        ("st:CoSENTLoss", {}, None, "CoSENTLoss"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(name, settings, data, said):
@@ -440,3 +399,27 @@ def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, tau
                 assert scores.argmax() == 0
             else:
                 assert kendalltau(scores, order).statistic >= 0.9
+
+
+def test_settings_of_sentence_transformers_reach_its_loss(model):
+    settings = {"weighting_scheme": "NDCGLoss2PPScheme", "k": 3}
+    loss = reranker_loss("st:LambdaLoss", settings).make(model)
+    assert isinstance(loss.weighting_scheme, NDCGLoss2PPScheme)
+    assert loss.k == 3
+    with pytest.raises(UnknownNameError, match="weighting_scheme"):
+        reranker_loss("st:LambdaLoss", {"weighting_scheme": "NDCG"}).make(model)
+
+
+def test_positives_of_a_query_with_the_same_text_are_no_weights(tmp_path):
+    """q2 asks what q1 asks, so that its positive, mined for q1, is a positive of q1."""
+    texts = {"d1": "a keel is a spine", "d2": "the spine of a boat", "d3": "oars are of ash"}
+    queries, qrels = dict.fromkeys(("q1", "q2"), "what is a keel?"), {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}}
+    twice = foils.Collection.from_dicts("twice", texts, queries, qrels)
+    mined = foils.mine(twice, "random", top=2)
+    lists = training_set(twice, mined, form="lists")
+    assert lists.weighed()[1].sum() == 2
+    assert not lists.weighed()[0].any()
+    scored = foils.score_pairs(twice, mined, teacher=static_model(seed=3), vectors=str(tmp_path))
+    make_loss("margin-mse", static_model(), training_set(twice, scored), settings={})  # the teacher says what they are
+    with pytest.raises(InputError, match="2 are labelled positives of a query with the same text; losses of sentence"):
+        reranker_set(lists, reranker_loss("st:LambdaLoss"))

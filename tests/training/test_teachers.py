@@ -1,7 +1,5 @@
 """Losses that learn from a teacher: by hand, by finite differences, against sentence-transformers, in training."""
 
-from __future__ import annotations
-
 import logging
 import math
 from dataclasses import replace
@@ -16,11 +14,9 @@ from sentence_transformers.util import pairwise_cos_sim
 
 import foils
 from foils.data import Negatives
-from foils.encode import EmbeddingSettings
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
-from foils.training.fit import Steps
-from foils.training.loss_registry import TEACHER_LOSSES, make_loss
+from foils.training.losses import TEACHER_LOSSES, make_loss
 from foils.training.objectives import list_distillation, margin_mse
 from foils.training.refresh import Refresh
 from foils.training.settings import TrainSettings
@@ -170,85 +166,3 @@ def test_trainings_that_cannot_work_are_refused(data, tmp_path):
         train_model(static_model(), data, tmp_path, settings=replace(settings, mask="self"))
     with pytest.raises(InputError, match="have no teacher's scores"):
         train_model(static_model(), data, tmp_path, settings=settings, refresh=Refresh(None, None, 1))
-
-
-LABELS = [3, 0, 12]
-
-
-@pytest.fixture(scope="module")
-def short():
-    made = training_set(made_up(), table(made_up()).reject(np.arange(80) % 7 == 0, "looks wrong"), form="lists")
-    assert (made.rows[LABELS] < 0).any(), "a list is short"
-    return made
-
-
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory):
-    """The folder of a teacher as wide as the student."""
-    folder = str(tmp_path_factory.mktemp("teacher"))
-    static_model(seed=3).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def use(tmp_path):
-    return EmbeddingSettings(vectors=str(tmp_path / "vectors"))
-
-
-def apart(distance, ours, wanted):
-    """The distance of one text, written down."""
-    if distance == "cosine":
-        return 1 - ours @ wanted / (ours.norm() * wanted.norm())
-    return ((ours - wanted) ** 2).mean() if distance == "mse" else ((ours - wanted) ** 2).sum().sqrt()
-
-
-@pytest.mark.parametrize(("distance", "width"), [("cosine", 16), ("l2", 16), ("mse", 16), ("cosine", 24)])
-def test_vectors_are_learned_as_by_a_plain_loop_and_of_another_width_by_a_map(short, use, distance, width, tmp_path):
-    model, knows = static_model(), static_model(seed=3, dimension=width)
-    knows.save_pretrained(str(tmp_path / "teacher"))
-    settings = {"teacher": str(tmp_path / "teacher"), "distance": distance}
-    loss, batch = make_loss("embed-distil", model, short, embedding=use, settings=settings), short.dataset[LABELS]
-    own = {} if width == 16 else {"loss.projection.weight", "loss.projection.bias"}
-    assert set(Steps(loss, None).own_state()) == set(own)
-    mapped = loss.loss.projection if own else torch.nn.Identity()
-    loss(features(model, batch), torch.tensor(LABELS)).backward()
-    found, means = model[0].embedding.weight.grad.clone(), []
-    model.zero_grad()
-    for number, name in enumerate(name for name in batch if name != "label"):
-        there = [text for text, row in zip(batch[name], LABELS, strict=True) if short.rows[row, number] >= 0]
-        if there:
-            ours = mapped(model(model.preprocess(there))["sentence_embedding"])
-            wanted = torch.tensor(knows.encode(there, normalize_embeddings=True))
-            means.append(sum(apart(distance, *pair) for pair in zip(ours, wanted, strict=True)) / len(there))
-    plain = sum(means) / len(means)
-    plain.backward()
-    assert evaluated(loss, batch, LABELS)[0] == pytest.approx(plain.item(), rel=1e-5)
-    assert found.numpy() == pytest.approx(model[0].embedding.weight.grad.numpy(), abs=1e-6)
-
-
-def test_what_is_learned_are_the_teachers_vectors(short, teacher, tmp_path, monkeypatch):
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
-    model, knows = static_model(), static_model(seed=3)
-    texts = made_up().document_texts(np.unique(short.rows[:, 1]))
-
-    def near():
-        pairs = (each.encode(texts, normalize_embeddings=True) for each in (model, knows))
-        return np.prod(list(pairs), axis=0).sum(1).mean()
-
-    before, how = near(), {"loss": "embed-distil", "loss_settings": {"teacher": teacher}}
-    settings = replace(BASE, batch_size=4, epochs=20, learning_rate=0.1, **how)
-    train_model(model, short, tmp_path / "out", settings=settings)
-    assert near() > max(0.9, before + 0.2)
-
-
-def test_what_vectors_would_ignore_is_refused(short, teacher, use):
-    for data, settings, said in (
-        (rows_of("lists"), {"teacher": teacher}, "weight other than 1, which embed-distil cannot heed"),
-        (short, {}, "learns the vectors of a teacher: set teacher=MODEL"),
-        (short, {"teacher": teacher, "distance": "dot"}, "distance"),
-    ):
-        with pytest.raises(InputError, match=said):
-            make_loss("embed-distil", static_model(), data, embedding=use, settings=settings)
-    for idle in ({"mask": "self"}, {"matryoshka": (8,)}, {"mini_batch_size": 4}):
-        with pytest.raises(InputError, match=f"{next(iter(idle))} .*: no effect with loss embed-distil"):
-            foils.train(made_up(), model="m", output="x", loss="embed-distil", **idle)

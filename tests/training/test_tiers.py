@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-import pickle
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -12,8 +9,6 @@ import torch
 from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers.base.sampler import DefaultBatchSampler
-from torch.utils.data import SequentialSampler
 
 from foils.data import Negatives
 from foils.runtime.errors import FailureError, InputError
@@ -26,8 +21,6 @@ from foils.training.tiers import (
     DANGER,
     UNRATED,
     Decks,
-    MeasuredLoss,
-    TierBatchSampler,
     TierCurriculum,
     by_progress,
     outside_danger,
@@ -84,18 +77,6 @@ def test_an_epoch_has_its_exact_length_and_batches_of_one_tier(drop_last, length
             assert len(batch) == min(8, np.count_nonzero(tier == TIERS))
 
 
-def test_the_sampler_pickles_and_the_seed_decides():
-    again = pickle.loads(pickle.dumps(led()))
-
-    def drawn(sampler, seed):
-        made = sampler(DATA, batch_size=4, drop_last=False, seed=seed)
-        made.start()
-        return list(made)
-
-    assert isinstance(again(DATA, batch_size=4, drop_last=False), TierBatchSampler)
-    assert drawn(led(), 3) == drawn(again, 3) != drawn(led(), 4)
-
-
 def test_the_reward_is_the_drop_of_the_batch_s_loss():
     """w·x with w = 3 stepped to 2 on x = 4: loss 12, then 8."""
     weight = torch.nn.Parameter(torch.tensor(3.0))
@@ -104,29 +85,26 @@ def test_the_reward_is_the_drop_of_the_batch_s_loss():
         def forward(self, features, labels):
             return weight * features[0]["x"].sum()
 
-    loss, features = MeasuredLoss(Product()), [{"x": torch.tensor([1.0, 3.0])}]
-    loss(features, torch.tensor([0, 1])).backward()
+    curriculum, features = led(), [{"x": torch.tensor([1.0, 3.0])}]
+    curriculum.wrapped(Product())(features, torch.tensor([0, 1])).backward()
     with torch.no_grad():
         weight -= 1
-    before, after, labels = loss.recompute()
+    before, after, labels = curriculum.recompute()
     assert (before, after, labels.tolist()) == (12.0, 8.0, [0, 1])
-    loss.eval()
-    loss(features, None)
-    with pytest.raises(InputError, match="no batch"):
-        loss.recompute()
 
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_measuring_again_has_the_same_dropout_and_leaves_random_numbers_alone(cached, tmp_path):
     model = bert_model(tmp_path, dropout=0.5)
     plain = CachedContrastiveLoss(model, mini_batch_size=2) if cached else ContrastiveLoss(model)
-    loss = MeasuredLoss(plain).train()
+    curriculum = led()
+    loss = curriculum.wrapped(plain).train()
     columns = [model.preprocess(texts) for texts in (["ba be bi", "fo fu", "ga"], ["ba", "fo", "ga ge"])]
     torch.manual_seed(3)
     value = loss(columns, torch.arange(3))
     value.backward()
     state = torch.get_rng_state()
-    before, after, _ = loss.recompute()
+    before, after, _ = curriculum.recompute()
     assert before == value.item() == pytest.approx(after, rel=1e-6)
     assert torch.equal(torch.get_rng_state(), state)
     with torch.no_grad():
@@ -237,18 +215,6 @@ def test_rows_that_a_curriculum_by_progress_refuses(made, data, said):
         made(data())
 
 
-class Unwrapped(TierCurriculum):
-    def wrapped(self, loss, model):
-        return loss
-
-
-class Elsewhere(TierCurriculum):
-    """Its batches come from a sampler of sentence-transformers."""
-
-    def __call__(self, dataset, batch_size, drop_last, *rest, **more):
-        return DefaultBatchSampler(SequentialSampler(dataset), batch_size, drop_last)
-
-
 class OfInfinite(TierCurriculum):
     def wrapped(self, loss, model):
         loss.forward = lambda features, labels: model(dict(features[0]))["sentence_embedding"].sum() * torch.inf
@@ -259,8 +225,6 @@ class OfInfinite(TierCurriculum):
     ("curriculum", "error", "said"),
     [
         (led(np.array([0, 1]), "ab"), InputError, "of 2 rows, the data set has 80"),
-        (led(TWO, "ab", Unwrapped), InputError, "its loss around the training's"),
-        (led(TWO, "ab", Elsewhere), InputError, "batch_sampler=planner"),
         (led(TWO, "ab", OfInfinite), FailureError, "lower the learning rate"),
     ],
 )
@@ -274,5 +238,3 @@ def test_what_the_curriculum_refuses():
         led(np.zeros(4, int), "ab")
     with pytest.raises(InputError, match="one process"):
         led().on_train_begin(SimpleNamespace(world_size=2, n_gpu=1, gradient_accumulation_steps=1), None, None)
-    with pytest.raises(InputError, match="label"):
-        MeasuredLoss(torch.nn.Identity())([], None)

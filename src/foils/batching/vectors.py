@@ -12,7 +12,6 @@ the next one begins. Warm-up epochs fill the cache as all others. Memory is boun
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -221,11 +220,6 @@ def rank_and_count() -> tuple[int, int]:
     if not (dist.is_available() and dist.is_initialized()):
         return 0, 1
     return dist.get_rank(), dist.get_world_size()
-
-
-def processes_to_come() -> int:
-    """Return how many processes train: those there are or, before they have met, those that torchrun has started."""
-    return max(rank_and_count()[1], int(os.environ.get("WORLD_SIZE", "1")))
 
 
 def broadcast(value: Any) -> Any:

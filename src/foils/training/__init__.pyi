@@ -2,10 +2,10 @@ from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
 from .doors import Trained as Trained
 from .fit import TrainingRun as TrainingRun
-from .loss_registry import LOSSES as LOSSES
-from .loss_registry import make_loss as make_loss
+from .losses import LOSSES as LOSSES
 from .losses import CachedContrastiveLoss as CachedContrastiveLoss
 from .losses import ContrastiveLoss as ContrastiveLoss
+from .losses import make_loss as make_loss
 from .masks import FalseNegativeMask as FalseNegativeMask
 from .masks import mask_log_weights as mask_log_weights
 from .models import LEARNING_RATES as LEARNING_RATES
@@ -30,7 +30,6 @@ from .reranker import reranker_loss as reranker_loss
 from .settings import RECIPES as RECIPES
 from .settings import Recipe as Recipe
 from .settings import TrainSettings as TrainSettings
-from .tiers import MeasuredLoss as MeasuredLoss
 from .tiers import TierBatchSampler as TierBatchSampler
 from .tiers import TierCurriculum as TierCurriculum
 from .tiers import by_progress as by_progress

@@ -220,12 +220,10 @@ def train(
 
         reranker_loss(settings.loss or "listnet", settings.loss_settings, settings.target)
     compared: dict[str, Any] = {
-        "similarity": similarity,
-        "query_prompt": query_prompt,
-        "document_prompt": document_prompt,
-    }
-    load = partial(load_trainable, model, reranker=reranker, seed=settings.seed, **compared)
-    load = partial(load, device=device, trust_remote_code=trust_remote_code)
+        "similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt
+    }  # fmt: skip
+    load = partial(load_trainable, model, reranker=reranker, seed=settings.seed, device=device, **compared)
+    load = partial(load, trust_remote_code=trust_remote_code)
     tables, refresh = {name: each.negatives for name, each in sets.sources.items()}, None
     if method.refresh:
         from foils.training.refresh import Refresh
@@ -241,16 +239,20 @@ def train(
     settings = with_defaults(settings, trainable)
     card = getattr(model, "model_card_data", None)
     name = str(model if named else getattr(card, "base_model", None) or loaded.__name__)
-    described = {"model": name, "reranker": reranker, "recipe": method.recipe, "batches": batches}
-    described |= {"batch_settings": batch_settings, "refresh": method.refresh, **vars(rows), **settings.describe()}
-    described |= {**compared, **({"mixture": method.mixture} if method.also else {})}
+    described = {
+        "model": name, "reranker": reranker, "recipe": method.recipe, "batches": batches,
+        "batch_settings": batch_settings, "refresh": method.refresh, **vars(rows), **settings.describe(), **compared,
+        **({"mixture": method.mixture} if method.also else {}),
+    }  # fmt: skip
     history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
     score, checkpoints = evaluation.score(*sets.collections.values()), Path(output) / CHECKPOINTS
     before = score(trainable) if score else None
-    how: dict[str, Any] = {"batches": batches, "batch_settings": batch_settings, "score": score, "resume": resume}
-    run = train_model(trainable, data, checkpoints, settings=settings, refresh=refresh, **how)
-    known = {when: value for when, value in (("before", before), ("after", run.best)) if value is not None}
-    scores = {f"{MEASURE} on {evaluation.dev} {when}": value for when, value in known.items()}
+    run = train_model(
+        trainable, data, checkpoints, settings=settings, batches=batches, batch_settings=batch_settings, score=score,
+        refresh=refresh, resume=resume,
+    )  # fmt: skip
+    measured = {"before": before, "after": run.best}
+    scores = {f"{MEASURE} on {evaluation.dev} {at}": each for at, each in measured.items() if each is not None}
     trained = Trained(run.model, Path(output), run, history, data.counts, scores)
     if not int(os.environ.get("RANK", "0")):  # under torchrun the first process writes
         save_model(trained)

@@ -96,8 +96,9 @@ class Steps(TrainerCallback):  # type: ignore[misc]
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Tell the loss its epoch, counted from 1."""
-        if hasattr(self.loss, "set_epoch"):
-            self.loss.set_epoch(math.floor((state.epoch or 0) + 1e-6) + 1)
+        for part in self.loss.modules():
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(math.floor((state.epoch or 0) + 1e-6) + 1)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Average the gradients of the loss' own parameters over processes; torch does so for the model alone."""
@@ -256,7 +257,6 @@ def fit(
     *,
     dataset: Any,
     loss: Any,
-    inner: Any = None,
     settings: TrainSettings,
     score: Callable[[Any], float] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
@@ -264,8 +264,6 @@ def fit(
     **more: Any,
 ) -> TrainingRun:
     """Train with the model's trainer of sentence-transformers, and `more` arguments of it than the settings have.
-
-    `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
 
     Raises:
         InputError: patience without an evaluation, an argument that the trainer refuses, no transformer to adapt, or
@@ -298,7 +296,7 @@ def fit(
                 train_dataset=dataset,
                 loss=loss,
                 evaluator=None if score is None else DevEvaluator(score),
-                callbacks=[*own, Steps(loss if inner is None else inner, reporting)],
+                callbacks=[*own, Steps(loss, reporting)],
             )
         except (ImportError, RuntimeError, TypeError, ValueError) as error:
             if not settings.trainer:
@@ -350,13 +348,12 @@ def writing_weights(folder: Path) -> Iterator[None]:
 
 
 def _entry(log: dict[str, float]) -> dict[str, float]:
-    names = {"loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate", f"eval_{DEV}": DEV}
-    names |= {name: name for name in log if name.startswith(CHANCE) or name == MASKED}
-    if "loss" not in log and f"eval_{DEV}" not in log:
+    """Return what the history has of the trainer's entry; nothing of one without a loss or a score on dev."""
+    if not {"loss", f"eval_{DEV}"} & log.keys():
         return {}
-    return {"step": log["step"], "epoch": log["epoch"]} | {
-        new: float(log[old]) for old, new in names.items() if old in log
-    }
+    names = {"epoch": "epoch", "loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate"}
+    names |= {f"eval_{DEV}": DEV, **{name: name for name in log if name.startswith(CHANCE) or name == MASKED}}
+    return {"step": log["step"], **{new: float(log[old]) for old, new in names.items() if old in log}}
 
 
 def save_model(trained: Trained) -> None:
@@ -376,26 +373,25 @@ def save_model(trained: Trained) -> None:
         trained.model.save_pretrained(str(aside))
         page = aside / "README.md"
         written = page.read_text(encoding="utf-8") if page.is_file() else ""
-        write_text(page, written.rstrip() + "\n\n" + section(trained))
+        write_text(page, written.rstrip() + "\n\n" + card_section(trained))
         write_json(aside / TRAINING, trained.to_json())
 
 
-def section(trained: Trained) -> str:
-    """Return the card's section on the training, in Markdown."""
-    run, provenance = trained.run, trained.provenance
-    settings = {**provenance["settings"], "precision": run.precision, "seed": provenance["seed"]}
-    lines = ["## Training with foils", "", "| | |", "|---|---|"]
-    for name, value in settings.items():
-        lines.append(f"| {name} | {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)} |")
-    lines += [f"| steps | {run.steps:,} |", "", "### Data", "", "| | count |", "|---|---:|"]
-    lines += [f"| {name} | {count:,} |" for name, count in trained.counts.items()]
-    lines += ["", *(f"- {name}: digest `{digest}`" for name, digest in provenance["inputs"].items())]
-    if trained.scores:
-        lines += ["", "### Scores", "", "| measure | value |", "|---|---:|"]
-        lines += [f"| {name} | {value:.4f} |" for name, value in trained.scores.items()]
-    if run.masked is not None:
-        lines += ["", *(f"- masked in epoch {epoch}: {share:.2%}" for epoch, share in run.masked["shares"].items())]
-    losses = [entry["loss"] for entry in run.history if "loss" in entry]
-    if losses:
-        lines += ["", f"Loss: {losses[0]:.4f} at the start, {losses[-1]:.4f} at the end."]
-    return "\n".join(lines) + "\n"
+def card_section(trained: Trained) -> str:
+    """Return the card's section on the training, in Markdown: tables of names and values."""
+    run, losses = trained.run, [entry["loss"] for entry in trained.run.history if "loss" in entry]
+    own = {"precision": run.precision, "seed": trained.provenance["seed"], "steps": run.steps}
+    settings = {**trained.provenance["settings"], **own}
+    masked = {} if run.masked is None else run.masked["shares"]
+    ends = {"loss at the start": losses[0], "loss at the end": losses[-1]} if losses else {}
+    tables = {
+        "setting": [(name, each if isinstance(each, str) else json.dumps(each)) for name, each in settings.items()],
+        "data": [(name, f"{count:,}") for name, count in trained.counts.items()],
+        "input": [(name, f"digest `{digest}`") for name, digest in trained.provenance["inputs"].items()],
+        "measure": [(name, f"{value:.4f}") for name, value in {**trained.scores, **ends}.items()]
+        + [(f"masked in epoch {epoch}", f"{share:.2%}") for epoch, share in masked.items()],
+    }
+    lines = ["## Training with foils", ""]
+    for title, rows in tables.items():
+        lines += [f"| {title} | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
+    return "\n".join(lines)

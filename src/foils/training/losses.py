@@ -1,4 +1,4 @@
-"""Contrastive losses with sentence-transformers' signature, for what its own do not have.
+"""Losses of encoders with sentence-transformers' signature, for what its own do not have, and all of them by name.
 
     loss = ContrastiveLoss(model, facts=facts)  # weighted InfoNCE with known positives left out
     loss = CachedContrastiveLoss(model, facts=facts, mini_batch_size=64)  # the same in small memory
@@ -19,8 +19,10 @@ process nothing is exchanged. Needs torch and sentence-transformers: import this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,16 +30,30 @@ import torch
 import torch.distributed as dist
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from sentence_transformers.base.losses.merged_forward import embed_columns
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_gather as gather_with_gradients
 
 from foils.batching.vectors import rank_and_count
 from foils.encode.models import similarity_of
-from foils.runtime.errors import InputError
-from foils.training.data import TrainingSet
-from foils.training.known_pairs import BatchFacts, LeastGap, PairFacts
+from foils.runtime.errors import InputError, check_names
+from foils.runtime.options import spelled
+from foils.selection.curriculum import least_gap
+from foils.training.data import BatchFacts, LeastGap, PairFacts, TrainingSet
 from foils.training.masks import FalseNegativeMask
-from foils.training.objectives import Mixing, Temperature, rating_regression, weighted_infonce
+from foils.training.objectives import (
+    Mixing,
+    Temperature,
+    check_debiasing,
+    debiased_infonce,
+    list_distillation,
+    make_mixing,
+    margin_mse,
+    rating_regression,
+    weighted_infonce,
+)
+
+log = logging.getLogger(__name__)
 
 Objective = Callable[..., Tensor]
 """(similarities, positives, log-weights, temperature=) → one loss a query, as those of `foils.training.objectives`."""
@@ -429,3 +445,128 @@ def _add(to: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
     for total, gradient in zip(to, gradients, strict=True):
         if gradient is not None:
             total += gradient
+
+
+_WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}
+_DEBIASED = {**_WEIGHTED, "prior": 0.1, "concentration": 0.0}
+_OF_TEACHERS = {"temperature": 0.05, "teacher_temperature": 1.0, "alpha": 0.0}
+TEACHER_LOSSES = {"margin-mse": margin_mse, "distil": list_distillation}
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "mnrl": {"temperature": 0.05},
+    "weighted": _WEIGHTED,
+    "debiased": _DEBIASED,
+    "hard-weighted": {**_DEBIASED, "concentration": 1.0},
+    "hybrid": {**_DEBIASED, "prior": 0.0, "mixing": "fixed", "alpha": 0.5},
+    **dict.fromkeys(TEACHER_LOSSES, _OF_TEACHERS),
+}
+"""Loss → its settings and their defaults; all leave known positives out.
+
+- mnrl: the multiple-negatives ranking loss (ECI_sem eq. 13). Where no known positive of a query is among the other
+  documents of the batch and all weights are 1, value and gradients are those of sentence-transformers'
+  (Cached)MultipleNegativesRankingLoss, which knows neither.
+- weighted: weighted InfoNCE (ANMI 2.0 eq. 38). With a curriculum, here and in those below, harder negatives are let in
+  by epoch, by their rating gaps (Table 3).
+- debiased: the debiased loss (Chuang et al. 2020), with concentration > 0 hard-negative-weighted.
+- hard-weighted: the hard-negative-weighted debiased loss (Robinson et al. 2021).
+- hybrid: α·(debiased, weighted) InfoNCE + (1 − α)·regression on ratings (ANMI 2.0 eq. 37).
+- margin-mse: α·weighted InfoNCE + (1 − α)·the error of margins to a teacher's (Hofstätter et al. 2020), the table's
+  column teacher; `temperature` divides similarities in both, `teacher_temperature` the scores. Rows without scores of
+  positive and negatives have the contrast alone.
+- distil: likewise, with the Kullback–Leibler divergence of the two softmaxes over the list (Hinton et al. 2015)."""
+
+
+def make_loss(
+    name: str,
+    model: Any,
+    data: TrainingSet,
+    *,
+    mini_batch_size: int | None = None,
+    mask: FalseNegativeMask | None = None,
+    settings: Mapping[str, Any],
+) -> ContrastiveLoss:
+    """Return a loss by name, cached where `mini_batch_size` is given, with a mask where there is one.
+
+    Raises:
+        UnknownNameError: no such loss, or no such setting of it.
+        InputError: a setting out of range or of another type, one that needs ratings or a teacher's scores where there
+            are none, or weights or a mask that the loss would ignore.
+    """
+    check_names("loss", [name], LOSSES)
+    chosen = settings_checked(name, LOSSES[name], settings)
+    prior, concentration = chosen.get("prior", 0.0), chosen.get("concentration", 0.0)
+    check_debiasing(prior, concentration)
+    debiased = partial(debiased_infonce, prior=prior, concentration=concentration)
+    parts: dict[str, Any] = {
+        "objective": debiased if name in ("debiased", "hard-weighted") or prior or concentration else weighted_infonce,
+        "temperature": Temperature(chosen["temperature"], learned=chosen.get("learn_temperature", False)),
+        "facts": data.facts,
+        "least_gap": least_gap if chosen.get("curriculum") else None,
+        "mixing": make_mixing(chosen["mixing"], chosen["alpha"]) if "mixing" in chosen else None,
+        "mask": mask,
+    }
+    if name in TEACHER_LOSSES:
+        alpha, softened = chosen["alpha"], chosen["teacher_temperature"]
+        if not softened > 0:
+            raise InputError(f"teacher_temperature {softened}; expected above 0")
+        if alpha == 0 and (data.weighed()[0].any() or mask is not None):
+            idle = spelled("mask") if mask is not None else "weights other than 1"
+            raise InputError(
+                f"{idle}: no effect on {name} with alpha=0, which has no contrast; set alpha, or leave them out"
+            )
+        scores = data.teacher_scores()
+        if unknown := int(np.isnan(scores[:, 0]).sum()):
+            log.warning("%d of %d rows have no teacher's scores to learn from", unknown, len(data))
+        parts |= {"facts": replace(data.facts, ratings=scores), "mixing": make_mixing("fixed", alpha)}
+        how = {"temperature": chosen["temperature"], "teacher_temperature": softened}
+        parts["regression"] = partial(TEACHER_LOSSES[name], **how)
+    if mini_batch_size is None:
+        return ContrastiveLoss(model, **parts)
+    return CachedContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)
+
+
+def settings_checked(name: str, known: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a loss, its defaults where none are given.
+
+    Raises:
+        UnknownNameError: no such setting of it.
+        InputError: one of another type than its default.
+    """
+    check_names(f"setting of the loss {name}", settings, known)
+    kinds = {key: (int, float) if isinstance(default, float) else type(default) for key, default in known.items()}
+    wrong = [
+        f"{key}={value!r}"
+        for key, value in settings.items()
+        if not isinstance(value, kinds[key]) or isinstance(value, bool) != isinstance(known[key], bool)
+    ]
+    if wrong:
+        raise InputError(f"settings of the loss {name} of another type than its defaults: {', '.join(wrong)}")
+    return {**known, **settings}
+
+
+def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]) -> Any:
+    """Return the sum of a loss of whole vectors and of those cut to their first dimensions, each made of length 1.
+
+    It is sentence-transformers' MatryoshkaLoss, all weights 1; the whole vector is always among the dimensions.
+
+    Args:
+        model: a SentenceTransformer that compares vectors by their cosine.
+        loss: of it, cached or not.
+        dimensions: at which vectors are cut, each below the model's own, or it.
+
+    Raises:
+        InputError: a dimension beyond the model's, a model that compares by inner products, or a cached loss that
+            learns something beside the model.
+
+    Source: Kusupati et al. 2022, "Matryoshka representation learning", eq. 1.
+    """
+    whole, named = model.get_embedding_dimension(), spelled("matryoshka")
+    if similarity_of(model) != "cosine":
+        raise InputError(f"{named}: the model compares vectors by inner products, and parts of vectors are compared by "
+                         f"cosines; give {spelled('similarity')} cosine, or leave it out")  # fmt: skip
+    if beyond := [each for each in dimensions if each > whole]:
+        raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole} dimensions; give fewer")
+    if isinstance(loss, CachedContrastiveLoss) and loss.own_parameters():
+        raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the model: leave "
+                         "one of them out")  # fmt: skip
+    return MatryoshkaLoss(model, loss, sorted({*dimensions, whole}, reverse=True))

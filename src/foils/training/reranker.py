@@ -30,10 +30,8 @@ from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap
 from foils.selection.rules import BOUNDS, tier_of
 from foils.statistics.elo_scale import ELO_PER_LOGIT
-from foils.training.data import TrainingSet
-from foils.training.known_pairs import Floats
-from foils.training.loss_registry import made, refuse_unheeded, settings_checked, st_kind
-from foils.training.losses import gradients_of
+from foils.training.data import Floats, TrainingSet
+from foils.training.losses import gradients_of, settings_checked
 from foils.training.objectives import (
     Mixing,
     Temperature,
@@ -84,11 +82,15 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.model, self.terms, self.mixing, self.mini_batch_size = model, terms, mixing, mini_batch_size
 
+    @property
+    def parts(self) -> list[Any]:
+        """What has settings, or learns: terms and mixing."""
+        return [part for part in (self.terms, self.mixing) if isinstance(part, nn.Module)]
+
     def set_epoch(self, epoch: int) -> None:
         """Tell the loss its epoch, counted from 1."""
-        for part in (self.terms, self.mixing):
-            if isinstance(part, (Contrast, Mixing)):
-                part.set_epoch(epoch)
+        for part in self.parts:
+            part.set_epoch(epoch)
 
     def forward(
         self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
@@ -130,8 +132,8 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings, for the model card."""
-        own = [part.describe() for part in (self.terms, self.mixing) if isinstance(part, (Contrast, Mixing))]
-        return {"mini_batch_size": self.mini_batch_size} | {name: each for of in own for name, each in of.items()}
+        own = {name: each for part in self.parts for name, each in part.describe().items()}
+        return {"mini_batch_size": self.mini_batch_size, **own}
 
 
 def _term(total: Tensor, count: float | Tensor = 1) -> Tensor:
@@ -213,11 +215,10 @@ class RerankerKind:
     Attributes:
         make: (model, *, mini_batch_size, **settings) → loss.
         scales: target → scale in which the loss takes it; the first is the default.
-        settings: its own settings and their defaults; None: they are sentence-transformers'.
+        settings: its own settings, as they are by default or chosen; None: they are sentence-transformers'.
         pointwise: a row for each pair instead of each list.
         whole: documents without a target stay in the list, for the contrast.
         target: the chosen one.
-        curriculum: it goes by rating gaps, so that there must be some.
     """
 
     make: Callable[..., Any]
@@ -226,7 +227,6 @@ class RerankerKind:
     pointwise: bool = False
     whole: bool = False
     target: str = ""
-    curriculum: bool = False
 
 
 def _contrast(model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> RerankerLoss:
@@ -275,32 +275,36 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
         UnknownNameError: no such loss, or no such setting of it.
         InputError: a target that the loss cannot learn from.
     """
+    chosen, own = dict(settings or {}), name.removeprefix(ST)
     if name.startswith(ST):
-        kind = st_kind(name, theirs, ST_RERANKER_LOSSES, settings or {})
-        pointwise = "mini_batch_size" not in inspect.signature(kind).parameters
-        scales = ST_RERANKER_LOSSES[name.removeprefix(ST)]
-        loss = RerankerKind(partial(_of_st, kind, name), scales, None, pointwise)
+        check_names(f"loss of sentence-transformers ({ST}NAME)", [own], ST_RERANKER_LOSSES)
+        known = [each for each in inspect.signature(getattr(theirs, own)).parameters if each != "model"]
+        check_names(f"setting of the loss {name}", chosen, known)
+        loss = RerankerKind(partial(_of_st, own), ST_RERANKER_LOSSES[own], None, "mini_batch_size" not in known)
+        if target not in (None, LABELS) and "respect_input_order" in known:
+            chosen = {"respect_input_order": False, **chosen}  # the order is the targets'
     else:
         check_names("loss of a reranker", [name], RERANKER_LOSSES)
         loss = RERANKER_LOSSES[name]
-        settings = settings_checked(name, loss.settings or {}, settings or {})
+        chosen = settings_checked(name, loss.settings or {}, chosen)
     target = target or next(iter(loss.scales))
     if target not in loss.scales:
         raise InputError(
             f"{spelled('loss', name)} cannot learn from {spelled('target', target)}; it takes {', '.join(loss.scales)}"
         )
-    make = partial(loss.make, **settings or {})
-    if name.startswith(ST) and target != LABELS and "respect_input_order" in inspect.signature(kind).parameters:
-        make = partial(make, **{"respect_input_order": False, **(settings or {})})  # the order is the targets'
-    return replace(loss, make=make, target=target, curriculum=bool((settings or {}).get("curriculum")))
+    settings = None if loss.settings is None else chosen
+    return replace(loss, make=partial(loss.make, **chosen), settings=settings, target=target)
 
 
-def _of_st(kind: Any, name: str, model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> Any:
+def _of_st(name: str, model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> Any:
     """Make a loss of sentence-transformers; `weighting_scheme` and `lambda_weight` are names of its classes."""
     for key in settings.keys() & {"weighting_scheme", "lambda_weight"}:
         check_names(key, [settings[key]], [each for each in theirs.__all__ if not each.endswith("Loss")])
         settings[key] = getattr(theirs, settings[key])()
-    return made(name, kind, model, settings)
+    try:
+        return getattr(theirs, name)(model, **settings)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{ST}{name}: {error}") from error
 
 
 def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
@@ -380,10 +384,14 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
             "them so; rate with comparisons between queries (foils rate --rating-args between=6), or train with "
             "listnet and the target elo, which compares documents of one query alone"
         )
-    if loss.curriculum and not np.isfinite(gaps).any():
+    if (loss.settings or {}).get("curriculum") and not np.isfinite(gaps).any():
         raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
-    if not ours:
-        refuse_unheeded("this loss", data, short=False)
+    weighed, positive = (int(each.sum()) for each in data.weighed())
+    if not ours and (weighed or positive):
+        raise InputError(
+            f"{weighed} negatives have a weight other than 1, {positive} are labelled positives of a query with the "
+            "same text; losses of sentence-transformers can heed neither: take another loss"
+        )
     there = data.rows[:, 1:] >= 0
     if not loss.whole:
         there &= np.isfinite(target)

@@ -26,8 +26,7 @@ CHECKPOINTS = "checkpoints"
 NO_DUPLICATES = "no-duplicates"
 TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
 PROGRESS = "progress"
-EMBED_DISTIL = "embed-distil"  # the loss that learns a teacher's vectors
-ST = "st:"  # before the name of a loss of sentence-transformers
+ST = "st:"  # before the name of a reranker's loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 LABELS, TEACHER, ELO, ZONES = TARGETS = ("labels", "teacher", "elo", "zones")  # what a reranker learns from
 MINED_ANEW = 10
@@ -45,14 +44,6 @@ def parsed_data_sets(texts: Sequence[str]) -> list[str | tuple[str, str]]:
     return read
 
 
-def _contrasts(loss: str | None) -> bool:
-    return loss != EMBED_DISTIL
-
-
-def _of_foils(loss: str | None) -> bool:
-    return _contrasts(loss) and not (loss or "").startswith(ST)
-
-
 def _weighted(loss: str | None) -> bool:
     return loss in (None, "mnrl", "weighted")
 
@@ -61,9 +52,7 @@ _OF_TRANSFORMERS: dict[str, Any] = {
     "model": lambda model: not (isinstance(model, str) and model.startswith(STATIC)),
     "why": "a bag of words, which reads whole texts and needs little memory",
 }
-_IN_PARTS: Needs = {**_OF_TRANSFORMERS, "loss": _contrasts}
-_OF_ENCODERS: Needs = {"reranker": False, "why": "which has no vectors and no in-batch negatives"}
-_OF_CONTRASTS = {"reranker": False, "loss": _contrasts, "why": "which compares no queries with documents' vectors"}
+_OF_ENCODERS = {"reranker": False, "why": "which compares no queries with documents' vectors"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +60,9 @@ class TrainSettings(Settings):
     """How to train a model.
 
     Attributes:
-        loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil, embed-distil; of rerankers
-            regression, binary, listnet, lambda, weighted, debiased, hard-weighted, hybrid; st:NAME of
-            sentence-transformers. Default: the recipe's, or mnrl; listnet.
+        loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil; of rerankers regression,
+            binary, listnet, lambda, weighted, debiased, hard-weighted, hybrid, st:NAME of sentence-transformers.
+            Default: the recipe's, or mnrl; of rerankers listnet.
         target: What a reranker learns from: labels (1 for positives and 0 for negatives), the teacher's scores (foils
             score-pairs), elo (ratings), or zones of their gaps. Default: labels; of regression and hybrid elo.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
@@ -109,19 +98,19 @@ class TrainSettings(Settings):
         default_factory=dict
     )
     batch_size: Annotated[int, Option(least=1)] = 128
-    mini_batch_size: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs=_IN_PARTS)] = None
+    mini_batch_size: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs=_OF_TRANSFORMERS)] = None
     epochs: Annotated[int, Option(least=1)] = 1
     learning_rate: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2, needs=_OF_TRANSFORMERS)] = 128
     patience: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs={"dev": True})] = None
     seed: Annotated[int, Option(least=0)] = 0
     matryoshka: Annotated[
-        tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1, needs=_OF_CONTRASTS)
+        tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1, needs=_OF_ENCODERS)
     ] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1, needs=_OF_TRANSFORMERS)] = None
-    mask: Annotated[str | None, Option(metavar="self|guide:MODEL", needs={**_OF_CONTRASTS, "loss": _of_foils})] = None
+    mask: Annotated[str | None, Option(metavar="self|guide:MODEL", needs=_OF_ENCODERS)] = None
     mask_margin: Annotated[float | None, Option(needs={"mask": True})] = None
-    beside: Annotated[str | None, Option(names=("bm25",), needs={**_OF_CONTRASTS, "loss": _weighted})] = None
+    beside: Annotated[str | None, Option(names=("bm25",), needs={**_OF_ENCODERS, "loss": _weighted})] = None
     trainer: Annotated[Mapping[str, Any], settings_option("trainer", flag="--set-trainer", words=True)] = field(
         default_factory=dict
     )

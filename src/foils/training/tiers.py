@@ -3,9 +3,9 @@
     curriculum = TierCurriculum(tiers, LearningProgress(2), names=("soft", "goldilocks"))
     train_model(..., batches=curriculum)
 
-Before a batch's step the loss is the training's own; after it, the same batch is passed through once more, with the
-same dropout and without gradients. The drop is the bandit's reward. The trainer reads one batch ahead, so a tier is
-drawn before the reward of the running step is known. Needs torch.
+After a batch's step the same batch is passed through the loss once more, with the same dropout and without gradients.
+The drop is the bandit's reward. The trainer reads one batch ahead, so a tier is drawn before the reward of the running
+step is known. Needs torch.
 """
 
 from __future__ import annotations
@@ -31,54 +31,6 @@ from foils.selection.curriculum import LearningProgress
 from foils.selection.rules import BOUNDS, TIERS, tier_of
 from foils.training.data import TrainingSet
 from foils.training.fit import CHANCE
-
-
-class MeasuredLoss(nn.Module):  # type: ignore[misc]
-    """A loss that can be computed again on its last training batch, with the same dropout and precision.
-
-    Args:
-        loss: takes (sentence_features, labels).
-    """
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss = loss
-        self._last: tuple[Any, ...] | None = None
-
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None) -> Any:
-        """Return the wrapped loss; in training, keep what is needed to compute it again."""
-        features = [dict(column) for column in sentence_features]
-        if not (self.training and torch.is_grad_enabled()):
-            return self.loss(features, labels)
-        if labels is None or labels.ndim != 1 or labels.is_floating_point():
-            raise InputError("a curriculum goes by each row's number; expected them in the column label")
-        kept, on = [dict(column) for column in features], labels.device.type
-        precision = torch.is_autocast_enabled(on), torch.get_autocast_dtype(on)
-        random = RandContext(labels)
-        value = self.loss(features, labels)
-        self._last = kept, labels, random, precision, value.detach()
-        return value
-
-    def recompute(self) -> tuple[float, float, NDArray[np.int64]]:
-        """Return the loss of the last batch as it was, as it is now, and the batch's labels.
-
-        Raises:
-            InputError: the loss was not computed in training since the last call.
-        """
-        if self._last is None:
-            raise InputError(
-                "no batch was trained on through this loss; train with what `TierCurriculum.wrapped` returns"
-            )
-        features, labels, random, (enabled, kind), before = self._last
-        self._last = None
-        with torch.no_grad(), random, torch.autocast(labels.device.type, enabled=enabled, dtype=kind):
-            after = self.loss(features, labels)
-        return float(before), float(after), labels.cpu().numpy()
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return the wrapped loss' settings, for the model card."""
-        return dict(getattr(self.loss, "get_config_dict", dict)())
-
 
 CURRICULUM = "foils_curriculum.json"
 DANGER = "negatives in the danger zone, left out"
@@ -211,7 +163,7 @@ class TierBatchSampler(EpochBatchSampler):
 
 
 class TierCurriculum(BatchHook):
-    """What a trainer takes to be led by learning progress: a sampler, a loss that is measured, and this callback.
+    """What a trainer takes to be led by learning progress: a sampler, hooks on the loss, and this callback.
 
     An epoch is as many batches as it would be without; within it each tier deals its rows in a random order, anew when
     all were dealt, so that a tier that is drawn often is seen more than once. A tier with fewer rows than a batch
@@ -229,6 +181,9 @@ class TierCurriculum(BatchHook):
     """
 
     made, file = TierBatchSampler, CURRICULUM
+    _loss: Any = None
+    _batch: Any = None
+    _before: Any = None
 
     def __init__(self, tiers: Rows, bandit: LearningProgress, *, names: Sequence[str]) -> None:
         counts = np.bincount(tiers, minlength=len(names)) if len(tiers) and tiers.min() >= 0 else np.zeros(0, int)
@@ -238,21 +193,42 @@ class TierCurriculum(BatchHook):
                 f"for the {len(names)} names {', '.join(names)}; expected rows of each"
             )
         self.tiers, self.bandit, self.names = tiers, bandit, tuple(names)
-        self._loss: MeasuredLoss | None = None
-
-    def wrapped(self, loss: nn.Module, model: Any = None) -> MeasuredLoss:
-        """Return the loss, so wrapped that it can be measured again after a step."""
-        self._loss = MeasuredLoss(loss)
-        return self._loss
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave sampler and loss out of the pickled training arguments."""
-        return {**self.__dict__, "_top": None, "_loss": None}
+        """Leave sampler, loss and batch out of the pickled training arguments."""
+        return {**self.__dict__, "_top": None, "_loss": None, "_batch": None, "_before": None}
 
     def draw(self, rng: np.random.Generator) -> int:
         """Return the tier of the next batch."""
         chances = self.bandit.probabilities
         return int(rng.choice(len(self.names), p=chances / chances.sum()))
+
+    def wrapped(self, loss: nn.Module, model: Any = None) -> nn.Module:
+        """Return the loss, of which each batch in training is kept from now on, so that it can be computed again."""
+
+        def keep(_: nn.Module, given: tuple[Any, ...]) -> None:
+            if torch.is_grad_enabled():
+                features, labels = given
+                kind = labels.device.type
+                precision = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+                # copies, since models write into what they read
+                self._batch = [dict(column) for column in features], labels, RandContext(labels), precision
+
+        def note(_: nn.Module, given: Any, value: Tensor) -> None:
+            if torch.is_grad_enabled():
+                self._before = value.detach()
+
+        self._loss = loss
+        loss.register_forward_pre_hook(keep)
+        loss.register_forward_hook(note)
+        return loss
+
+    def recompute(self) -> tuple[float, float, Rows]:
+        """Return the loss of the last batch as it was, as it is now with the same dropout, and the batch's labels."""
+        features, labels, random, (enabled, kind) = self._batch
+        with torch.no_grad(), random, torch.autocast(labels.device.type, enabled=enabled, dtype=kind):
+            after = self._loss(features, labels)
+        return float(self._before), float(after), labels.cpu().numpy()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Find the training set's sampler; on resuming, restore what was drawn and learned.
@@ -267,7 +243,7 @@ class TierCurriculum(BatchHook):
             )
         sampler = self.find_sampler(given["train_dataloader"])
         if self._loss is None or sampler.planner is not self:
-            raise InputError("a curriculum needs its own sampler, and its loss around the training's (wrapped)")
+            raise InputError("a curriculum needs its own sampler, and the training's loss through it (wrapped)")
         sampler.start()
         if state.global_step:
             saved = whole_json(self.saved(args, state))
@@ -281,9 +257,7 @@ class TierCurriculum(BatchHook):
         Raises:
             FailureError: the loss is no finite number.
         """
-        if self._loss is None:
-            return
-        before, after, labels = self._loss.recompute()
+        before, after, labels = self.recompute()
         if not (math.isfinite(before) and math.isfinite(after)):
             raise FailureError(
                 f"the loss is {before} before step {state.global_step} and {after} after it; lower the learning rate, "

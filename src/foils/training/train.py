@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from sentence_transformers import CrossEncoder
 from sentence_transformers.base.losses.gradcache import has_static_embedding_input
 from sentence_transformers.base.sampler import BatchSamplers
@@ -25,10 +24,10 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TrainingSet
 from foils.training.fit import TrainingRun, fit
-from foils.training.loss_registry import TEACHER_LOSSES, make_loss, matryoshka_loss
-from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
+from foils.training.losses import TEACHER_LOSSES, make_loss, matryoshka_loss
+from foils.training.masks import BM25Partner, FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import with_defaults
-from foils.training.settings import NO_DUPLICATES, PROGRESS, ST, TrainSettings, check_batches
+from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings, check_batches
 
 if TYPE_CHECKING:
     from foils.training.refresh import Refresh
@@ -61,9 +60,9 @@ def train_model(
         output: folder for checkpoints.
         settings: how; the mini-batch size is not used where the model is a static embedding, which needs none. A batch
             of a reranker has `batch_size` pairs (pointwise losses) or lists.
-        batches: one of `foils.training.settings.ways_of_batching`, or a hook of your own, as a `BatchPlanner`. With
-            `progress` the rows that `foils.training.tiers.outside_danger` leaves out are not trained on. Rerankers,
-            whose lists do not meet, have random ones.
+        batches: one of `foils.training.settings.ways_of_batching`, or a hook of your own, as a `BatchPlanner`;
+            `progress` needs rows as `foils.training.tiers.outside_danger` leaves them. Rerankers, whose lists do not
+            meet, have random ones.
         batch_settings: of that way.
         score: model → score on dev, higher is better: chooses the model and stops the training early.
         refresh: makes negatives anew while the model trains, as `foils.training.refresh.Refresh` says.
@@ -85,26 +84,18 @@ def train_model(
         return _train_reranker(model, data, Path(output), **how, callbacks=callbacks)
     if batches == PROGRESS:
         refuse({"refresh": refresh}, f"with batches {PROGRESS}, which go by the ratings of the negatives there are")
-        from foils.training.tiers import outside_danger
-
-        data = outside_danger(data)
     name, of_loss = str(settings.loss), settings.loss_settings
     if name in TEACHER_LOSSES:
         refuse({"refresh": refresh}, f"with loss {name}: negatives that are mined anew have no teacher's scores")
-    if not name.startswith(ST):
-        check_temperature_of(similarity_of(model), of_loss.get("temperature", OF_COSINES))
+    check_temperature_of(similarity_of(model), of_loss.get("temperature", OF_COSINES))
     if settings.beside is not None:
         refuse({"refresh": refresh}, f"with {spelled('beside')}, whose scores are of the negatives there are")
-        from foils.training.partner import BM25Partner
-
         data = replace(data, facts=replace(data.facts, partner=BM25Partner(data)))
     size = None if static or settings.mini_batch_size is None else min(settings.mini_batch_size, settings.batch_size)
     # a teacher's and a guide's texts are cut as the model's are
     use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
     mask = None if settings.mask is None else FalseNegativeMask()
-    with torch.random.fork_rng(devices=[]):  # what a loss draws comes from the seed
-        torch.default_generator.manual_seed(settings.seed)
-        loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, embedding=use, settings=of_loss)
+    loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, settings=of_loss)
     if settings.mask is not None:  # a guide embeds once all else is known to fit
         mask = loss.mask = make_mask(model, data, settings, use)
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
@@ -121,7 +112,6 @@ def train_model(
         Path(output),
         dataset=data.dataset,
         loss=outer if hook is None else hook.wrapped(outer, model),
-        inner=loss,
         callbacks=callbacks,
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
         prompts={column: text for column, text in prompts.items() if text} or None,
