@@ -13,7 +13,7 @@ import foils.evaluation.systems
 import foils.experiments.analysis
 import foils.experiments.doors
 import foils.experiments.plan
-import foils.experiments.tuned
+import foils.experiments.tune
 import foils.labelling.doors
 import foils.labelling.relabelling
 import foils.mining.candidates
@@ -102,7 +102,7 @@ def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.A
     vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
 def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.doors.Demo: ...
 def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
-    device: typing.Any = ...) -> foils.experiments.tuned.Merged: ...
+    device: typing.Any = ...) -> foils.experiments.doors.Merged: ...
 def report(studies: typing.Any, *, measure: typing.Any = ...,
     seed: int = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def study(collection: typing.Any, sources: typing.Any, *, models: typing.Any, output: typing.Any,
@@ -115,7 +115,7 @@ def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typin
     explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., lora: int | None = ...,
     trust_remote_code: bool = ..., reranker: bool = ..., first_stage: typing.Any = ..., seed: int = ...,
     device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.experiments.tuned.Tuned | foils.experiments.plan.Plan: ...
+    add_judgements: typing.Any = ...) -> foils.experiments.tune.Tuned | foils.experiments.plan.Plan: ...
 def label(collection: typing.Any, sources: typing.Any, *, n: int = ..., ask: typing.Any = ..., draw: typing.Any = ...,
     split: typing.Any = ..., output: typing.Any, answers: typing.Any = ..., labeller: typing.Any = ...,
     checks: int = ..., question: typing.Any = ..., seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
