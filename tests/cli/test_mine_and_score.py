@@ -1,11 +1,15 @@
-"""foils mine and foils score from files to files: what reaches the models, and what is done once alone."""
+"""Verbs of the program from end to end, with an encoder that needs no model: mine, score, label."""
 
+import io
 import json
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+import foils as library
 from fakes import HashingEncoder
-from foils.data import Negatives
+from foils.data import Labels, Negatives
 from foils.runtime.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("loaded")
@@ -91,3 +95,111 @@ def test_the_real_encoder(foils, folder, tmp_path, monkeypatch):
     said = json.loads((tmp_path / "s.json").read_text())
     assert (said["encoder"], said["dim"]) == ("all-MiniLM-L6-v2", 384)
     assert 0 < said["sources"][0]["eci_sem"] < said["sources"][0]["trace"] < 1
+
+
+@pytest.fixture
+def sources(foils, beir_folder, tmp_path):
+    folder, paths = beir_folder(), {}
+    for method in ("random", "bm25"):
+        paths[method] = tmp_path / f"{method}.parquet"
+        assert foils("mine", folder, "--with", method, "--top", 4, "-o", paths[method]).status == 0
+    return folder, paths
+
+
+def sailing(query, positive, document):
+    assert positive
+    return None if "bees" in query else "boat" in document
+
+
+def test_answers_come_from_a_function_a_file_or_a_page(foils, sources, tmp_path, monkeypatch):
+    folder, paths = sources
+    by_function, merged = tmp_path / "function.tsv", tmp_path / "merged.tsv"
+    library.label(folder, paths, n=6, output=by_function, ask=lambda query, positive, document: "boat" in document)
+    ended = foils("label", folder, *paths.values(), "-n", 6, "-o", merged, "--answers", by_function)
+    assert ended.status == 0, ended.err
+    assert merged.read_bytes() == by_function.read_bytes()
+    judged = Labels.read(merged).table
+    assert set(judged["relevant"].to_pylist()) == {0, 1}
+    assert judged["judge"].unique().to_pylist() == ["person"]
+    ended = foils("label", folder, *paths.values(), "--with", "page", "-n", 6, "-o", merged, "--as", "anna")
+    assert f"Open {merged.with_suffix('.html')} in a browser" in " ".join(ended.out.split())
+    assert '"judge": "anna"' in merged.with_suffix(".html").read_text("utf-8")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    ended = foils("label", folder, *paths.values(), "-o", merged)
+    assert ended.status == 2
+    assert "nobody is there to judge" in ended.err
+
+
+def test_more_pairs_keep_the_answers_and_other_pairs_stay(sources, tmp_path):
+    folder, paths = sources
+    path = tmp_path / "labels.parquet"
+    few = library.label(folder, paths, n=4, output=path, ask=sailing)
+    more = library.label(folder, paths, n=7, output=path, ask=lambda *_: False)
+    before, after = few.labels.match(few.universe.table)[0], more.labels.match(few.universe.table)[0]
+    known = np.isfinite(before)
+    np.testing.assert_array_equal(before[known], after[known])
+    assert pq.read_metadata(path).num_rows == 7
+    other = library.label(folder, {"bm25": paths["bm25"]}, n=2, output=path, ask=lambda *_: True)
+    assert len(other.labels) >= 7, "labels of pairs that are not drawn now are kept"
+    assert other.shares[0].drawn == 2
+
+
+def test_answers_may_come_line_by_line(foils, sources, tmp_path, monkeypatch):
+    folder, paths = sources
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\nno\n\nwhat?\ns\n"))
+    ended = foils("label", folder, *paths.values(), "--with", "terminal", "-n", 5, "-o", tmp_path / "labels.jsonl")
+    assert ended.status == 0
+    assert ended.err.count("Is the document relevant") == 6, "what is no answer is asked again"
+    counts = Labels.read(tmp_path / "labels.jsonl").to_json()["judges"]["person"]
+    assert counts == {"judged": 2, "relevant": 1, "skipped": 1}
+
+
+def test_a_function_that_fails_loses_no_answer(sources, tmp_path):
+    folder, paths = sources
+    answers = [False, True]
+    with pytest.raises(IndexError):
+        library.label(folder, paths, n=5, output=tmp_path / "labels.tsv", ask=lambda *_: answers.pop())
+    assert Labels.read(tmp_path / "labels.tsv").to_json()["judges"]["person"]["judged"] == 2
+
+
+def test_from_mining_to_selection_without_a_judgement(foils, beir_folder, tmp_path, loaded):
+    folder = beir_folder(qrels={})
+    (folder / "qrels").rmdir()
+    mined, rated, chosen = (tmp_path / name for name in ("m.parquet", "r.parquet", "s.parquet"))
+    refused = foils("mine", folder, "--top", 4, "-o", mined)
+    assert refused.status == 2
+    assert "take every query with --split all" in refused.err
+    for method in (["bm25"], ["dense"], ["random", "--draw", "uniform", "--ranks", "0-8"]):
+        ended = foils("mine", folder, "--split", "all", "--with", *method, "--top", 4, "-o", mined)
+        assert ended.status == 0, ended.err
+    assert Negatives.read(mined).table["query_id"].unique().to_pylist() == [f"q{i}" for i in range(1, 6)]
+    assert "recapture" not in Negatives.read(mined).provenance
+    facts = tmp_path / "r.json"
+    ended = foils("rate", folder, mined, "-o", rated, "--json", facts)
+    assert ended.status == 0, ended.err
+    assert json.loads(facts.read_text())["without_positive"] == 5
+    ended = foils("select", rated, "--by", "percentile", "-o", chosen)
+    assert ended.status == 0, ended.err
+    assert Negatives.read(chosen).keep.any()
+
+
+def test_mining_for_all_queries_leaves_out_the_positives_of_every_split(foils, beir_folder, tmp_path):
+    folder, mined = beir_folder(), tmp_path / "m.parquet"
+    ended = foils("mine", folder, "--split", "all", "--with", "random", "--top", 10, "-o", mined)
+    assert ended.status == 0, ended.err
+    found = Negatives.read(mined)
+    pairs = set(zip(found.table["query_id"].to_pylist(), found.table["doc_id"].to_pylist(), strict=True))
+    assert {query for query, _ in pairs} == {f"q{i}" for i in range(1, 6)}
+    assert pairs.isdisjoint({("q1", "d1"), ("q1", "d3"), ("q2", "d4"), ("q3", "d7"), ("q4", "d2"), ("q5", "d8")})
+    assert found.provenance["recapture"]["labelled"] == 6
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (["--with", "trisampler"], "TriSampler needs queries with a positive"),
+    (["--scorer", "encoder", "--margin", 0.1], "a margin needs one"),
+])  # fmt: skip
+def test_what_needs_a_positive_says_so(foils, beir_folder, tmp_path, options, said):
+    folder = beir_folder("half", qrels={"train": {"q1": {"d1": 1}}})
+    refused = foils("mine", folder, "--split", "all", *options, "-o", tmp_path / "m.parquet")
+    assert refused.status == 2
+    assert said in refused.err

@@ -1,15 +1,14 @@
-"""A model in memory is trained, and a recipe fills in what is open."""
+"""The program trains; and what the demo needs."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-
-pytest.importorskip("datasets")
-pytest.importorskip("sentence_transformers")
-
 from sentence_transformers import SentenceTransformer
 
 import foils as library
 from foils.data import load_collection
+from foils.experiments.doors import PACKAGES, demo
 from foils.runtime.errors import InputError
 from foils.training.settings import OPEN, RECIPES, Recipe, TrainSettings, completed
 from train_models import cross_encoder, made_up_folder, static_model, table
@@ -47,3 +46,23 @@ def test_a_recipe_fills_in_what_is_open():
     chosen = completed(given, RECIPES["eci-sem"], evaluated=False)
     assert (chosen.batch_size, chosen.loss_settings) == (128, {"prior": 0.2}), "a default that is given is given"
     assert (chosen.mini_batch_size, chosen.learning_rate) == (2048, 2e-5)
+
+
+@pytest.mark.slow
+def test_one_model_is_decided_for_and_tuned(foils, tmp_path, monkeypatch):
+    pytest.importorskip("datasets")
+    from train_models import made_up, static_model
+
+    collection = replace(made_up(queries=240, documents=400), name="pydocs", digest="made up")
+    monkeypatch.setattr("foils.data.read._pydocs", lambda packages=None: collection)
+    static_model().save_pretrained(str(tmp_path / "static"))
+    ended = foils("demo", "-o", tmp_path / "out", "--model", tmp_path / "static")
+    assert ended.status == 0, ended.err
+    shown = demo(tmp_path / "out", model=str(tmp_path / "static"))
+    assert list(shown.tuned.means)[:2] == ["base", "tuned"]
+    assert shown.tuned.sentence.startswith("Deploy ")
+    assert str(shown).split() == ended.out.split()
+    assert (tmp_path / "out" / "tuned" / "report.html").is_file()
+    assert shown.to_json()["tuned"] == shown.tuned.to_json()
+    named = shown.tuned.plan["given"]["collection"]
+    assert named == f"pydocs:{','.join(PACKAGES)}", "the next command would measure on other queries"

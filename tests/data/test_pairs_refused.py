@@ -1,6 +1,4 @@
-"""Files and tables that nobody should make, and many do: each is read as it is, or refused with what to do about it."""
-
-from __future__ import annotations
+"""Pairs that are refused, each with its place; and pairs with judgements."""
 
 import bz2
 import json
@@ -12,9 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import foils
 from foils.runtime.errors import FormatError, InputError
+from pair_files import write_csv, write_jsonl
 
 HEADER = "query,positive\n"
 
@@ -104,7 +105,7 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "away.csv").symlink_to(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe.csv")
-    for given, message in {
+    for name, message in {
         tmp_path / "none.csv": "none.csv: no such file",
         tmp_path / "folder.csv": "is a folder, not a file",
         tmp_path / "away.csv": "is a link that leads to no file",
@@ -113,7 +114,7 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
         "/dev/null": "is a pipe or a device",
     }.items():
         with pytest.raises(InputError, match=message):
-            foils.load(given)
+            foils.load(name)
 
 
 def pandas(*columns: Any, names: list[Any]) -> Any:
@@ -160,3 +161,36 @@ def test_tables_that_are_read() -> None:
 def test_options_of_pairs(beir_folder: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r"columns .*: no effect with .*, which is not made of pairs"):
         foils.load(beir_folder(), columns={"query": "a"})
+
+
+@given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), min_size=1, max_size=300))
+def test_an_id_has_one_text(records: list[tuple[str, str]]) -> None:
+    texts, wrong = dict[str, str](), list[int]()
+    for line, (identifier, text) in enumerate(records, start=1):
+        if texts.setdefault(identifier, text) != text:
+            wrong.append(line)
+    for what in ("query", "document"):
+        rows = [{"query": "q", "positive": "p", f"{what}_id" if what == "query" else "doc_id": key,
+                 {"query": "query", "document": "positive"}[what]: text} for key, text in records]  # fmt: skip
+        table = pa.Table.from_pylist(rows)
+        if wrong:
+            with pytest.raises(FormatError, match=f"Table:{wrong[0]}: the {what} .* has another text before") as raised:
+                foils.load(table)
+            assert str(raised.value).count("another text") == min(len(wrong), 5)
+        else:
+            assert len(foils.load(table).documents) == (1 if what == "query" else len(texts))
+
+
+def test_what_contradicts_another_file_is_said_of_the_file_where_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    rows = [{"query": "a", "positive": "x", "score": 1}, {"query": "b", "positive": "y", "score": 1}]
+    first = write_csv(tmp_path / "first.csv", rows)
+    other = [{"query": "c", "positive": "x", "score": 1}, {"query": "b", "positive": "z", "score": 1}]
+    second = write_jsonl(tmp_path / "second.jsonl", other)
+    with pytest.raises(FormatError, match=r"second.jsonl:2: the query 'b' is in train and in test"):
+        foils.load({"train": first, "test": second})
+    third = write_jsonl(tmp_path / "third.jsonl", [other[0], {**rows[1], "score": 0}])
+    with pytest.raises(FormatError, match=r"third.jsonl:2: the pair has another relevance on line 3"):
+        foils.load({"train": first, "training": third})

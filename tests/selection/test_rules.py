@@ -1,10 +1,30 @@
+"""Rules of selection: tables, denoising, percentiles, mixtures, SimANS, gaps and information."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
 
 from foils.runtime.errors import InputError
-from foils.selection import RULES, RatedRows, denoise, percentile, relative, table
+from foils.selection import (
+    RULES,
+    RatedRows,
+    adapted_gap,
+    denoise,
+    fit_gaps,
+    information,
+    mixture,
+    optimal,
+    optimal_gap,
+    percentile,
+    relative,
+    simans,
+    table,
+    two_group_risk,
+)  # fmt: skip
+from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 GAPS = [-50.0, 99.9, 100.0, 199.9, 200.0, 400.0, 399.9, 600.0, 600.1, np.nan]
 
@@ -114,3 +134,180 @@ def test_rows_that_do_not_fit_together_are_refused():
         RatedRows.of_gaps([1.0, 2.0], query=[0])
     with pytest.raises(InputError, match="probabilities"):
         RatedRows.of_gaps([1.0], preference=[1.2])
+
+
+def three_groups(seed=0, n=6000):
+    rng = np.random.default_rng(seed)
+    group = rng.choice(3, n, p=[0.2, 0.5, 0.3])
+    return np.array([50, 300, 600])[group] + np.array([40, 50, 60])[group] * rng.normal(size=n), group
+
+
+class TestMixture:
+    def test_planted_components_and_the_crossings_between_them(self):
+        gap, _ = three_groups()
+        fitted = fit_gaps(gap, rng=np.random.default_rng(0))
+        np.testing.assert_allclose(fitted.mean, [50, 300, 600], atol=8)
+        np.testing.assert_allclose(fitted.sd, [40, 50, 60], atol=6)
+        np.testing.assert_allclose(fitted.share, [0.2, 0.5, 0.3], atol=0.02)
+        for i, threshold in enumerate(fitted.thresholds):
+            one, other = (fitted.share[k] * norm.pdf(threshold, fitted.mean[k], fitted.sd[k]) for k in (i, i + 1))
+            assert one == pytest.approx(other, rel=0.05)
+        np.testing.assert_allclose(
+            fitted.density(gap[:5]).sum(1),
+            sum(fitted.share[k] * norm.pdf(gap[:5], fitted.mean[k], fitted.sd[k]) for k in range(3)),
+        )
+
+    def test_it_rejects_the_lowest_component(self):
+        gap, group = three_groups()
+        found = mixture(RatedRows.of_gaps(gap))
+        assert (found.keep == (group > 0)).mean() > 0.98
+        assert set(found.tier) == {"danger", "goldilocks", "easy"}
+        assert found.weight[(gap > 280) & (gap < 320)].min() > 0.98
+        np.testing.assert_allclose(found.weight[gap > 650], 0.3, atol=0.01)
+        between = (gap > found.thresholds["goldilocks"]) & (gap < found.thresholds["goldilocks"] + 10)
+        assert ((found.weight[between] > 0.45) & (found.weight[between] < 1)).all()
+
+    def test_two_components_have_no_easy_tier(self):
+        gap, group = three_groups()
+        found = mixture(RatedRows.of_gaps(gap[group < 2]), components=2)
+        assert set(found.tier) == {"danger", "goldilocks"}
+        assert list(found.thresholds) == ["goldilocks"]
+
+    def test_the_order_of_rows_does_not_matter_and_the_seed_repeats_it(self):
+        gap, _ = three_groups(n=500)
+        straight, turned = (mixture(RatedRows.of_gaps(values)).weight for values in (gap, gap[::-1]))
+        np.testing.assert_allclose(straight, turned[::-1], atol=1e-3)
+        np.testing.assert_array_equal(straight, mixture(RatedRows.of_gaps(gap)).weight)
+
+    def test_a_wide_upper_component_does_not_make_tiny_gaps_safe(self):
+        rng = np.random.default_rng(1)
+        gap = np.concatenate([rng.normal(100, 5, 300), rng.normal(200, 300, 300)])
+        found = mixture(RatedRows.of_gaps(gap), components=2)
+        assert not found.keep[gap < 50].any()
+
+    def test_where_nothing_says_that_false_negatives_exist_none_is_rejected(self):
+        rng = np.random.default_rng(2)
+        groups = rng.normal(300, 40, 2000), rng.normal(600, 60, 2000)
+        far = np.concatenate(groups)
+        found = mixture(RatedRows.of_gaps(far))
+        assert found.keep.all()
+        assert set(found.tier) == {"goldilocks", "medium"}
+        assert found.weight[far > 650] == pytest.approx(0.7, abs=0.01)
+        assert found.weight[far < 300].min() == pytest.approx(1, abs=1e-4)
+        one = mixture(RatedRows.of_gaps(groups[0]))
+        assert one.keep.all()
+        assert (set(one.weight), one.thresholds) == ({1.0}, {})
+        near = mixture(RatedRows.of_gaps(groups[0] - 300))  # all of them as good as the positive
+        assert not near.keep.any()
+
+    def test_as_many_components_as_the_gaps_speak_for(self):
+        gap, group = three_groups()
+        for most, chosen in ((3, gap), (2, gap[group < 2]), (1, gap[group == 1])):
+            assert len(fit_gaps(chosen, rng=np.random.default_rng(0)).mean) == most
+        n, one = len(gap), norm.logpdf(gap, gap.mean(), gap.std()).sum()
+        three = np.log(fit_gaps(gap, rng=np.random.default_rng(0)).density(gap).sum(1)).sum()
+        assert -2 * three + 8 * np.log(n) < -2 * one + 2 * np.log(n)
+
+    def test_too_few_gaps_or_odd_components_are_refused(self):
+        with pytest.raises(InputError, match="too few"):
+            mixture(RatedRows.of_gaps([1.0, 1.0, 2.0, np.nan]))
+        for components in (1, 4):
+            with pytest.raises(InputError, match=f"{components} components"):
+                mixture(RatedRows.of_gaps(np.arange(20.0)), components=components)
+
+
+class TestOptimalGap:
+    def test_information_at_known_points(self):
+        p = norm.cdf(1.0)
+        bits = -p * np.log2(p) - (1 - p) * np.log2(1 - p)
+        np.testing.assert_allclose(
+            information(np.array([-1, 0, 1, 60]) * ELO_PER_PROBIT), [bits, 1, bits, 0], atol=1e-12
+        )
+
+    def test_without_damage_the_closest_gap_is_best(self):
+        assert optimal_gap(lambda gap: np.exp(-gap / 100), damage=0) == 0
+
+    def test_against_a_continuous_optimiser(self):
+        risk = lambda gap: np.exp(-np.asarray(gap) / 100)  # noqa: E731
+        expected = minimize_scalar(
+            lambda g: -(information(np.array([g]))[0] - 2 * risk(g)), bounds=(0, 800), method="bounded"
+        ).x
+        assert optimal_gap(risk, damage=2) == pytest.approx(expected, abs=1)
+
+    @pytest.mark.parametrize("rate", [0.10, 0.15])
+    def test_the_papers_interval(self, rate):
+        rng = np.random.default_rng(2)
+        false = rng.random(20_000) < rate
+        gap = np.where(false, rng.normal(0, 120, 20_000), rng.normal(400, 200, 20_000))
+        assert 150 <= optimal_gap(two_group_risk(gap, rate=rate, spread=120), damage=2.0) <= 300  # Theorem 12
+
+    def test_risk_is_the_posterior_of_the_planted_groups(self):
+        rng = np.random.default_rng(3)
+        false = rng.random(100_000) < 0.2
+        gap = np.where(false, rng.normal(0, 100, 100_000), rng.normal(500, 150, 100_000))
+        risk = two_group_risk(gap, rate=0.2, spread=100)
+        at = np.array([50.0, 150.0, 200.0, 250.0])
+        expected = 0.2 * norm.pdf(at, 0, 100) / (0.2 * norm.pdf(at, 0, 100) + 0.8 * norm.pdf(at, 500, 150))
+        np.testing.assert_allclose(risk(at), expected, atol=0.04)
+        grid = np.linspace(-300, 900, 200)
+        assert (np.diff(risk(grid)) <= 1e-12).all()
+        assert risk(np.array([-200.0]))[0] == pytest.approx(risk(np.array([0.0]))[0], abs=0.02)
+        every = np.linspace(0, 900, 9001)
+        density = 0.2 * norm.pdf(every, 0, 100) + 0.8 * norm.pdf(every, 500, 150)
+        assert (risk(every) * density).sum() * 0.1 == pytest.approx(0.1, abs=0.01)  # half of them lie above 0
+
+    def test_selection_peaks_at_the_optimum_and_every_setting_counts(self):
+        rng = np.random.default_rng(4)
+        gap = np.concatenate([rng.normal(0, 120, 300), rng.normal(400, 200, 1700)])
+        rows = RatedRows.of_gaps(gap)
+        plain = optimal(rows)
+        best = plain.thresholds["optimal"]
+        assert abs(gap[plain.weight.argmax()] - best) < 5
+        assert plain.weight.max() == pytest.approx(1, abs=1e-3)
+        assert set(plain.reason) == {None, "more risk than information", "tells too little"}
+        assert not plain.keep[gap < 0].any()
+        for setting in ({"rate": 0.3}, {"spread": 60.0}, {"damage": 4.0}):
+            assert optimal(rows, **setting).thresholds["optimal"] != best
+        assert optimal(rows, damage=4.0).thresholds["optimal"] > best
+
+    def test_settings_out_of_range_are_refused(self):
+        rows = RatedRows.of_gaps([1.0, 2.0])
+        for setting in ({"rate": 0.0}, {"spread": 0.0}, {"damage": -1.0}):
+            with pytest.raises(InputError, match=next(iter(setting))):
+                optimal(rows, **setting)
+        with pytest.raises(InputError, match="too few"):
+            optimal(RatedRows.of_gaps([1.0]))
+
+    def test_adaptation_by_hand(self):
+        assert adapted_gap(0.25) == 300
+        assert adapted_gap(0.1, relative_sd=1.5, domain=0.8) == pytest.approx(200 * 1.2 * 1.5 * 0.8)
+        with pytest.raises(InputError, match="domain"):
+            adapted_gap(0.1, domain=2)
+
+
+class TestSimANS:
+    def test_the_draw_follows_the_formula(self):
+        gap = np.tile([100.0, 250.0, 300.0, 500.0], 20_000)
+        rows = RatedRows.of_gaps(gap, query=np.repeat(np.arange(20_000), 4))
+        found = simans(rows, per_query=1, rng=np.random.default_rng(0))
+        weights = np.exp(-5e-5 * (np.array([100, 250, 300, 500]) - 300.0) ** 2)
+        np.testing.assert_allclose(found.keep.reshape(-1, 4).mean(0), weights / weights.sum(), atol=0.01)
+
+    def test_each_query_gets_its_number_without_repetition(self):
+        query = np.array([0, 1, 0, 1, 0, 2, 0])
+        found = simans(RatedRows.of_gaps([300.0, 200, 310, np.nan, 290, 100, 305], query=query), per_query=2)
+        assert [found.keep[query == q].sum() for q in range(3)] == [2, 1, 1]
+        assert found.reason[3] == "unrated"
+        assert set(found.reason) == {None, "unrated", "not drawn"}
+
+    def test_settings(self):
+        rng = np.random.default_rng(1)
+        rows = RatedRows.of_gaps(rng.uniform(0, 800, 4000), query=np.repeat(np.arange(200), 20))
+        kept = lambda **settings: rows.gap[simans(rows, per_query=4, rng=np.random.default_rng(2), **settings).keep]  # noqa: E731
+        assert kept().mean() == pytest.approx(300, abs=20)
+        assert kept(target=600.0).mean() == pytest.approx(600, abs=25)
+        assert kept(sharpness=5e-4).std() < kept().std() < kept(sharpness=0.0).std()
+        assert kept(target=0.0).min() >= 100
+        for setting in ({"sharpness": -1.0}, {"per_query": 0}):
+            with pytest.raises(InputError):
+                simans(rows, **setting)
