@@ -75,6 +75,12 @@ def no_line_of_progress_for_slowness(monkeypatch):
     monkeypatch.setattr("foils.cli.show._LEAST", math.inf)
 
 
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """A cache of the test's own, in its folder."""
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture(scope="session")
 def small():
     """Ten documents on three subjects; three queries in train (q1 has two positives), two in test."""

@@ -9,6 +9,12 @@ from foils.data.tokens import alphanumeric
 from foils.encode import Kind
 
 
+def unit(count: int, dimension: int = 12, seed: int = 0) -> np.ndarray:
+    """Random vectors of length 1, (count, dimension) float32."""
+    x = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
 class HashingEncoder:
     """Unit vectors of hashed words: each word is a random direction drawn from its digest, a text their sum.
 

@@ -75,7 +75,8 @@ def tiny_sparse_and_multi_vector(place: Path, words: Sequence[str]) -> tuple[Pat
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     sizes = {"num_hidden_layers": 1, "intermediate_size": 16, "initializer_range": 1.0}
-    masked, plain = (_bert(place / kind, kind, words, **sizes) for kind in ("BertForMaskedLM", "BertModel"))
+    masked = _bert(place / "masked", "BertForMaskedLM", words, **sizes)
+    plain = _bert(place / "plain", "BertModel", words, **sizes)
     SparseEncoder(str(masked), device="cpu").save(str(place / "splade"))
     torch.manual_seed(1)
     tokens = {"module_input_name": "token_embeddings"}

@@ -1,25 +1,19 @@
 """A small training for the tests of the trainer hook; as a program, one of several processes."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer import losses as st_losses
-from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from foils.batching.sampler import BatchPlanner
+from train_models import WORDS, static_model
 
 SIZE = 16
-WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "aeiou"]
 
 
 def data() -> Dataset:
@@ -32,35 +26,6 @@ def data() -> Dataset:
     )
 
 
-def small_model() -> SentenceTransformer:
-    torch.manual_seed(0)
-    tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate([*WORDS, *"abcd", "[UNK]"])}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
-
-
-def small_transformer(folder: Path) -> SentenceTransformer:
-    """A BERT of one layer without dropout: a model that losses may embed with in small pieces."""
-    torch.manual_seed(0)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-    tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-    ).save_pretrained(folder)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_dropout_prob=0,
-        attention_probs_dropout_prob=0,
-        max_position_embeddings=32,
-        **sizes,
-    )
-    BertModel(config).save_pretrained(folder)
-    transformer = Transformer(str(folder))
-    return SentenceTransformer(modules=[transformer, Pooling(16)], device="cpu")
-
-
 class Watched(SentenceTransformer):
     """Notes which texts are embedded outside of training."""
 
@@ -71,31 +36,16 @@ class Watched(SentenceTransformer):
         return super().encode(texts, **settings)
 
 
-def train(
-    planner,
-    folder,
-    *,
-    epochs=2,
-    lr=0.05,
-    seed=3,
-    save=None,
-    resume=None,
-    evaluation=None,
-    dataset=None,
-    loss="MultipleNegativesRankingLoss",
-    sampler=None,
-    callbacks=None,
-    objective=None,
-    watch=None,
-    workers=0,
-    record=None,
-    model=None,
-    **more,
-):
-    model = small_model() if model is None else model
+def train(planner, folder, *, epochs=2, lr=0.05, save=None, resume=None, dataset=None, evaluation=None, **more):
+    """Train; what else is given are arguments of the trainer, or one of these."""
+    watch, record, objective, callbacks = (
+        more.pop(name, None) for name in ("watch", "record", "objective", "callbacks")
+    )
+    model, sampler = more.pop("model", None) or static_model(), more.pop("sampler", planner)
     if watch is not None:
         model.__class__ = Watched
         model.calls = watch
+    loss = more.pop("loss", "MultipleNegativesRankingLoss")
     settings = {"mini_batch_size": 5} if loss.startswith("Cached") else {}
     objective = getattr(st_losses, loss)(model, **settings) if objective is None else objective
     args = SentenceTransformerTrainingArguments(
@@ -103,13 +53,12 @@ def train(
         num_train_epochs=epochs,
         per_device_train_batch_size=SIZE,
         learning_rate=lr,
-        seed=seed,
+        seed=3,
         save_strategy="no" if save is None else "steps",
         save_steps=save or 500,
         eval_strategy="no" if evaluation is None else "epoch",
         logging_steps=1,
-        batch_sampler=planner if sampler is None else sampler,
-        dataloader_num_workers=workers,
+        batch_sampler=sampler,
         report_to="none",
         disable_tqdm=True,
         use_cpu=True,

@@ -1,7 +1,5 @@
 """foils batch, with a small encoder from a folder."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -9,9 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("datasets")
-from sampler_training import WORDS, small_transformer
-
 from foils.cli.app import run
+from train_models import WORDS, bert_model
 
 
 @pytest.fixture
@@ -29,7 +26,7 @@ def folder(tmp_path):
     (beir / "qrels" / "train.tsv").write_text(
         "query-id\tcorpus-id\tscore\n" + "".join(f"q{i}\td{i}\t1\n" for i in range(60))
     )
-    small_transformer(tmp_path / "bert").save(str(tmp_path / "model"))
+    bert_model(tmp_path / "bert").save(str(tmp_path / "model"))
     return tmp_path
 
 

@@ -1,7 +1,5 @@
 """What is looked up and embedded for an epoch's batches: each distinct text once, as training embeds it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mutual batches: the plain algorithm, a share of the optimum in every round, and what each setting changes."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

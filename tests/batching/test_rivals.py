@@ -1,7 +1,5 @@
 """NGAME, BatchSampler, B3, seeds and mixtures: what each is, by construction."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from batch_vectors import clustered

@@ -1,7 +1,5 @@
 """The trainer hook: through sentence-transformers' own trainer, with a small static embedding."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pickle
@@ -11,23 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from datasets import Dataset
+from sampler_training import SIZE, data, orders, train, with_rows
+from torch.utils.data import DataLoader
+from transformers import TrainerCallback
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("datasets")
-pytest.importorskip("accelerate")
-
-from datasets import Dataset  # noqa: E402
-from sampler_training import SIZE, data, orders, small_model, small_transformer, train, with_rows  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
-from transformers import TrainerCallback  # noqa: E402
-
-import foils  # noqa: E402
-import foils.batching.sampler as sampler_module  # noqa: E402
-from foils.batching import METHODS, find_conflicts, no_conflicts  # noqa: E402
-from foils.batching.sampler import SAVED, BatchPlanner, PlannedBatchSampler  # noqa: E402
-from foils.batching.vectors import WIDE, EmbeddingCache, narrowed  # noqa: E402
-from foils.runtime.errors import FormatError, InputError  # noqa: E402
-from tiny_models import tiny_sparse_and_multi_vector  # noqa: E402
+import foils
+import foils.batching.sampler as sampler_module
+from foils.batching import METHODS, find_conflicts, no_conflicts
+from foils.batching.sampler import SAVED, BatchPlanner, PlannedBatchSampler
+from foils.batching.vectors import WIDE, EmbeddingCache, narrowed
+from foils.runtime.errors import FormatError, InputError
+from tiny_models import tiny_sparse_and_multi_vector
+from train_models import Kill, KilledError, bert_model, static_model
 
 SMALL = {
     "hobit": {"seeds": 2, "candidates": 16},
@@ -90,7 +85,7 @@ def test_evaluation_sets_keep_plain_order(tmp_path):
 )
 def test_resuming_is_exact_with_every_schedule(name, schedule, tmp_path):
     # six steps in an epoch: before the warm-up ends, in the first planned epoch, and where old vectors are still used
-    how = {"epochs": 4, "save": 5, "save_total_limit": None, "workers": int(name == "mutual")}
+    how = {"epochs": 4, "save": 5, "save_total_limit": None, "dataloader_num_workers": int(name == "mutual")}
     straight = train(BatchPlanner(name, SMALL.get(name), **schedule), tmp_path, **how)
     for step in (5, 10, 15):
         resume = str(tmp_path / f"checkpoint-{step}")
@@ -169,7 +164,7 @@ def test_planner_settings_out_of_range_are_refused(name, given, message):
 def test_hobit_c_costs_no_extra_pass_after_the_first_epoch(tmp_path):
     planner = BatchPlanner("hobit-c", SMALL["hobit"])
     calls: list[str] = []
-    how = {"loss": "CachedMultipleNegativesRankingLoss", "model": small_transformer(tmp_path / "model")}
+    how = {"loss": "CachedMultipleNegativesRankingLoss", "model": bert_model(tmp_path / "model")}
     seen = orders(planner, tmp_path, epochs=3, watch=calls, **how)
     assert calls == ["query", "text"]
     assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 3
@@ -181,26 +176,11 @@ def test_cached_vectors_are_those_of_the_model(loss, tmp_path):
     # with a learning rate of 0 the passes of the epoch leave exactly what the model computes
     dataset = with_rows(data())
     planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=1)
-    how = {"epochs": 1, "loss": loss, "lr": 0.0, "model": small_transformer(tmp_path / "model")}
+    how = {"epochs": 1, "loss": loss, "lr": 0.0, "model": bert_model(tmp_path / "model")}
     trainer = train(planner, tmp_path, dataset=dataset, **how)
     for side, column in ((planner.sampler.cache.queries, "query"), (planner.sampler.cache.documents, "text")):
         expected = trainer.model.encode(dataset[:][column], normalize_embeddings=True)
         np.testing.assert_allclose(side, expected, atol=1e-6)
-
-
-class KilledError(Exception):
-    pass
-
-
-class Kill(TrainerCallback):
-    """Ends the training, as it were, after a step."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **_):
-        if state.global_step == self.step:
-            raise KilledError
 
 
 @pytest.mark.parametrize(
@@ -288,7 +268,7 @@ def test_hobit_c_refuses_a_loss_that_does_not_embed_each_column(tmp_path):
         def forward(self, features, labels=None):
             return self.model(next(iter(features)))["sentence_embedding"].sum()
 
-    planner, model = BatchPlanner("hobit-c", SMALL["hobit"]), small_model()
+    planner, model = BatchPlanner("hobit-c", SMALL["hobit"]), static_model()
     with pytest.raises(InputError, match="embeds each column once"):
         train(planner, tmp_path, model=model, objective=First(model))
 

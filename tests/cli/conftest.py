@@ -1,7 +1,5 @@
 """The program run in this process, with an encoder that needs no model."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """BEIR folders: every form they come in, everything that can be wrong in one, and when the cache is read again."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil
@@ -15,12 +13,9 @@ from foils.data import Collection, collection, load_collection
 from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.files import cache_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 BeirFolder = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
 
 
 def stored() -> list[Path]:
@@ -33,7 +28,7 @@ def contents(collection: Collection) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("gz", [False, True])
-def test_a_folder_is_the_collection_of_its_dictionaries(beir_folder: BeirFolder, small: Collection, gz: bool) -> None:
+def test_a_folder_is_the_collection_of_its_dictionaries(beir_folder, small, gz):
     collection = load_collection(beir_folder(gz=gz))
     assert collection.name == "small"
     assert collection.splits == ["test", "train"]
@@ -43,7 +38,7 @@ def test_a_folder_is_the_collection_of_its_dictionaries(beir_folder: BeirFolder,
     assert qrels == {split: table.to_pylist() for split, table in small.qrels.items()}
 
 
-def test_plain_goes_before_gz_and_other_files_are_none(beir_folder: BeirFolder) -> None:
+def test_plain_goes_before_gz_and_other_files_are_none(beir_folder):
     folder = beir_folder()
     for name in ("corpus.jsonl.gz", "queries.jsonl.gz", "qrels/train.tsv.gz", "qrels/dev.tsv.gz"):
         (folder / name).write_bytes(gzip.compress(b"q1\td1\t1\n"))
@@ -55,7 +50,7 @@ def test_plain_goes_before_gz_and_other_files_are_none(beir_folder: BeirFolder) 
     assert collection.judgements("dev").num_rows == 1
 
 
-def test_forms_of_lines(tmp_path: Path) -> None:
+def test_forms_of_lines(tmp_path):
     (tmp_path / "qrels").mkdir()
     first, second = (
         b'{"_id": 7, "text": "integer id, no title", "metadata": {}}',
@@ -72,7 +67,7 @@ def test_forms_of_lines(tmp_path: Path) -> None:
 # What is wrong, where
 
 
-def test_missing_files(tmp_path: Path, beir_folder: BeirFolder) -> None:
+def test_missing_files(tmp_path, beir_folder):
     with pytest.raises(InputError, match="no such folder; a BEIR folder holds corpus"):
         load_collection(tmp_path / ("x" * 300))
     folder = beir_folder()
@@ -104,7 +99,7 @@ def test_missing_files(tmp_path: Path, beir_folder: BeirFolder) -> None:
         ("qrels/train.tsv", "q1\td1\t1\nq2\td4\t1\nq1\td1\t0", [":3: the pair is judged twice; keep one judgement"]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_a_file(beir_folder: BeirFolder, file: str, text: str, complaints: list[str]) -> None:
+def test_what_is_wrong_in_a_file(beir_folder, file, text, complaints):
     path = beir_folder() / file
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FormatError) as caught:
@@ -118,9 +113,7 @@ def test_what_is_wrong_in_a_file(beir_folder: BeirFolder, file: str, text: str, 
 # The cache
 
 
-def test_the_second_reading_maps_what_the_first_stored(
-    beir_folder: BeirFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_reading_maps_what_the_first_stored(beir_folder, monkeypatch):
     folder = beir_folder()
     first = load_collection(folder)
     assert len(stored()) == 1
@@ -148,7 +141,7 @@ def add_split(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [change_text, keep_times, add_split])
-def test_a_changed_folder_is_read_again(beir_folder: BeirFolder, change: Callable[[Path], None]) -> None:
+def test_a_changed_folder_is_read_again(beir_folder, change):
     folder = beir_folder()
     before = contents(load_collection(folder))
     change(folder)
@@ -164,7 +157,7 @@ def test_a_changed_folder_is_read_again(beir_folder: BeirFolder, change: Callabl
     [("documents.arrow", b"x"), ("qrels-train.arrow", b"x"),
      *(("meta.json", data) for data in (b"x", b"[]", b'{"splits": [1]}'))],
 )  # fmt: skip
-def test_a_damaged_cache(beir_folder: BeirFolder, name: str, data: bytes) -> None:
+def test_a_damaged_cache(beir_folder, name, data):
     folder = beir_folder()
     load_collection(folder)
     (path,) = stored()
@@ -179,7 +172,7 @@ def test_a_damaged_cache(beir_folder: BeirFolder, name: str, data: bytes) -> Non
 
 
 @pytest.mark.parametrize("name", ["documents.arrow", "queries.arrow", "qrels-train.arrow", "meta.json"])
-def test_no_flipped_bit_of_the_cache_is_read(beir_folder: BeirFolder, name: str) -> None:
+def test_no_flipped_bit_of_the_cache_is_read(beir_folder, name):
     """Arrow trusts the offsets in its files: what is not checked ends in other texts, or in a segmentation fault."""
     folder = beir_folder()
     load_collection(folder)
@@ -195,7 +188,7 @@ def test_no_flipped_bit_of_the_cache_is_read(beir_folder: BeirFolder, name: str)
     assert len(load_collection(folder).documents) == 10
 
 
-def test_two_at_once(beir_folder: BeirFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_at_once(beir_folder, monkeypatch):
     """Another process stores the same folder while this one is reading."""
     folder = beir_folder()
     read_all = collection.CheckedRecords.__call__
@@ -221,7 +214,7 @@ def _add(folder: Path, file: str, *lines: str) -> None:
         out.writelines(f"{line}\n" for line in lines)
 
 
-def test_a_lenient_reading_leaves_out_what_has_no_text_and_says_so(beir_folder: BeirFolder, small: Collection) -> None:
+def test_a_lenient_reading_leaves_out_what_has_no_text_and_says_so(beir_folder, small):
     folder = beir_folder()
     _add(folder, "corpus.jsonl", '{"_id": "void", "title": " ", "text": ""}', '{"_id": "blank", "text": "\\n"}')
     _add(folder, "queries.jsonl", '{"_id": "mute", "text": ""}')
@@ -241,7 +234,7 @@ def test_a_lenient_reading_leaves_out_what_has_no_text_and_says_so(beir_folder: 
 
 
 @pytest.mark.parametrize("name", ["pairs.csv", "mteb:SciFact"])
-def test_lenient_is_refused_of_what_it_is_not_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_lenient_is_refused_of_what_it_is_not_for(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.csv").write_text("query,positive\na,b\n")
     with pytest.raises(InputError, match=f"^lenient:{name}: lenient: leaves out .* a BEIR folder, .*; write {name}$"):

@@ -1,11 +1,6 @@
 """What a collection is said to be, against cases counted by hand; program and library say the same."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,7 +18,7 @@ def leaky() -> Collection:
     return Collection.from_dicts("leaky", documents, queries, {"train": train, "test": test})
 
 
-def test_counts_by_hand() -> None:
+def test_counts_by_hand():
     found = foils.describe(leaky())
     assert (found.documents, found.queries, found.equal_documents, found.equal_queries) == (4, 4, 1, 0)
     assert found.lengths["queries"] == (4, 5, 5)
@@ -36,7 +31,7 @@ def test_counts_by_hand() -> None:
     assert "Queries of test with a near-twin in train: 1; measures may be too high." in " ".join(found.warnings)
 
 
-def test_it_says_what_to_do_where_there_is_no_split_to_train_on(beir_folder: Callable[..., Path]) -> None:
+def test_it_says_what_to_do_where_there_is_no_split_to_train_on(beir_folder):
     folder = beir_folder(qrels={"test": {"q1": {"d1": 1}}})
     assert "There is no split train to mine and train on: foils mine --split test" in " ".join(
         foils.describe(folder).warnings
@@ -45,7 +40,7 @@ def test_it_says_what_to_do_where_there_is_no_split_to_train_on(beir_folder: Cal
     assert not [each for each in foils.describe(leaky()).warnings if "no split" in each]
 
 
-def test_it_says_what_the_columns_were_read_as_and_which_were_not_read(tmp_path: Path) -> None:
+def test_it_says_what_the_columns_were_read_as_and_which_were_not_read(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text("frage,answer,negative_1,lang\nwhat is a,the first,the second,en\nwhat is b,the second,x,en\n")
     described = foils.describe(path, columns={"query": "frage"})
@@ -56,7 +51,7 @@ def test_it_says_what_the_columns_were_read_as_and_which_were_not_read(tmp_path:
     assert foils.describe(foils.load(pa.table(table))).read_as == "query as query, answer as positive"
 
 
-def test_the_program_says_what_the_library_says(beir_folder: Callable[..., Path], tmp_path: Path, capsys: Any) -> None:
+def test_the_program_says_what_the_library_says(beir_folder, tmp_path, capsys):
     folder = beir_folder()
     assert run(["describe", str(folder), "--json", str(tmp_path / "d.json")]) == 0
     shown = capsys.readouterr().out
@@ -66,7 +61,7 @@ def test_the_program_says_what_the_library_says(beir_folder: Callable[..., Path]
     assert "<table>" in described._repr_html_()
 
 
-def test_control_characters_of_documents_do_not_reach_the_terminal() -> None:
+def test_control_characters_of_documents_do_not_reach_the_terminal():
     collection = Collection.from_dicts(
         "\x1b]0;owned\x07", {"d": "red \x1b[2J\x9b1A boat"}, {"q": "where?\x1b[31m"}, {"train": {"q": {"d": 1}}}
     )
@@ -84,7 +79,7 @@ def test_control_characters_of_documents_do_not_reach_the_terminal() -> None:
         ("caf\u00e9 \u0441\u044b\u0440,na\u00efve\n", ""),
     ],
 )
-def test_what_it_points_out(tmp_path: Path, rows: str, warning: str) -> None:
+def test_what_it_points_out(tmp_path, rows, warning):
     path = tmp_path / "x.csv"
     path.write_text(f"query,positive\n{rows}", "utf-8")
     warnings = foils.describe(path).warnings

@@ -4,8 +4,6 @@ None of these tools is needed elsewhere. To run these tests, install them withou
 `pip install --no-deps FlagEmbedding pylate`, and Tevatron and NeMo AutoModel from their repositories.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def write(small: Collection, tmp_path: Path) -> Write:
+def write(small, tmp_path):
     """Write BM25's negatives in a form, with the positives' and the negatives' scores."""
 
     def written(form: str, **more: Any) -> Path:
@@ -38,7 +36,7 @@ def expected(small: Collection) -> list[dict[str, Any]]:
     return list(foils.export(small, mined, form="labelled-lists", scores="teacher").records())
 
 
-def test_flagembedding(small: Collection, write: Write, tmp_path: Path) -> None:
+def test_flagembedding(small, write, tmp_path):
     arguments = pytest.importorskip("FlagEmbedding.abc.finetune.embedder.AbsArguments")
     module = pytest.importorskip("FlagEmbedding.abc.finetune.embedder.AbsDataset")
     settings = arguments.AbsEmbedderDataArguments(
@@ -52,7 +50,7 @@ def test_flagembedding(small: Collection, write: Write, tmp_path: Path) -> None:
         assert (query, [of[passage] for passage in passages]) == (record["anchor"], scores)
 
 
-def test_pylate(small: Collection, write: Write) -> None:
+def test_pylate(small, write):
     """Its distillation takes labelled lists with scores as they are."""
     collator = pytest.importorskip("pylate.utils").ColBERTCollator
     read = pytest.importorskip("datasets").Dataset.from_json(str(write("labelled-lists", scores="teacher")))
@@ -66,7 +64,7 @@ def test_pylate(small: Collection, write: Write) -> None:
         assert batch["label"].tolist() == [pytest.approx(record["scores"])]
 
 
-def test_tevatron(small: Collection, write: Write, tmp_path: Path) -> None:
+def test_tevatron(small, write, tmp_path):
     dataset = pytest.importorskip("tevatron.retriever.dataset")
     settings = SimpleNamespace(
         dataset_name="json", dataset_config=None, dataset_path=str(write("tevatron", scores="teacher")), num_proc=1,
@@ -81,7 +79,7 @@ def test_tevatron(small: Collection, write: Write, tmp_path: Path) -> None:
         assert (query, [of[text.strip()] for text, *_ in passages]) == (record["anchor"], scores)
 
 
-def test_nemo(small: Collection, write: Write) -> None:
+def test_nemo(small, write):
     inline = pytest.importorskip("nemo_automodel.components.datasets.llm.retrieval_dataset_inline")
     data, _ = inline.load_datasets(str(write("nemo", scores="teacher")))
     for row, record in zip(data, expected(small), strict=True):

@@ -1,10 +1,8 @@
 """Collections from `ir_datasets` and from the Hugging Face hub's layout, read by the libraries themselves, offline."""
 
-from __future__ import annotations
-
 import json
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +15,7 @@ from foils.data import Collection, load_collection
 from foils.runtime.errors import FormatError, InputError, MissingExtraError
 from foils.runtime.files import cache_folder
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def judged(collection: Collection, split: str) -> list[tuple[str, str, int]]:
@@ -28,7 +23,7 @@ def judged(collection: Collection, split: str) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize("name", ["ir_datasets:beir/scifact", "hf:BeIR/scifact"])
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_without_the_extra(monkeypatch, name):
     import sys
 
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
@@ -67,7 +62,7 @@ Register = Callable[..., str]
 
 
 @pytest.fixture
-def register(request: pytest.FixtureRequest) -> Iterator[Register]:
+def register(request):
     """Register data sets with ir_datasets, under names that no other test has."""
     registry = pytest.importorskip("ir_datasets").registry
     formats = pytest.importorskip("ir_datasets").formats
@@ -90,7 +85,7 @@ DOCS = [("d1", "A boat tacks."), ("d2", "A boat gybes."), ("d3", "Bread rises.")
 QUERIES = [("q1", "how to tack"), ("q2", "why does bread rise")]
 
 
-def test_a_data_set_of_its_own(register: Register) -> None:
+def test_a_data_set_of_its_own(register):
     name = register(docs=DOCS, queries=QUERIES, qrels=[("q1", "d1", 2), ("q1", "d3", 0), ("q2", "d3", 1)])
     collection = load_collection(f"ir_datasets:{name}")
     assert collection.name == name
@@ -102,7 +97,7 @@ def test_a_data_set_of_its_own(register: Register) -> None:
     assert load_collection(f"ir_datasets:{part}").splits == ["dev"]
 
 
-def test_splits_below_the_id(register: Register) -> None:
+def test_splits_below_the_id(register):
     name = register(docs=DOCS, queries=QUERIES)
     register("train", queries=QUERIES[:1], qrels=[("q1", "d1", 1)])
     register("validation", queries=QUERIES, qrels=[("q2", "d3", 1), ("q1", "d2", 1)])  # q1 is in both, once
@@ -114,7 +109,7 @@ def test_splits_below_the_id(register: Register) -> None:
     assert judged(collection, "dev") == [("q2", "d3", 1), ("q1", "d2", 1)]
 
 
-def test_the_title_stays_apart(register: Register) -> None:
+def test_the_title_stays_apart(register):
     docs = [("d1", "Sailing", "A boat tacks."), ("d2", "", "A boat gybes.")]
     name = register(docs=[Doc(*doc) for doc in docs], queries=QUERIES, qrels=[("q1", "d1", 1)])
     assert [tuple(row.values()) for row in load_collection(f"ir_datasets:{name}").documents.to_pylist()] == docs
@@ -129,14 +124,14 @@ def test_the_title_stays_apart(register: Register) -> None:
         ({"queries": [("q1", "x")]}, r"\(qrels test\):2: unknown query_id 'q2'"),
     ],
 )
-def test_the_checks_are_those_of_every_collection(register: Register, change: dict[str, Any], message: str) -> None:
+def test_the_checks_are_those_of_every_collection(register, change, message):
     parts = {"docs": DOCS, "queries": QUERIES, "qrels": [("q1", "d1", 1), ("q2", "d3", 1)], **change}
     with pytest.raises(FormatError, match=message):
         load_collection(f"ir_datasets:{register(**parts)}")
     assert not list((cache_folder() / "collections").glob("*"))
 
 
-def test_an_id_without_judgements(register: Register) -> None:
+def test_an_id_without_judgements(register):
     with pytest.raises(InputError, match="ir_datasets knows no data set 'beir/scifat'"):
         load_collection("ir_datasets:beir/scifat")
     name = register(docs=DOCS, queries=QUERIES)
@@ -159,7 +154,7 @@ WriteHf = Callable[..., Path]
 
 
 @pytest.fixture
-def hf_folder(tmp_path: Path) -> WriteHf:
+def hf_folder(tmp_path):
     """Write a folder whose README names its configurations: {configuration: {split: rows}}."""
     pytest.importorskip("datasets")
 
@@ -190,7 +185,7 @@ def layout(qrels: str = "default", **change: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("form", "qrels"), [("jsonl", "default"), ("parquet", "qrels")])
-def test_a_folder(hf_folder: WriteHf, form: str, qrels: str) -> None:
+def test_a_folder(hf_folder, form, qrels):
     collection = load_collection(f"hf:{hf_folder(layout(qrels), form=form)}")
     assert collection.name == "hf"
     assert collection.document_texts([0, 1, 2]) == ["Sailing A boat tacks.", "A boat gybes.", "Bread rises."]
@@ -201,7 +196,7 @@ def test_a_folder(hf_folder: WriteHf, form: str, qrels: str) -> None:
     assert judged(collection, "test") == [("q2", "d3", 2)]
 
 
-def test_judgements_in_a_place_of_their_own(hf_folder: WriteHf) -> None:
+def test_judgements_in_a_place_of_their_own(hf_folder):
     parts = layout()
     qrels = parts.pop("default")
     folder = hf_folder(parts)
@@ -211,7 +206,7 @@ def test_judgements_in_a_place_of_their_own(hf_folder: WriteHf) -> None:
     assert judged(collection, "dev") == [("q1", "d1", 1), ("q1", "d3", 0)]
 
 
-def test_other_spellings(hf_folder: WriteHf) -> None:
+def test_other_spellings(hf_folder):
     """Newer data sets have `id`, scores that are floats, and no titles."""
     corpus = [{"id": row["_id"], "text": row["text"]} for row in CORPUS]
     floats = [{**row, "score": float(row["score"])} for row in TRAIN]
@@ -229,13 +224,13 @@ def test_other_spellings(hf_folder: WriteHf) -> None:
         ({"default": {"test": [{**TEST[0], "score": 0.5}]}}, r"\(qrels test\):1: .* the relevance as a whole number"),
     ],
 )
-def test_rows_that_are_wrong(hf_folder: WriteHf, change: dict[str, Any], message: str) -> None:
+def test_rows_that_are_wrong(hf_folder, change, message):
     folder = hf_folder(layout(**change))
     with pytest.raises(FormatError, match=message):
         load_collection(f"hf:{folder}")
 
 
-def test_another_layout(hf_folder: WriteHf) -> None:
+def test_another_layout(hf_folder):
     folder = hf_folder({"default": {"train": ASKED}})
     with pytest.raises(InputError, match="no column is known as query; the columns are '_id', 'text'"):
         load_collection(f"hf:{folder}")
@@ -249,7 +244,7 @@ def test_another_layout(hf_folder: WriteHf) -> None:
         load_collection(f"hf:{folder}")
 
 
-def test_no_version_that_runs_a_repository_s_code_is_allowed() -> None:
+def test_no_version_that_runs_a_repository_s_code_is_allowed():
     """`datasets` below 4 runs the loading script of a repository."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
     bounds = [each for of in project["optional-dependencies"].values() for each in of if each.startswith("datasets")]

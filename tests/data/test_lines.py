@@ -44,13 +44,13 @@ def objects(path: Path) -> list[tuple[int, dict[str, object]]]:
         ("\u00fc\u2028x\n".encode(), [(1, "\u00fc\u2028x")]),
     ],
 )
-def test_lines(tmp_path: Path, data: bytes, expected: list[tuple[int, str]], packed: bool) -> None:
+def test_lines(tmp_path, data, expected, packed):
     path = tmp_path / "no-ending-that-tells"
     path.write_bytes(gzip.compress(data) if packed else data)
     assert lines(path) == expected
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"fine\ncaf\xe9\nfine\n\xff\n")
     with pytest.raises(FormatError) as caught:
@@ -62,7 +62,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     assert (caught.value.path, caught.value.line) == (path, 2)
 
 
-def test_a_gzip_file_that_is_damaged(tmp_path: Path) -> None:
+def test_a_gzip_file_that_is_damaged(tmp_path):
     path = tmp_path / "a.gz"
     whole = bytearray(gzip.compress(b"a\n" * 100))
     whole[-6] ^= 1  # in the checksum
@@ -77,7 +77,7 @@ def test_a_gzip_file_that_is_damaged(tmp_path: Path) -> None:
         lines(path)
 
 
-def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long(tmp_path, monkeypatch):
     monkeypatch.setattr("foils.data.records.LONGEST_LINE", 10)
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"123456789\n1234567890"))
@@ -88,14 +88,14 @@ def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-be", "utf-16-le"])
-def test_utf16(tmp_path: Path, coding: str) -> None:
+def test_utf16(tmp_path, coding):
     path = tmp_path / "a.jsonl"
     path.write_bytes("\ufeff{}\n".removeprefix("\ufeff" if coding == "utf-16" else "").encode(coding))
     with pytest.raises(FormatError, match=r"a\.jsonl:1: UTF-16 .* convert the file to UTF-8"):
         lines(path)
 
 
-def test_a_whole_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_text(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\n\n\xc3\xbc\n")
     assert whole_text(path) == "one\n\n\u00fc"
@@ -107,7 +107,7 @@ def test_a_whole_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole_text(path)
 
 
-def test_several_complaints_come_in_one_error(tmp_path: Path) -> None:
+def test_several_complaints_come_in_one_error(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": \n[1]\n"x"\nnull\n5\n{}}\n')
     with pytest.raises(FormatError) as caught:
@@ -124,14 +124,14 @@ def test_several_complaints_come_in_one_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"a": ' + "1" * 5_000 + "}", '{"a": 1, "a": 2}'])
-def test_json_that_is_too_much(tmp_path: Path, line: str) -> None:
+def test_json_that_is_too_much(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text(f"{{}}\n{line}\n")
     with pytest.raises(FormatError, match=r"a\.jsonl:2: malformed JSON"):
         objects(path)
 
 
-def test_whole_json_tells_a_file_that_is_not_there_from_one_that_is_no_json(tmp_path: Path) -> None:
+def test_whole_json_tells_a_file_that_is_not_there_from_one_that_is_no_json(tmp_path):
     for path, message in ((tmp_path / "none", "no such file"), (tmp_path, "is a folder")):
         with pytest.raises(InputError, match=message) as caught:
             whole_json(path)
@@ -142,12 +142,12 @@ def test_whole_json_tells_a_file_that_is_not_there_from_one_that_is_no_json(tmp_
     ("value", "text"),
     [("a", "a"), ("", ""), (-1, "-1"), (True, None), (1.5, None), (None, None), ("\ud83d", None)],
 )
-def test_text_fields(value: object, text: str | None) -> None:
+def test_text_fields(value, text):
     assert text_field(value) == text
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\r\ufeff"))))
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+def test_what_is_written_is_read(tmp_path_factory, texts):
     path = tmp_path_factory.getbasetemp() / "lines"
     path.write_bytes("".join(f"{text}\n" for text in texts).encode())
     assert lines(path) == [(number, text) for number, text in enumerate(texts, 1) if text.strip()]
@@ -164,7 +164,7 @@ def chunked(values: list[str], cuts: list[int], kind: pa.DataType) -> pa.Chunked
 
 
 @given(TEXTS.filter(bool), st.lists(st.integers(0, 30)), st.data())
-def test_rows_are_those_that_arrow_takes(values: list[str], cuts: list[int], data: st.DataObject) -> None:
+def test_rows_are_those_that_arrow_takes(values, cuts, data):
     column = chunked(values, cuts, pa.large_string())
     rows = np.array(data.draw(st.lists(st.integers(0, len(values) - 1))), np.int64)
     assert take(column, rows).to_pylist() == [values[row] for row in rows]
@@ -174,7 +174,7 @@ def test_rows_are_those_that_arrow_takes(values: list[str], cuts: list[int], dat
             take(column, np.array([0, row]))
 
 
-def test_taking_rows_copies_these_alone() -> None:
+def test_taking_rows_copies_these_alone():
     column = pa.chunked_array([pa.array([f"{i}" * 1_000 for i in range(100)], pa.large_string())] * 20)
     before = pa.total_allocated_bytes()
     taken = take(column, np.array([3, 1_999]))
@@ -183,7 +183,7 @@ def test_taking_rows_copies_these_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_pieces_are_bounded_by_bytes_and_hold_every_row(monkeypatch: pytest.MonkeyPatch, kind: pa.DataType) -> None:
+def test_pieces_are_bounded_by_bytes_and_hold_every_row(monkeypatch, kind):
     monkeypatch.setattr(tables, "BYTES", 1_000)
     monkeypatch.setattr(tables, "MOST", 20)
     values = [f"{i} " * (1 + 40 * (i % 7 == 0)) for i in range(200)] + ["long " * 1_000]
@@ -196,7 +196,7 @@ def test_pieces_are_bounded_by_bytes_and_hold_every_row(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["BATCH", "CHARACTERS"])
-def test_stored_batches_are_bounded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_stored_batches_are_bounded(monkeypatch, name):
     monkeypatch.setattr(tables, name, 10)
     rows = [(str(i), "", "text" * (i % 3)) for i in range(50)]
     batches = list(batches_of(rows, DOCUMENTS))
@@ -206,7 +206,7 @@ def test_stored_batches_are_bounded(monkeypatch: pytest.MonkeyPatch, name: str) 
     assert len(batches) < 50
 
 
-def test_a_digest_is_the_same_however_the_table_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_digest_is_the_same_however_the_table_is_cut(monkeypatch):
     def digest(table: pa.Table) -> str:
         hasher = hashlib.blake2b(digest_size=16)
         take_in(table, hasher)

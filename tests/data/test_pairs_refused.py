@@ -4,7 +4,6 @@ import bz2
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +16,9 @@ import foils
 from foils.runtime.errors import FormatError, InputError
 from pair_files import write_csv, write_jsonl
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 HEADER = "query,positive\n"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
 
 
 FILES: dict[str, tuple[str, str | bytes, str]] = {
@@ -67,7 +63,7 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
 
 
 @pytest.mark.parametrize(("name", "data", "message"), FILES.values(), ids=FILES)
-def test_files_that_are_refused(tmp_path: Path, name: str, data: str | bytes, message: str) -> None:
+def test_files_that_are_refused(tmp_path, name, data, message):
     path = tmp_path / name
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     with pytest.raises(InputError, match=message):
@@ -85,13 +81,13 @@ READ: dict[str, tuple[str, str | bytes, list[str]]] = {
 
 
 @pytest.mark.parametrize(("name", "data", "queries"), READ.values(), ids=READ)
-def test_files_that_are_read(tmp_path: Path, name: str, data: str | bytes, queries: list[str]) -> None:
+def test_files_that_are_read(tmp_path, name, data, queries):
     path = tmp_path / name
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     assert foils.load(path).queries["text"].to_pylist() == queries
 
 
-def test_kinds_of_parquet_columns(tmp_path: Path) -> None:
+def test_kinds_of_parquet_columns(tmp_path):
     texts = pa.array(["a", "b", "a"])
     for kind in (texts.dictionary_encode(), texts.cast(pa.large_string()), texts.cast(pa.string_view())):
         pq.write_table(pa.table({"query": kind, "positive": ["x", "y", "z"]}), tmp_path / "x.parquet")
@@ -101,7 +97,7 @@ def test_kinds_of_parquet_columns(tmp_path: Path) -> None:
         foils.load(tmp_path / "x.parquet")
 
 
-def test_paths_that_are_no_files(tmp_path: Path) -> None:
+def test_paths_that_are_no_files(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "away.csv").symlink_to(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe.csv")
@@ -143,12 +139,12 @@ TABLES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize(("made", "message"), TABLES.values(), ids=TABLES)
-def test_tables_that_are_refused(made: Callable[[], Any], message: str) -> None:
+def test_tables_that_are_refused(made, message):
     with pytest.raises(InputError, match=message):
         foils.load(made())
 
 
-def test_tables_that_are_read() -> None:
+def test_tables_that_are_read():
     polars, datasets = pytest.importorskip("polars"), pytest.importorskip("datasets")
     frame = polars.DataFrame({"query": polars.Series(PAIRS["query"], dtype=polars.Categorical), "positive": ["x", "y"]})
     chosen = datasets.Dataset.from_dict(PAIRS).select([1, 0]).with_format("torch")
@@ -158,13 +154,13 @@ def test_tables_that_are_read() -> None:
     assert foils.load(upper).splits == ["train", "dev"]
 
 
-def test_options_of_pairs(beir_folder: Callable[..., Path]) -> None:
+def test_options_of_pairs(beir_folder):
     with pytest.raises(InputError, match=r"columns .*: no effect with .*, which is not made of pairs"):
         foils.load(beir_folder(), columns={"query": "a"})
 
 
 @given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), min_size=1, max_size=300))
-def test_an_id_has_one_text(records: list[tuple[str, str]]) -> None:
+def test_an_id_has_one_text(records):
     texts, wrong = dict[str, str](), list[int]()
     for line, (identifier, text) in enumerate(records, start=1):
         if texts.setdefault(identifier, text) != text:
@@ -181,9 +177,7 @@ def test_an_id_has_one_text(records: list[tuple[str, str]]) -> None:
             assert len(foils.load(table).documents) == (1 if what == "query" else len(texts))
 
 
-def test_what_contradicts_another_file_is_said_of_the_file_where_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_contradicts_another_file_is_said_of_the_file_where_it_stands(tmp_path, monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     rows = [{"query": "a", "positive": "x", "score": 1}, {"query": "b", "positive": "y", "score": 1}]
     first = write_csv(tmp_path / "first.csv", rows)

@@ -1,7 +1,5 @@
 """The collection of an invented package, of a real one, and (slow) the default one."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from foils.data import load_collection
-from foils.data.pydocs import Docstring, pydocs_versions, read_pydocs, split_of
+from foils.data.pydocs import pydocs_versions, read_pydocs, split_of
 from foils.runtime.errors import InputError
 
 REST = "The window falls from the middle to both ends as half a period of the cosine does, never below zero."
@@ -108,13 +106,13 @@ def write_package(folder: Path, name: str = "tapers") -> None:
 
 
 @pytest.fixture
-def tapers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Docstring]:
+def tapers(tmp_path, monkeypatch):
     write_package(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return read_pydocs(["tapers"])
 
 
-def test_the_invented_package_gives_exactly_its_public_documentation(tapers: list[Docstring]) -> None:
+def test_the_invented_package_gives_exactly_its_public_documentation(tapers):
     hann = "tapers.windows._hann"
     assert {each.name: each.summary for each in tapers} == {
         f"{hann}.Filter": "Filter a signal with coefficients of one's own.",
@@ -129,7 +127,7 @@ def test_the_invented_package_gives_exactly_its_public_documentation(tapers: lis
     assert pydocs_versions(["tapers"]) == {"tapers": ""}
 
 
-def test_a_summary_of_common_words_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_of_common_words_is_left_out(tmp_path, monkeypatch):
     words = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}x" for i in range(60)]
     texts = {word: (f"Return the value {word} here.", " ".join(f"{word}{k}" for k in range(25))) for word in words}
     texts["get"] = "Return the value here.", " ".join(words[:30])
@@ -139,7 +137,7 @@ def test_a_summary_of_common_words_is_left_out(tmp_path: Path, monkeypatch: pyte
     assert [each.name for each in read_pydocs(["commonplace"])] == [f"commonplace.{word}" for word in words]
 
 
-def test_bad_input_is_named_all_at_once(tapers: list[Docstring]) -> None:
+def test_bad_input_is_named_all_at_once(tapers):
     with pytest.raises(InputError, match=r"'absent', 'numpy\.linalg', 'sys'.*top-level"):
         read_pydocs(["tapers", "sys", "absent", "numpy.linalg"])
     with pytest.raises(InputError, match="no documentation"):
@@ -147,11 +145,11 @@ def test_bad_input_is_named_all_at_once(tapers: list[Docstring]) -> None:
 
 
 @pytest.fixture(scope="module")
-def jinja2() -> list[Docstring]:
+def jinja2():
     return read_pydocs(["jinja2"])
 
 
-def test_a_real_package(jinja2: list[Docstring]) -> None:
+def test_a_real_package(jinja2):
     assert [each.name for each in jinja2] == sorted({each.name for each in jinja2})
     assert all(20 <= len(re.findall(r"[^\W_]+", each.text)) <= 200 for each in jinja2)
     assert not any(each.summary in each.text or "\n" in each.summary for each in jinja2)
@@ -161,7 +159,7 @@ def test_a_real_package(jinja2: list[Docstring]) -> None:
     assert len(splits) == len({module for module, _ in splits}), "a module is in one split"
 
 
-def test_same_result_elsewhere_and_in_another_process(jinja2: list[Docstring], tmp_path: Path) -> None:
+def test_same_result_elsewhere_and_in_another_process(jinja2, tmp_path):
     """Neither the order of sets, nor the folder of the package, nor the order of its files matters."""
     spec = find_spec("jinja2")
     assert spec is not None
@@ -173,7 +171,7 @@ def test_same_result_elsewhere_and_in_another_process(jinja2: list[Docstring], t
     assert out.stdout.strip() == repr(jinja2)
 
 
-def test_packages_are_named_with_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_are_named_with_the_collection(tmp_path, monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
     both, one = load_collection("pydocs:jinja2, filelock"), load_collection("pydocs:filelock")
     assert {name.partition(".")[0] for name in both.documents["doc_id"].to_pylist()} == {"jinja2", "filelock"}

@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data import Collection, Negatives, Run
+from foils.data import Negatives, Run
 from foils.data.negatives import negatives_table
 from foils.data.sources import as_source
 from foils.runtime.errors import FormatError, InputError
@@ -20,7 +19,7 @@ def rows(run: Run) -> list[tuple[object, ...]]:
     return list(zip(*(run.table[key].to_pylist() for key in ("query_id", "doc_id", "score", "rank")), strict=True))
 
 
-def test_sorting_by_hand() -> None:
+def test_sorting_by_hand():
     run = Run.ranked(["b", "a", "b", "a", "b"], ["1", "2", "3", "4", "5"], [1.0, 0.5, 3.0, 0.5, -2.0])
     assert rows(run) == [
         ("b", "3", 3.0, 0),
@@ -39,7 +38,7 @@ def test_sorting_by_hand() -> None:
         ((["q"], ["a", "b"], [1, 2]), r"1 queries, 2 documents, scores \(2,\); all are \(n,\)"),
     ],
 )
-def test_what_is_refused(columns: tuple[object, object, object], message: str) -> None:
+def test_what_is_refused(columns, message):
     with pytest.raises(InputError, match=message):
         Run.ranked(*columns, name="mine")  # type: ignore[arg-type]
 
@@ -47,7 +46,7 @@ def test_what_is_refused(columns: tuple[object, object, object], message: str) -
 # TREC files
 
 
-def test_a_file_by_hand(tmp_path: Path) -> None:
+def test_a_file_by_hand(tmp_path):
     run = Run.from_dict({"q1": {"d1": 0.1, "d2": 1e-30}, "q2": {"d1": -3}}, name="my system")
     run.write(tmp_path / "run.trec")
     assert (tmp_path / "run.trec").read_text() == (
@@ -56,7 +55,7 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
     assert Run.read(tmp_path / "run.trec").name == "my_system"
 
 
-def test_the_score_decides_not_the_rank(tmp_path: Path) -> None:
+def test_the_score_decides_not_the_rank(tmp_path):
     path = tmp_path / "run.trec"
     path.write_text("q Q0 a 1 1.0 x\nq\tQ0\tb  2 2.0\ty\r\n\n")
     run = Run.read(path)
@@ -72,9 +71,7 @@ scores = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.dictionaries(ids, st.dictionaries(ids, scores, min_size=1), max_size=4))
-def test_a_file_comes_back_exactly(
-    tmp_path_factory: pytest.TempPathFactory, found: dict[str, dict[str, float]]
-) -> None:
+def test_a_file_comes_back_exactly(tmp_path_factory, found):
     path = tmp_path_factory.getbasetemp() / "run.trec"
     run = Run.from_dict(found)
     run.write(path)
@@ -86,7 +83,7 @@ def test_a_file_comes_back_exactly(
 
 
 @pytest.mark.parametrize("identifier", ["a b", "", "\u3000"])
-def test_ids_that_the_form_cannot_hold(tmp_path: Path, identifier: str) -> None:
+def test_ids_that_the_form_cannot_hold(tmp_path, identifier):
     path = tmp_path / "run.trec"
     for run in (Run.from_dict({identifier: {"d": 1}}), Run.from_dict({"q": {identifier: 1}})):
         with pytest.raises(InputError, match="is empty or has white space in it; a TREC run cannot hold it"):
@@ -104,7 +101,7 @@ def test_ids_that_the_form_cannot_hold(tmp_path: Path, identifier: str) -> None:
         ("\udcff", ":2: not UTF-8"),
     ],
 )
-def test_lines_that_are_wrong(tmp_path: Path, line: str, message: str) -> None:
+def test_lines_that_are_wrong(tmp_path, line, message):
     path = tmp_path / "run.trec"
     path.write_bytes(f"q1 Q0 d1 1 2.0 x\n{line}\n".encode("utf-8", "surrogateescape"))
     with pytest.raises(FormatError, match=message):
@@ -112,12 +109,12 @@ def test_lines_that_are_wrong(tmp_path: Path, line: str, message: str) -> None:
 
 
 @pytest.fixture
-def negatives() -> Negatives:
+def negatives():
     table = negatives_table(pa.array(["q1", "q1"]), pa.array(["d2", "d5"]), "bm25", [0, 1], [2.0, 1.0])
     return Negatives(table, {"stage": "mine", "settings": {"top": 2}}).reject(np.array([False, True]), "near")
 
 
-def test_a_result_is_a_table_of_negatives(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
+def test_a_result_is_a_table_of_negatives(small, negatives, tmp_path):
     result = Negatives.of(negatives, title="bm25 negatives", collection=small)
     assert (result.digest, result.to_json()) == (negatives.digest, negatives.to_json())
     assert result.tables()[0].title == "bm25 negatives"
@@ -128,7 +125,7 @@ def test_a_result_is_a_table_of_negatives(small: Collection, negatives: Negative
     assert Negatives.read(tmp_path / "n.parquet").digest == result.digest
 
 
-def test_its_kept_rows_are_exported(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
+def test_its_kept_rows_are_exported(small, negatives, tmp_path):
     result = Negatives.of(negatives, collection=small)
     assert result.export(tmp_path / "t.jsonl") == 2  # one for each positive of q1
     assert list(json.loads((tmp_path / "t.jsonl").read_text().splitlines()[0])) == ["anchor", "positive", "negative"]
@@ -137,7 +134,7 @@ def test_its_kept_rows_are_exported(small: Collection, negatives: Negatives, tmp
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv.gz"])
-def test_a_name_that_promises_another_form_is_refused(negatives: Negatives, tmp_path: Path, name: str) -> None:
+def test_a_name_that_promises_another_form_is_refused(negatives, tmp_path, name):
     with pytest.raises(InputError, match=r"call the file x\.parquet"):
         negatives.write(tmp_path / name)
     assert not (tmp_path / name).exists()

@@ -50,7 +50,7 @@ def names(folder: Path) -> list[str]:
 # Whole files
 
 
-def test_a_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+def test_a_file_takes_the_place_of_the_old_one(tmp_path):
     path = tmp_path / "new" / "folder" / "a.txt"
     write_text(path, "old\n")
     write_text(path, "gr\u00fcn\n")
@@ -58,7 +58,7 @@ def test_a_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     assert names(path.parent) == ["a.txt"]
 
 
-def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     program = (
@@ -74,7 +74,7 @@ def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt", "b.txt"], left
 
 
-def test_what_a_living_writer_has_aside_stays(tmp_path: Path) -> None:
+def test_what_a_living_writer_has_aside_stays(tmp_path):
     with write_whole(tmp_path / "a.txt") as aside:
         aside.write_text("half")
         write_text(tmp_path / "b.txt", "b")
@@ -85,7 +85,7 @@ def test_what_a_living_writer_has_aside_stays(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "half"
 
 
-def test_a_folder_appears_whole(tmp_path: Path) -> None:
+def test_a_folder_appears_whole(tmp_path):
     program = (
         "import os, signal, sys; from foils.runtime.files import write_whole_folder\n"
         "with write_whole_folder(sys.argv[1], mark='done') as aside:\n"
@@ -108,7 +108,7 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
-def test_the_files_of_a_folder_take_their_places_when_all_are_there(tmp_path: Path) -> None:
+def test_the_files_of_a_folder_take_their_places_when_all_are_there(tmp_path):
     path = tmp_path / "model"
     path.mkdir()
     (path / "old").write_text("old")
@@ -136,7 +136,7 @@ def test_the_files_of_a_folder_take_their_places_when_all_are_there(tmp_path: Pa
 
 
 @pytest.mark.parametrize("write", [lambda p: write_text(p, "x" * 5_000), lambda p: write_table(p, big_table(), {})])
-def test_a_full_disk(tmp_path: Path, write: object) -> None:
+def test_a_full_disk(tmp_path, write):
     path = tmp_path / "a"
     path.write_text("old")
     with full_disk(), pytest.raises(FailureError, match=r"cannot write .*/a: .*File too large; nothing was changed"):
@@ -149,7 +149,7 @@ def big_table() -> pa.Table:
     return pa.table({"x": [hashlib.sha256(str(i).encode()).hexdigest() for i in range(500)]})
 
 
-def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
+def test_a_pipe_is_written_as_it_is(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # in a folder of its own: if this fails, no pipe or device of the system is replaced
     command = [sys.executable, "-c", "import sys; print(open(sys.argv[1]).read())", str(pipe)]
@@ -160,7 +160,7 @@ def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
     assert names(tmp_path) == ["pipe"]
 
 
-def test_a_file_that_may_not_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_replaced(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("old")
 
@@ -174,7 +174,7 @@ def test_a_file_that_may_not_be_replaced(tmp_path: Path, monkeypatch: pytest.Mon
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_json_has_no_nan(tmp_path: Path) -> None:
+def test_json_has_no_nan(tmp_path):
     path = tmp_path / "a.json"
     write_json(path, {"score": None, "name": "gr\u00fcn"})
     assert json.loads(path.read_text("utf-8")) == {"score": None, "name": "gr\u00fcn"}
@@ -187,7 +187,7 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 # Tables
 
 
-def test_a_table_and_its_provenance_come_back(tmp_path: Path) -> None:
+def test_a_table_and_its_provenance_come_back(tmp_path):
     path = tmp_path / "t.parquet"
     made = provenance("mine", {"top": 10, "with": "bm25"}, inputs={"collection": "abc"}, seed=3)
     write_table(path, TABLE, made)
@@ -201,7 +201,7 @@ def test_a_table_and_its_provenance_come_back(tmp_path: Path) -> None:
     assert said["versions"]["pyarrow"] == pa.__version__
 
 
-def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_work_gives_the_same_bytes(tmp_path):
     paths = [tmp_path / "one" / "a.parquet", tmp_path / "two" / "b.parquet"]
     settings = {"top": 10, "with": "bm25"}
     write_table(paths[0], TABLE, provenance("mine", settings))
@@ -213,7 +213,7 @@ def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"PAR1", None])
-def test_a_damaged_table(tmp_path: Path, damage: bytes | None) -> None:
+def test_a_damaged_table(tmp_path, damage):
     path = tmp_path / "t.parquet"
     write_table(path, big_table(), {})
     path.write_bytes(path.read_bytes()[:-20] if damage is None else damage)
@@ -222,14 +222,14 @@ def test_a_damaged_table(tmp_path: Path, damage: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("recorded", [b"{", b"[1]"])
-def test_damaged_provenance(tmp_path: Path, recorded: bytes) -> None:
+def test_damaged_provenance(tmp_path, recorded):
     path = tmp_path / "t.parquet"
     pq.write_table(TABLE.replace_schema_metadata({b"foils": recorded}), path)
     with pytest.raises(FormatError, match=r"t\.parquet"):
         read_table(path)
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_what_is_not_there(tmp_path):
     for read in (existing_file, file_digest, read_table):
         with pytest.raises(InputError, match=r"none\.txt: no such file"):
             read(tmp_path / "none.txt")
@@ -237,7 +237,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
             read(tmp_path)
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_where_the_environment_says(monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", "/a/b")
     assert cache_folder() == Path("/a/b")
     monkeypatch.delenv("FOILS_CACHE")
@@ -247,16 +247,14 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert cache_folder() == Path.home() / ".cache" / "foils"
 
 
-def test_the_cache_is_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_for_its_user_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     write_text(tmp_path / "cache" / "vectors" / "x", "x")
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("write", [write_whole, lambda path: write_whole_folder(path, mark="m")])
-def test_what_another_process_takes_for_dead_before_it_is_opened_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any
-) -> None:
+def test_what_another_process_takes_for_dead_before_it_is_opened_is_made_again(tmp_path, monkeypatch, write):
     opened, original = [], os.open
 
     def open_late(path: Any, *how: Any, **more: Any) -> int:
@@ -276,7 +274,7 @@ Event = tuple[str, str]
 
 
 @pytest.fixture
-def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+def events(monkeypatch):
     """The order of flushes and renames: ("flush", what), ("name", what got its name)."""
     seen: list[Event] = []
     flush, replace, rename = os.fsync, Path.replace, Path.rename
@@ -322,9 +320,7 @@ def filled_folder(path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to name what is flushed")
 @pytest.mark.parametrize("write", [one_file, one_table, whole_folder, filled_folder])
-def test_contents_are_flushed_before_the_name_and_the_folder_after_it(
-    write: Callable[[Path], None], tmp_path: Path, events: list[Event]
-) -> None:
+def test_contents_are_flushed_before_the_name_and_the_folder_after_it(write, tmp_path, events):
     write(tmp_path / "made")
     names = [at for at, (what, _) in enumerate(events) if what == "name"]
     assert names

@@ -59,9 +59,7 @@ def by_words(left: bool) -> Callable[[list[str]], dict[str, Any]]:
     st.lists(st.integers(0, 40), max_size=80), st.integers(1, 90), st.integers(1, 90), st.none() | st.integers(1, 9),
     st.booleans(),
 )  # fmt: skip
-def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(
-    lengths: list[int], tokens: int, window: int, size: int | None, left: bool
-) -> None:
+def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(lengths, tokens, window, size, left):
     texts = [" ".join([str(row + 1)] * length) for row, length in enumerate(lengths)]
     rows = []
     for chosen, features in token_batches(texts, by_words(left), tokens=tokens, window=window, size=size):
@@ -75,7 +73,7 @@ def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(
     assert sorted(rows) == list(range(len(texts)))
 
 
-def test_a_larger_window_pads_less() -> None:
+def test_a_larger_window_pads_less():
     texts = [" ".join(["1"] * int(length)) for length in np.random.default_rng(0).integers(1, 60, 400)]
     words = sum(len(text.split()) for text in texts)
     padded = []
@@ -86,9 +84,7 @@ def test_a_larger_window_pads_less() -> None:
 
 
 @pytest.mark.parametrize("make", [bert, llama])
-def test_vectors_are_the_models_own_however_texts_are_cut(
-    make: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_are_the_models_own_however_texts_are_cut(make, tmp_path, monkeypatch):
     model = make(tmp_path / "model")
     assert model.tokenizer.padding_side == ("left" if make is llama else "right")
     expected = {
@@ -109,7 +105,7 @@ def test_vectors_are_the_models_own_however_texts_are_cut(
     assert len({encoder.fingerprint for encoder in encoders}) == 1
 
 
-def test_batches_run_side_by_side_and_leave_torch_its_threads() -> None:
+def test_batches_run_side_by_side_and_leave_torch_its_threads():
     before, seen = torch.get_num_threads(), []
 
     def work(batch: Any) -> None:
@@ -123,7 +119,7 @@ def test_batches_run_side_by_side_and_leave_torch_its_threads() -> None:
         assert torch.get_num_threads() == before
 
 
-def test_a_batch_that_fails_ends_the_work() -> None:
+def test_a_batch_that_fails_ends_the_work():
     def work(batch: Any) -> None:
         if batch[0] == 3:
             raise ValueError("batch 3")
@@ -207,7 +203,7 @@ def test_an_encoder_of_a_checkpoint_without_a_pooler_is_the_same_in_every_loadin
     assert all((one[name] == two[name]).all() for name in one)
 
 
-def test_another_prompt_or_token_is_another_model(tmp_path: Path) -> None:
+def test_another_prompt_or_token_is_another_model(tmp_path):
     """A LogitScore reads the logits of the tokens in its settings; a default prompt goes before every pair."""
     from sentence_transformers.cross_encoder.modules import LogitScore
 

@@ -142,7 +142,7 @@ def test_vectors_are_read_as_they_are_stored(kind):
         contiguous.take(np.array([50]), out=space[:1])
 
 
-def test_ties_are_thinned_out() -> None:
+def test_ties_are_thinned_out():
     """Equal documents crowd the screen of every query."""
     held = Vectors.of(np.ones((600, 4), np.float32))
     screen = nearest._Screen(np.ones((300, 4), np.float32), held, 5)

@@ -1,7 +1,6 @@
 """Similarities that models bring along: cosines, inner products, sparse and multi-vector models."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from sentence_transformers.sentence_transformer.losses import (
 from sentence_transformers.util import dot_score
 
 import foils
-from foils.batching.vectors import EmbeddingCache
 from foils.deciding.doors import score
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, as_encoder, load_encoder
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
@@ -30,7 +28,7 @@ from train_models import WORDS, bert_model, made_up, static_model, table
 
 
 @pytest.fixture
-def collection() -> Any:
+def collection():
     return made_up()
 
 
@@ -52,7 +50,7 @@ def ranking(collection: Any, model: Any, *, unit: bool) -> list[str]:
     return [f"d{best}" for best in (queries @ documents.T).argmax(axis=1)]
 
 
-def test_the_models_own_similarity_is_taken_unless_another_is_asked_for() -> None:
+def test_the_models_own_similarity_is_taken_unless_another_is_asked_for():
     assert similarity_of(static_model()) == "cosine"
     assert similarity_of(dot_model()) == "dot"
     assert similarity_of(dot_model(), "cosine") == "cosine"
@@ -63,7 +61,7 @@ def test_the_models_own_similarity_is_taken_unless_another_is_asked_for() -> Non
         similarity_of(dot_model(), "manhattan")
 
 
-def test_vectors_of_a_model_for_inner_products_keep_their_lengths() -> None:
+def test_vectors_of_a_model_for_inner_products_keep_their_lengths():
     texts = [" ".join(WORDS[:3]), " ".join(WORDS[-3:])]
     own, unit = SentenceEncoder(dot_model()), SentenceEncoder(dot_model("cosine"))
     np.testing.assert_allclose(own.encode(texts, "query"), dot_model().encode(texts), rtol=1e-5, atol=1e-6)
@@ -72,7 +70,7 @@ def test_vectors_of_a_model_for_inner_products_keep_their_lengths() -> None:
     assert (own.describe()["similarity"], unit.describe()["similarity"]) == ("dot", "cosine")
 
 
-def test_mining_ranks_by_the_models_similarity(collection: Any, tmp_path: Path) -> None:
+def test_mining_ranks_by_the_models_similarity(collection, tmp_path):
     for name, unit in (("dot", False), ("cosine", True)):
         model = dot_model(name)
         mined = foils.mine(collection, "dense", top=5, encoder=model, vectors=tmp_path).table.to_pylist()[:10]
@@ -83,14 +81,14 @@ def test_mining_ranks_by_the_models_similarity(collection: Any, tmp_path: Path) 
         assert [row["score"] for row in mined] == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-def test_a_column_of_scores_is_called_by_the_similarity(tmp_path: Path) -> None:
+def test_a_column_of_scores_is_called_by_the_similarity(tmp_path):
     store = VectorStore(tmp_path)
     assert EncoderScorer(SentenceEncoder(dot_model()), store).column == "dot"
     assert EncoderScorer(SentenceEncoder(static_model()), store).column == "cosine"
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_losses_compare_as_the_model_does(cached: bool, tmp_path: Path) -> None:
+def test_losses_compare_as_the_model_does(cached, tmp_path):
     model = bert_model(tmp_path)
     model.similarity_fn_name = "dot"
     rng = np.random.default_rng(0)
@@ -112,18 +110,7 @@ def test_losses_compare_as_the_model_does(cached: bool, tmp_path: Path) -> None:
         assert torch.allclose(gradient, values[1][1][name], atol=1e-4), name
 
 
-def test_batches_are_planned_by_the_models_inner_products() -> None:
-    rng = np.random.default_rng(0)
-    queries, documents = rng.normal(size=(2, 6, 4)) * rng.uniform(0.1, 5, (2, 6, 1))
-    for scaled in (True, False):
-        cache = EmbeddingCache(6, scaled=scaled)
-        cache.update(np.arange(6), queries, documents)
-        lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(documents, axis=1)
-        expected = queries @ documents.T / (lengths if scaled else 1)
-        np.testing.assert_allclose(cache.queries @ cache.documents.T, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_training_takes_the_similarity_that_is_asked_for(tmp_path: Path) -> None:
+def test_training_takes_the_similarity_that_is_asked_for(tmp_path):
     dot_model("cosine").save(str(tmp_path / "model"))
     assert load_trainable(str(tmp_path / "model"), device="cpu").similarity_fn_name == "cosine"
     model = load_trainable(str(tmp_path / "model"), device="cpu", similarity="dot")
@@ -134,7 +121,7 @@ def test_training_takes_the_similarity_that_is_asked_for(tmp_path: Path) -> None
         load_trainable(str(tmp_path / "model"), device="cpu", similarity="manhattan")
 
 
-def test_a_temperature_for_cosines_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_temperature_for_cosines_is_warned_of(caplog):
     for similarity, temperature in (("cosine", 0.05), ("dot", 1.0)):
         check_temperature_of(similarity, temperature)
     assert not caplog.records
@@ -142,7 +129,7 @@ def test_a_temperature_for_cosines_is_warned_of(caplog: pytest.LogCaptureFixture
     assert "the usual temperature is 1" in caplog.text
 
 
-def test_the_planner_of_a_training_is_given_the_models_inner_products() -> None:
+def test_the_planner_of_a_training_is_given_the_models_inner_products():
     from datasets import Dataset
 
     from foils.batching.sampler import BatchPlanner
@@ -161,7 +148,7 @@ def test_the_planner_of_a_training_is_given_the_models_inner_products() -> None:
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
-def test_scores_and_measures_are_of_the_models_similarity(collection: Any, tmp_path: Path, similarity: str) -> None:
+def test_scores_and_measures_are_of_the_models_similarity(collection, tmp_path, similarity):
     model, unit, negatives = dot_model(similarity), similarity == "cosine", table(collection, per_query=2)
     scores = score(collection, {"made": negatives}, encoder=model, vectors=tmp_path, temperature=1.0)
     rows = negatives.table.to_pylist()

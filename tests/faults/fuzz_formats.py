@@ -4,8 +4,6 @@ A check writes the bytes as a file, reads them, and returns what came of it. It 
 was refused without its name, or read with a record less than it holds; other errors than ours it lets pass.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

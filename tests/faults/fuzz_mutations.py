@@ -1,7 +1,5 @@
 """Ways to spoil a valid file: as bytes, as lines, as fields, as JSON, as a table, as an array."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -13,8 +13,6 @@ Verbs run in processes forked from this one, which has imported everything, so t
 process of its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What the verbs are tried on: a made-up collection, small models, a server that answers; and the verbs themselves."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

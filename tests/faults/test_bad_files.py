@@ -19,6 +19,8 @@ from foils.data import Run, load_collection
 from foils.data.sources import as_source
 from foils.runtime.errors import FoilsError, FormatError
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 KINDS = {
     "combining": "e\u0301a\u0308",
     "composed": "\u00e9\u00e4",
@@ -32,11 +34,6 @@ KINDS = {
     "tab and newline": "a\tb\nc\rd",
     "quotes": "\"'`<script>&",
 }
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -66,12 +63,6 @@ def test_ids_and_texts_of_every_kind_come_back_as_they_were_and_those_that_look_
     collection = load_collection(folder(*lines))
     assert collection.documents.to_pylist() == [{"doc_id": each, "title": "x", "text": each} for each in texts]
     assert collection.query_rows(texts).tolist() == list(range(len(texts)))
-
-
-def test_surrogates_are_named_by_line_and_the_message_can_be_written(folder):
-    with pytest.raises(FormatError, match=r"corpus\.jsonl:2: expected .* valid Unicode") as caught:
-        load_collection(folder(b'{"_id": "\\ud83d\\udc1d", "text": "a pair"}\n{"_id": "\\ud83d", "text": "half"}\n'))
-    str(caught.value).encode()
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -131,8 +122,6 @@ def test_a_small_file_that_unpacks_to_many_lines_is_read_in_a_stream(tmp_path):
 
 
 def test_numbers_without_end(folder, small, tmp_path):
-    with pytest.raises(FormatError, match=r"corpus\.jsonl:1: malformed JSON \(Exceeds the limit"):
-        load_collection(folder(b'{"_id": ' + b"1" * 5000 + b', "text": "x"}'))
     with pytest.raises(FormatError, match=r"test\.tsv:1: expected"):
         load_collection(folder(qrels=b"q\td\t" + b"1" * 5000))
     source = tmp_path / "a.jsonl"

@@ -1,7 +1,5 @@
 """What a loss learned comes back with its checkpoint, or is refused by name."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Cross-encoder negatives over a pool: a tiny BERT with random weights, made on the spot."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +19,13 @@ from tiny_models import tiny_cross_encoder
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, small) -> Path:
+def folder(tmp_path_factory, small):
     texts = [*small.document_texts(range(10)), *small.query_texts(range(5))]
     return tiny_cross_encoder(tmp_path_factory.mktemp("tiny"), texts)
 
 
 @pytest.fixture
-def scorer(folder, tmp_path) -> CrossEncoderScorer:
+def scorer(folder, tmp_path):
     return CrossEncoderScorer(load_cross_encoder(folder), VectorStore(tmp_path / "scores"))
 
 

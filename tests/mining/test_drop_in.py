@@ -1,7 +1,5 @@
 """foils.mine_hard_negatives gives what sentence-transformers' function of this name gives, in the same run."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from typing import Any
@@ -52,19 +50,19 @@ def pairs(seed: int, *, queries: int = 12, several: float = 0.3, repeated: float
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
+def model():
     made = static_model()
     made.prompts = {**PROMPTS}
     return made
 
 
 @pytest.fixture(scope="module")
-def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def cross_encoder(tmp_path_factory):
     return load_cross_encoder(tiny_cross_encoder(tmp_path_factory.mktemp("cross"), DOCUMENTS), device="cpu")
 
 
 @pytest.fixture(scope="module")
-def vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
+def vectors(tmp_path_factory):
     return str(tmp_path_factory.mktemp("vectors"))
 
 

@@ -151,7 +151,7 @@ def test_ance_and_trisampler(mined, model, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def spoilt() -> World:
+def spoilt():
     """A world where more than a third of the first five ranks are false."""
     return hidden_world(9, labelled=0.15)
 
@@ -161,7 +161,7 @@ def best_of(world: World, folder: Path, **given: Any) -> Mined:
     return mine(world.collection, "dense", top=5, ranks="best", **models, **given)
 
 
-def test_it_takes_the_ranks_that_it_names_as_if_they_had_been_asked_for(spoilt: World, tmp_path: Path) -> None:
+def test_it_takes_the_ranks_that_it_names_as_if_they_had_been_asked_for(spoilt, tmp_path):
     best = best_of(spoilt, tmp_path)
     chosen = best.provenance["settings"]["best_of"]
     first, end = map(int, chosen["source"].removeprefix("ranks ").split("–"))
@@ -175,7 +175,7 @@ def test_it_takes_the_ranks_that_it_names_as_if_they_had_been_asked_for(spoilt: 
     assert best.to_json()["decision"]["candidates"] == chosen["candidates"]
 
 
-def test_it_heeds_how_often_documents_recur(spoilt: World, tmp_path: Path) -> None:
+def test_it_heeds_how_often_documents_recur(spoilt, tmp_path):
     class WordTable(WorldEncoder):
         static = True
 
@@ -186,7 +186,7 @@ def test_it_heeds_how_often_documents_recur(spoilt: World, tmp_path: Path) -> No
     assert words.worths["ranks 0–5"].strength < context.worths["ranks 0–5"].strength
 
 
-def test_where_nothing_is_hidden_it_takes_the_first_ranks(tmp_path: Path) -> None:
+def test_where_nothing_is_hidden_it_takes_the_first_ranks(tmp_path):
     whole = hidden_world(8, labelled=1.0)
     assert list(best_of(whole, tmp_path).provenance["settings"]["ranks"]) == [0, 5]
 
@@ -194,12 +194,11 @@ def test_where_nothing_is_hidden_it_takes_the_first_ranks(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"draw": "uniform"}, "draw uniform: no effect with ranks best"),
         ({"method": "random"}, "random negatives are drawn"),
         ({"method": "trisampler"}, "trisampler negatives are drawn"),
         ({"ranks": "worst"}, "FROM- for no end, or best"),
     ],
 )
-def test_what_does_not_go_together_is_refused(spoilt: World, given: dict[str, Any], why: str) -> None:
+def test_what_does_not_go_together_is_refused(spoilt, given, why):
     with pytest.raises(InputError, match=why):
         mine(spoilt.collection, **{"method": "dense", "top": 5, "ranks": "best", **given})

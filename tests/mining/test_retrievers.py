@@ -1,7 +1,5 @@
 """Rankings of each retriever, against brute force and against bm25s' own retrieval."""
 
-from __future__ import annotations
-
 import bm25s
 import numpy as np
 import pytest
@@ -43,7 +41,7 @@ def collection_of(documents: list[str], queries: list[str]) -> Collection:
 
 
 @pytest.fixture(scope="module")
-def texts() -> tuple[list[str], list[str]]:
+def texts():
     rng = np.random.default_rng(0)
     documents = [" ".join(rng.choice(WORDS, rng.integers(1, 15))) for _ in range(120)]
     queries = [" ".join(rng.choice([*WORDS, "unseen"], rng.integers(1, 6))) for _ in range(30)]
@@ -51,7 +49,7 @@ def texts() -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.5, 0.0), (2.0, 1.0)])
-def test_bm25_scores_are_those_of_bm25s(texts: tuple[list[str], list[str]], k1: float, b: float) -> None:
+def test_bm25_scores_are_those_of_bm25s(texts, k1, b):
     documents, queries = texts
     tokens = bm25s.tokenize(documents, stopwords="english", stemmer=Stemmer.Stemmer("english"), show_progress=False)
     index = bm25s.BM25(method="lucene", k1=k1, b=b)
@@ -73,12 +71,12 @@ def test_bm25_scores_are_those_of_bm25s(texts: tuple[list[str], list[str]], k1: 
 
 
 @pytest.mark.parametrize(("k1", "b"), [(float("nan"), 0.5), (1.2, 1.1)])
-def test_bm25_settings_out_of_range(k1: float, b: float) -> None:
+def test_bm25_settings_out_of_range(k1, b):
     with pytest.raises(InputError, match="expected"):
         BM25Retriever(collection_of(["bread"], ["bread"]), k1=k1, b=b)
 
 
-def test_bm25_in_another_language() -> None:
+def test_bm25_in_another_language():
     collection = collection_of(["Die Boote segeln", "Brot und Hefe"], ["das Boot", "und"])
     rows, _ = BM25Retriever(collection, language="german").search(np.array([0, 1]), 2)
     assert rows.tolist() == [[0, -1], [-1, -1]]
@@ -86,7 +84,7 @@ def test_bm25_in_another_language() -> None:
     assert rows.tolist() == [[0, -1], [1, -1]]  # 'und' is no stop word of English
 
 
-def test_bm25_ties_go_to_the_earlier_document_and_stop_words_find_nothing() -> None:
+def test_bm25_ties_go_to_the_earlier_document_and_stop_words_find_nothing():
     retriever = BM25Retriever(collection_of(["bread", "sail", "breads", "the of", "bread"], ["bread", "the", "?"]))
     rows, scores = retriever.search(np.array([0, 1, 2]), 4)
     assert rows[0].tolist() == [0, 2, 4, -1]
@@ -94,9 +92,7 @@ def test_bm25_ties_go_to_the_earlier_document_and_stop_words_find_nothing() -> N
     assert (rows[1:] == -1).all()
 
 
-def test_bm25_at_any_depth_begins_alike_whatever_is_scored_at_once(
-    texts: tuple[list[str], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bm25_at_any_depth_begins_alike_whatever_is_scored_at_once(texts, monkeypatch):
     retriever = BM25Retriever(collection_of(*texts))
     deep, scores = retriever.search(np.arange(30), 60)
     monkeypatch.setattr(retrievers, "QUERIES", 7)
@@ -114,9 +110,7 @@ def test_bm25_at_any_depth_begins_alike_whatever_is_scored_at_once(
     st.integers(1, 40), st.integers(1, 6), st.integers(1, 45), st.integers(1, 50), st.integers(0, 2**32 - 1),
     st.booleans(),
 )  # fmt: skip
-def test_dense_equals_brute_force_with_ties_by_position(
-    documents: int, queries: int, depth: int, block: int, seed: int, ties: bool
-) -> None:
+def test_dense_equals_brute_force_with_ties_by_position(documents, queries, depth, block, seed, ties):
     """Small whole numbers make products exact, so ties are ties on every path."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(-1, 2, (documents, 3)) if ties else rng.integers(-400, 400, (documents, 3))
@@ -132,7 +126,7 @@ def test_dense_equals_brute_force_with_ties_by_position(
     assert np.isnan(scores[:, count:]).all()
 
 
-def test_dense_reads_float16_vectors_and_queries_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dense_reads_float16_vectors_and_queries_by_row(monkeypatch):
     rng = np.random.default_rng(1)
     documents, queries = rng.standard_normal((50, 8)), rng.standard_normal((9, 8)).astype(np.float32)
     held = Vectors(documents.astype(np.float16), rng.permutation(50))
@@ -145,7 +139,7 @@ def test_dense_reads_float16_vectors_and_queries_by_row(monkeypatch: pytest.Monk
     assert none[0].shape == none[1].shape == (0, 3)
 
 
-def test_bm25_keeps_marks_with_their_letters() -> None:
+def test_bm25_keeps_marks_with_their_letters():
     texts = {
         "0": "किताब मेज़ पर है",
         "1": "कलम मेज़ पर है",
@@ -163,7 +157,7 @@ def big(documents: int) -> Collection:
     return collection_of([f"text {i}" for i in range(documents)], ["?"] * 3)
 
 
-def test_random_draws_are_seeded_and_their_own_for_each_query() -> None:
+def test_random_draws_are_seeded_and_their_own_for_each_query():
     collection = big(500)
     rows, scores = RandomRetriever(collection, seed=1).search(np.array([0, 1, 2]), 400)
     assert np.isnan(scores).all()
@@ -173,7 +167,7 @@ def test_random_draws_are_seeded_and_their_own_for_each_query() -> None:
 
 
 @pytest.mark.parametrize("documents", [1, 255, 257, 600])
-def test_random_searches_deeper_with_the_same_beginning_and_end_with_the_collection(documents: int) -> None:
+def test_random_searches_deeper_with_the_same_beginning_and_end_with_the_collection(documents):
     retriever = RandomRetriever(big(documents))
     deep = retriever.search(np.array([0]), documents + 3)[0][0]
     assert sorted(deep[:documents]) == list(range(documents))
@@ -183,7 +177,7 @@ def test_random_searches_deeper_with_the_same_beginning_and_end_with_the_collect
     assert retriever.search(np.zeros(0, np.int64), 2)[0].shape == (0, 2)
 
 
-def test_random_draws_are_uniform_at_every_rank() -> None:
+def test_random_draws_are_uniform_at_every_rank():
     collection = collection_of([f"text {i}" for i in range(20)], ["?"] * 3000)
     rows, _ = RandomRetriever(collection).search(np.arange(3000), 5)
     for column in range(5):

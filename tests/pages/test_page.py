@@ -1,7 +1,5 @@
 """The renderer of pages: what a section shows, and when the library of figures is in a page."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from importlib.resources import files
 

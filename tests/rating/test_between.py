@@ -1,7 +1,5 @@
 """Comparisons between queries: offsets that were planted are found, and rated tables hold them."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -70,7 +68,7 @@ def exact_ratings(candidates: Candidates, own: Any) -> Any:
     return found
 
 
-def test_exact_answers_give_back_the_planted_offsets() -> None:
+def test_exact_answers_give_back_the_planted_offsets():
     candidates, own, offset = planted(60, 5, np.random.default_rng(0), spread=1.0)
     total, pairs = own + np.repeat(offset, 5), drawn(candidates)
     assert pairs.shape == (60 * 3, 2)
@@ -82,7 +80,7 @@ def test_exact_answers_give_back_the_planted_offsets() -> None:
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.5])
-def test_offsets_from_votes_err_less_than_none(spread: float) -> None:
+def test_offsets_from_votes_err_less_than_none(spread):
     """One vote a comparison, six for each query: as good as with the planted spread for a prior, or nearly so."""
     candidates, own, offset = planted(300, 5, np.random.default_rng(1), spread=spread)
     total, pairs, ratings = own + np.repeat(offset, 5), drawn(candidates), exact_ratings(candidates, own)
@@ -96,7 +94,7 @@ def test_offsets_from_votes_err_less_than_none(spread: float) -> None:
     assert errors[0] < spread or not spread
 
 
-def test_the_fit_is_the_maximum_of_the_posterior() -> None:
+def test_the_fit_is_the_maximum_of_the_posterior():
     """Against a general optimiser of the formula."""
     rng = np.random.default_rng(3)
     first, second = rng.integers(0, 6, (2, 30))
@@ -112,7 +110,7 @@ def test_the_fit_is_the_maximum_of_the_posterior() -> None:
     np.testing.assert_allclose(fit, expected - expected.mean(), atol=1e-5)
 
 
-def test_missing_answers_are_left_out_with_what_is_known_of_their_pairs() -> None:
+def test_missing_answers_are_left_out_with_what_is_known_of_their_pairs():
     candidates, own, offset = planted(20, 4, np.random.default_rng(4), spread=1.0)
     total, pairs, ratings = own + np.repeat(offset, 4), drawn(candidates), exact_ratings(candidates, own)
     answers = ndtr(total[pairs[:, 0]] - total[pairs[:, 1]])
@@ -125,7 +123,7 @@ def test_missing_answers_are_left_out_with_what_is_known_of_their_pairs() -> Non
     assert np.isnan(none.offset).all()
 
 
-def test_each_query_is_compared_as_often_as_asked_and_little_changes_with_another_query() -> None:
+def test_each_query_is_compared_as_often_as_asked_and_little_changes_with_another_query():
     candidates, more = (planted(n, 5, np.random.default_rng(0), spread=1.0)[0] for n in (40, 41))
     pairs = drawn(candidates, degree=4)
     queries = candidates.query_of(pairs)
@@ -146,7 +144,7 @@ def collection() -> tuple[Collection, Negatives]:
 
 
 @pytest.mark.parametrize("between", [2, 6])
-def test_rated_tables_have_an_offset_with_which_queries_can_be_compared(between: int) -> None:
+def test_rated_tables_have_an_offset_with_which_queries_can_be_compared(between):
     numbers, table = collection()
     settings: dict[str, Any] = {"split": "all", "degree": 4, "model": "bradley-terry", "prior_sd": 1e3}
     plain = rate_negatives(numbers, table, NumbersBetween(), **settings)
@@ -166,7 +164,7 @@ def test_rated_tables_have_an_offset_with_which_queries_can_be_compared(between:
     np.testing.assert_allclose(np.nanmean(same.facts.ratings, axis=1), 0, atol=1e-9)
 
 
-def test_judges_of_one_query_alone_are_refused_before_anything_is_asked() -> None:
+def test_judges_of_one_query_alone_are_refused_before_anything_is_asked():
     numbers, table = collection()
     judge = NumberJudge()
     with pytest.raises(InputError, match="between_judge"):
@@ -177,7 +175,7 @@ def test_judges_of_one_query_alone_are_refused_before_anything_is_asked() -> Non
     assert not hasattr(PairwiseJudge, "between")
 
 
-def test_a_bi_encoder_compares_each_document_with_its_own_query() -> None:
+def test_a_bi_encoder_compares_each_document_with_its_own_query():
     candidates = Candidates.of_lists(["q", "r"], ["a", "b"], [[("x", "a"), ("y", "b")], [("z", "b"), ("w", "a")]])
     judge = BiEncoderJudge(LetterEncoder(), temperature=1.0)
     first, second = np.array([0, 1, 0]), np.array([2, 2, 3])
@@ -191,7 +189,7 @@ BETWEEN = re.compile(
 )
 
 
-def test_a_language_model_sees_both_queries_in_both_orders_and_nothing_twice(tmp_path: Any) -> None:
+def test_a_language_model_sees_both_queries_in_both_orders_and_nothing_twice(tmp_path):
     candidates = letters((2, 2))
 
     def answer(number: int, asked: dict[str, Any]) -> Reply:

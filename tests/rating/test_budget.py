@@ -1,7 +1,5 @@
 """What was answered is not asked for again when queries, candidates or the budget grow; a budget is kept."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,7 @@ def questions(judge: NumberJudge, sizes: dict[str, int], folder: Path, **setting
     return judge.asked - before
 
 
-def test_growth_costs_what_is_new(tmp_path: Path) -> None:
+def test_growth_costs_what_is_new(tmp_path):
     judge = NumberJudge(antisymmetric=True)
     assert questions(judge, {"q1": 20}, tmp_path) == 60
     assert questions(judge, {"q0": 20, "q1": 20, "q2": 12}, tmp_path) == 60 + 36
@@ -39,7 +37,7 @@ def test_growth_costs_what_is_new(tmp_path: Path) -> None:
     assert questions(judge, {"q2": 12, "q1": 20}, tmp_path, degree=4) == 0  # fewer cycles are the first ones
 
 
-def test_a_budget_is_kept_and_counts_what_is_known(tmp_path: Path) -> None:
+def test_a_budget_is_kept_and_counts_what_is_known(tmp_path):
     sizes = {"q0": 20, "q1": 10}
     judge = NumberJudge()  # asked in both orders
     assert questions(judge, sizes, tmp_path, budget=101) == 100
@@ -48,13 +46,13 @@ def test_a_budget_is_kept_and_counts_what_is_known(tmp_path: Path) -> None:
     assert questions(NumberJudge(), sizes, tmp_path / "anew") == judge.asked
 
 
-def test_the_judges_of_an_ensemble_share_a_budget() -> None:
+def test_the_judges_of_an_ensemble_share_a_budget():
     judges = [NumberJudge(), NumberJudge(antisymmetric=True, name="other")]
     rated(judges, {"q0": 20}, budget=60)
     assert [judge.asked for judge in judges] == [40, 20]
 
 
-def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path, monkeypatch):
     sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "judgements": tmp_path / "part"}
     monkeypatch.setattr(session, "BLOCK", 10)
     whole = rated(NumberJudge(), sizes, **{**settings, "judgements": tmp_path / "whole"})
@@ -73,7 +71,7 @@ def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path: Path, mo
     assert first.asked + second.asked <= 150 + 2 * 35  # whole queries are written together
 
 
-def test_what_does_nothing_together_is_refused(tmp_path: Path) -> None:
+def test_what_does_nothing_together_is_refused(tmp_path):
     for settings, said in (
         ({"budget": 50, "validate": "all"}, "validate all: no effect with budget 50 (further"),
         ({"budget": 1}, "budget 1: a pair takes 2 questions; give more"),

@@ -1,7 +1,5 @@
 """Distilled judges learn a planted order, and come back as they were saved."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -247,7 +247,7 @@ def test_intervals_cover_planted_ratings(model):
     assert 0.93 < np.delete(inside, leader).mean() < 0.97
 
 
-def test_deviance_by_hand() -> None:
+def test_deviance_by_hand():
     pairs = Pairs.of_one(3, [0, 1, 0], [1, 2, 2])
     w = [0.8, 1.0, np.nan]
     ratings = thurstone(pairs, w, prior_sd=1.0)
@@ -259,7 +259,7 @@ def test_deviance_by_hand() -> None:
     assert deviance_explained(pairs, w, ratings) == pytest.approx(1 - expected / null)
 
 
-def test_ratings_that_say_every_answer_explain_all_and_ties_nothing() -> None:
+def test_ratings_that_say_every_answer_explain_all_and_ties_nothing():
     truth, pairs = (
         np.random.default_rng(0).normal(0, 0.7, 20),
         regular_pairs([20], degree=6, keys=np.random.default_rng(1)),

@@ -1,7 +1,5 @@
 """A language model as judge: against a server on loopback that misbehaves, and with a position bias of its own."""
 
-from __future__ import annotations
-
 import json
 import re
 

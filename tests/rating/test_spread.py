@@ -1,7 +1,5 @@
 """The prior that fits the answers: planted spreads and noise are found, and ratings with it are near the best."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -30,7 +28,7 @@ def answers(pairs: Pairs, truth: Floats, votes: int, seed: int = 1) -> Floats:
 
 
 @pytest.mark.parametrize("sd", [0.3, 1.0, 1.7])
-def test_the_moments_are_those_of_the_model(sd: float) -> None:
+def test_the_moments_are_those_of_the_model(sd):
     """By integration over the shared candidate's e: it beats another, N(0, s²), with the chance Φ(e/√(1 + s²))."""
     beats = lambda e: (ndtr(e / np.sqrt(1 + sd**2)) - 0.5) ** 2 * norm.pdf(e, 0, sd)  # noqa: E731
     correlation = float(shared_correlation(np.array(sd)))
@@ -44,7 +42,7 @@ def test_the_moments_are_those_of_the_model(sd: float) -> None:
 
 @pytest.mark.parametrize("sd", [0.35, 0.7, 1.4])
 @pytest.mark.parametrize("votes", [1, 2, 5])
-def test_planted_spread_and_dispersion_are_found(sd: float, votes: int) -> None:
+def test_planted_spread_and_dispersion_are_found(sd, votes):
     pairs, truth = planted(sd)
     w = answers(pairs, truth, votes)
     spread = refined(pairs, w, spread_of(pairs, w))
@@ -55,7 +53,7 @@ def test_planted_spread_and_dispersion_are_found(sd: float, votes: int) -> None:
 
 @pytest.mark.parametrize("degree", [2, 6])
 @pytest.mark.parametrize("votes", [1, 2, 25])
-def test_ratings_are_near_the_best_that_any_prior_gives_and_errors_cover(degree: int, votes: int) -> None:
+def test_ratings_are_near_the_best_that_any_prior_gives_and_errors_cover(degree, votes):
     pairs, truth = planted(0.7, degree=degree)
     w = answers(pairs, truth, votes)
     spread = refined(pairs, w, spread_of(pairs, w))
@@ -71,7 +69,7 @@ def test_ratings_are_near_the_best_that_any_prior_gives_and_errors_cover(degree:
         assert error(spread.prior_sd) < 0.6 * error(10.0)
 
 
-def test_answers_without_noise_get_the_weakest_prior() -> None:
+def test_answers_without_noise_get_the_weakest_prior():
     pairs, truth = planted(0.7, queries=3)
     w = answers(pairs, truth, 0)
     spread = refined(pairs, w, spread_of(pairs, w))
@@ -79,7 +77,7 @@ def test_answers_without_noise_get_the_weakest_prior() -> None:
     np.testing.assert_allclose(thurstone(pairs, w, prior_sd=spread.prior_sd).rating, truth, atol=0.08)
 
 
-def test_yes_or_no_answers_that_never_contradict_each_other_do_not_run_away() -> None:
+def test_yes_or_no_answers_that_never_contradict_each_other_do_not_run_away():
     pairs, truth = planted(0.7)
     w = (truth[pairs.first] > truth[pairs.second]).astype(float)
     spread = refined(pairs, w, spread_of(pairs, w))
@@ -89,7 +87,7 @@ def test_yes_or_no_answers_that_never_contradict_each_other_do_not_run_away() ->
     assert widths[0] < 0.5 * widths[1]
 
 
-def test_where_no_candidate_has_two_answers_the_spread_is_the_belief_s() -> None:
+def test_where_no_candidate_has_two_answers_the_spread_is_the_belief_s():
     pairs = Pairs.of_one(4, [0, 2], [1, 3])
     for w in ([1.0, 0.0], [np.nan, 1.0], [np.nan, np.nan]):
         assert spread_of(pairs, w).sd == pytest.approx(0.66, abs=0.01)  # of the log-normal belief, cut at 2 probits
@@ -124,7 +122,7 @@ def rated_world(sd: float, judge: PlantedJudge, **settings: object) -> tuple[Rat
     return rated, rated.table["gap"].to_numpy()[:400], gap
 
 
-def test_the_prior_is_that_of_the_planted_ratings() -> None:
+def test_the_prior_is_that_of_the_planted_ratings():
     rated, _, planted_gap = rated_world(0.7, PlantedJudge(votes=1))
     assert rated.summary.spread == pytest.approx(207, rel=0.3)
     gap, error = (rated.table[name].to_numpy()[:400] for name in ("gap", "gap_se"))
@@ -132,7 +130,7 @@ def test_the_prior_is_that_of_the_planted_ratings() -> None:
 
 
 @pytest.mark.parametrize(("sd", "noise"), [(0.7, 0.7), (1.2, 0.7), (1.2, 0.3)])
-def test_errors_of_gaps_from_fractional_answers_cover(sd: float, noise: float) -> None:
+def test_errors_of_gaps_from_fractional_answers_cover(sd, noise):
     """The orders disagree by the noise, which also draws gaps towards 0."""
     rated, gap, planted_gap = rated_world(sd, PlantedJudge(noise=noise))
     error = rated.table["gap_se"].to_numpy()[:400]
@@ -140,7 +138,7 @@ def test_errors_of_gaps_from_fractional_answers_cover(sd: float, noise: float) -
     assert np.abs(gap).mean() < np.abs(planted_gap).mean()
 
 
-def test_orders_that_agree_or_say_yes_or_no_add_no_error() -> None:
+def test_orders_that_agree_or_say_yes_or_no_add_no_error():
     half = np.full(50, 0.5)
     for forward in (np.linspace(0.1, 0.9, 50), np.repeat([0.0, 1.0], 25)):
         assert order_noise(Judgements(forward, 1 - forward), half, 0.1) == (1.0, 1.0)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes import unit
 from foils.encode import Vectors
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
@@ -25,11 +26,6 @@ from foils.searching import (
 from foils.searching.choosing import UNREACHED, GridValues, Relevant, grid_ranks, measure_ranks, plain_grid_ranks
 
 MEASURES = ("nDCG@10", "AP", "RR@5")
-
-
-def unit(n, d=10, seed=0):
-    x = np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 QUERIES, DOCUMENTS = unit(6, seed=1), Vectors.of(unit(80))

@@ -6,9 +6,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from fakes import HashingEncoder
-from foils.data import Collection
-from foils.encode import Vectors, VectorStore
+from fakes import unit
+from foils.encode import Vectors
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
     DimensionSettings,
@@ -17,7 +16,6 @@ from foils.searching import (
     Judged,
     dime_importance,
     eclipse_importance,
-    embed_collection,
     evaluate_grid,
     keep_share,
     moon,
@@ -29,12 +27,6 @@ from foils.searching import (
 )  # fmt: skip
 from foils.searching.choosing import Relevant
 from foils.searching.dimensions import moon_rows
-
-
-def unit(n, d=12, seed=0):
-    x = np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
 
 DOCUMENTS, QUERIES = unit(120), unit(9, seed=1)
 VECTORS = Vectors.of(DOCUMENTS)
@@ -244,9 +236,6 @@ def searched(settings=ECLIPSE, index=INDEX, **more):
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: DimensionSettings("eclipsed"), UnknownNameError, "eclipse"),
-        (lambda: DimensionSettings(share=2), InputError, "^share .*; expected "),
-        (lambda: DimensionSettings(alpha=np.inf), InputError, "^alpha .*; expected "),
         (lambda: DimensionSettings(k_minus=5, moon_pool=4), InputError, "moon_pool 4; expected at least k_minus 5"),
         (lambda: searched(second_pass="again"), UnknownNameError, "rerank"),
         (lambda: searched(replace(ECLIPSE, moon_pool=9), k=50), InputError, "generator"),
@@ -288,17 +277,3 @@ def test_a_query_without_an_answer_keeps_every_dimension():
     np.testing.assert_array_equal(values.values["AP"][[0, 1, 3]], whole.values["AP"][[0, 1, 3]])
     made = sharpened_queries(queries, documents, lists, DimensionSettings("dime", share=0.3), answers=silent)
     assert made.masks[2].all()
-
-
-def test_only_the_answers_that_there_are_are_embedded(small: Collection, tmp_path):
-    encoder = HashingEncoder()
-    found = embed_collection(
-        small, encoder, VectorStore(tmp_path), split="test", answers={"q4": None, "q5": "eggs of bees"}
-    )
-    assert np.isnan(found.answers[0]).all()
-    np.testing.assert_array_equal(found.answers[1], HashingEncoder().encode(["eggs of bees"], "document")[0])
-    assert ["eggs of bees"] in encoder.calls
-    nobody = embed_collection(small, encoder, VectorStore(tmp_path), split="test", answers={"q4": None, "q5": None})
-    assert np.isnan(nobody.answers).all()
-    with pytest.raises(InputError, match="q5"):
-        embed_collection(small, encoder, VectorStore(tmp_path), split="test", answers={"q4": None})

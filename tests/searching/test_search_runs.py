@@ -73,9 +73,10 @@ def test_embedding_takes_the_split_s_judged_queries(collection, embedded):
 
 
 def test_answers_are_needed_for_every_query(collection, tmp_path):
-    answers = {f"q{i}": f"{i} {i + 1}" for i in range(19)} | {"other": "1"}
+    answers = {f"q{i}": f"{i} {i + 1}" for i in range(19)} | {"other": "1", "q2": None}
     found = embed_collection(collection, Bag(), VectorStore(tmp_path), split="test", answers=answers)
     np.testing.assert_array_equal(found.answers[4], Bag().encode(["4 5"], "document")[0])
+    assert np.isnan(found.answers).all(axis=1).nonzero()[0].tolist() == [2], "an answer that a model did not give"
     del answers["q7"]
     with pytest.raises(InputError, match="q7"):
         embed_collection(collection, Bag(), VectorStore(tmp_path), split="test", answers=answers)

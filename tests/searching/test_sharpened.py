@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from fakes import unit
 from foils.encode import Vectors
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
@@ -15,12 +16,6 @@ from foils.searching import (
     sharpen,
     sharpened_queries,
 )
-
-
-def unit(n, d=12, seed=0):
-    x = np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
 
 DOCUMENTS, QUERIES = unit(120), unit(9, seed=1)
 VECTORS = Vectors.of(DOCUMENTS)

@@ -1,9 +1,6 @@
 """Selecting by benefit: lists worked by hand, the best of all lists, and worlds whose false negatives are known."""
 
-from __future__ import annotations
-
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +13,8 @@ from foils.encode import VectorStore
 from foils.runtime.errors import InputError
 from foils.selection import Candidates, list_benefit, most_useful, select_by_benefit
 from foils.selection.benefit import HARMFUL, NOT_CHOSEN
-from foils.selection.doors import ByBenefit, select
-from hidden_positives import World, hidden_world
+from foils.selection.doors import select
+from hidden_positives import hidden_world
 
 NAMES = ("hard", "middle", "random")
 
@@ -29,7 +26,7 @@ def test_a_lists_benefit_by_hand() -> None:
     assert list_benefit(np.zeros(0), np.zeros(0)) == 0
 
 
-def test_harmful_negatives_are_left_out_and_the_list_is_at_least_every_sources() -> None:
+def test_harmful_negatives_are_left_out_and_the_list_is_at_least_every_sources():
     rng = np.random.default_rng(3)
     record = np.repeat(np.arange(60), 12)
     pull, gain = rng.normal(-1, 2, 720), rng.uniform(-0.75, 1, 720)
@@ -54,7 +51,7 @@ def test_harmful_negatives_are_left_out_and_the_list_is_at_least_every_sources()
     assert short < 0.05, "greedy comes near the best of all lists"
 
 
-def test_where_pulls_are_equal_the_least_likely_false_are_taken_first() -> None:
+def test_where_pulls_are_equal_the_least_likely_false_are_taken_first():
     gain = np.array([0.2, 0.9, -0.1, 0.7, 0.4])
     same = Candidates(np.arange(5), np.zeros(5, int), np.full(5, -3.0), gain, ())
     assert most_useful(same, 2).tolist() == [1, 3]
@@ -66,7 +63,7 @@ def test_where_pulls_are_equal_the_least_likely_false_are_taken_first() -> None:
 
 
 @pytest.fixture(scope="module")
-def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str, Negatives], ByBenefit, Path]:
+def spoilt(tmp_path_factory):
     world, folder = hidden_world(9, labelled=0.15), tmp_path_factory.mktemp("spoilt")
     sources = {name: table for name, table in mined(world).items() if name in NAMES}
     store = VectorStore(folder / "vectors")
@@ -77,9 +74,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str, N
     return world, sources, chosen, folder
 
 
-def test_a_composition_is_worth_at_least_each_source_and_has_fewer_false_than_the_hardest(
-    spoilt: tuple[World, dict[str, Negatives], ByBenefit, Path],
-) -> None:
+def test_a_composition_is_worth_at_least_each_source_and_has_fewer_false_than_the_hardest(spoilt):
     world, sources, chosen, folder = spoilt
     kept = chosen.kept().group_by("query_id").aggregate([("doc_id", "count")])["doc_id_count"].to_numpy()
     assert kept.max() == 5
@@ -95,9 +90,7 @@ def test_a_composition_is_worth_at_least_each_source_and_has_fewer_false_than_th
         assert chosen.benefit >= chosen.decision.worths[name].benefit, name
 
 
-def test_it_says_which_source_it_would_choose_as_the_decision_does(
-    spoilt: tuple[World, dict[str, Negatives], ByBenefit, Path],
-) -> None:
+def test_it_says_which_source_it_would_choose_as_the_decision_does(spoilt):
     world, sources, chosen, folder = spoilt
     belief = BeliefSettings(labels=oracle(world, sources, 240))
     store = VectorStore(folder / "vectors")
@@ -106,9 +99,7 @@ def test_it_says_which_source_it_would_choose_as_the_decision_does(
     assert chosen.to_json()["decision"] == decision.to_json()
 
 
-def test_rows_say_what_is_believed_of_them_and_why_they_are_left_out(
-    spoilt: tuple[World, dict[str, Negatives], ByBenefit, Path],
-) -> None:
+def test_rows_say_what_is_believed_of_them_and_why_they_are_left_out(spoilt):
     world, sources, chosen, _ = spoilt
     table = chosen.table
     false, weight = (table[name].to_numpy(zero_copy_only=False) for name in ("false_probability", "weight"))
@@ -125,7 +116,7 @@ def test_rows_say_what_is_believed_of_them_and_why_they_are_left_out(
     assert chosen.provenance["settings"]["labels"] == 240
 
 
-def test_one_table_loses_what_does_harm_and_may_go_without_weights(tmp_path: Path) -> None:
+def test_one_table_loses_what_does_harm_and_may_go_without_weights(tmp_path):
     world = hidden_world(7, labelled=0.5)
     hard = mined(world)["hard"]
     models = {"encoder": WorldEncoder(world), "vectors": VectorStore(tmp_path / "v"), "temperature": 0.1}
@@ -139,7 +130,7 @@ def test_one_table_loses_what_does_harm_and_may_go_without_weights(tmp_path: Pat
         select(hard, settings={"top": 0}, **given)
 
 
-def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+def test_what_does_not_go_together_is_refused(tmp_path):
     for given, why in (
         ({"by": "benefit"}, "give the collection"),
         ({"labels": "labels.tsv"}, "goes by ratings"),
@@ -152,9 +143,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         select(["a.parquet", "b.parquet"])
 
 
-def test_where_documents_do_not_recur_hard_negatives_weigh_less(
-    spoilt: tuple[World, dict[str, Negatives], ByBenefit, Path],
-) -> None:
+def test_where_documents_do_not_recur_hard_negatives_weigh_less(spoilt):
     class WordTable(WorldEncoder):
         static = True
 

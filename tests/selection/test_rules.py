@@ -67,6 +67,8 @@ def test_percentiles_by_hand():
     found = percentile(RatedRows.of_gaps(np.arange(101.0)))
     np.testing.assert_array_equal(found.keep, np.arange(101) >= 10)
     np.testing.assert_array_equal(found.weight, np.repeat([0, 0.5, 1, 0.7], [10, 15, 50, 26]))
+    mixed = percentile(RatedRows.of_gaps(np.append(np.arange(101.0), [np.nan] * 50)))
+    np.testing.assert_array_equal(mixed.weight, np.append(found.weight, np.zeros(50)))
     assert found.thresholds == {"soft": 10, "goldilocks": 25, "medium": 75}
     assert set(found.tier) == {"danger", "soft", "goldilocks", "medium"}
 
@@ -76,13 +78,6 @@ def test_other_percentiles():
     assert percentile(rows, percentiles=(20, 30, 40)).keep.sum() < percentile(rows).keep.sum()
     with pytest.raises(InputError, match="rising"):
         percentile(rows, percentiles=(20, 20, 40))
-
-
-def test_percentiles_do_not_see_unrated_rows():
-    gaps = np.arange(101.0)
-    mixed = percentile(RatedRows.of_gaps(np.append(gaps, [np.nan] * 50)))
-    np.testing.assert_array_equal(mixed.weight[:101], percentile(RatedRows.of_gaps(gaps)).weight)
-    assert not mixed.keep[101:].any()
 
 
 def test_relative_to_the_positive():
@@ -166,12 +161,6 @@ class TestMixture:
         np.testing.assert_allclose(found.weight[gap > 650], 0.3, atol=0.01)
         between = (gap > found.thresholds["goldilocks"]) & (gap < found.thresholds["goldilocks"] + 10)
         assert ((found.weight[between] > 0.45) & (found.weight[between] < 1)).all()
-
-    def test_two_components_have_no_easy_tier(self):
-        gap, group = three_groups()
-        found = mixture(RatedRows.of_gaps(gap[group < 2]), components=2)
-        assert set(found.tier) == {"danger", "goldilocks"}
-        assert list(found.thresholds) == ["goldilocks"]
 
     def test_the_order_of_rows_does_not_matter_and_the_seed_repeats_it(self):
         gap, _ = three_groups(n=500)
