@@ -24,7 +24,7 @@ import torch
 
 from common import load, save
 from foils.data import Collection, Run, load_collection
-from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
+from foils.data.run import NORMALISATIONS, RANKS, Fusion, fuse_runs
 from foils.data.splitting import with_three_splits
 from foils.encode.models import load_model
 from foils.evaluation import bm25_run, dense_run, measure_run

@@ -21,14 +21,14 @@ import numpy as np
 
 from common import false_shares, hidden, save
 from foils.data import Collection, Negatives, Recapture, load_collection
-from foils.data.texts import DocumentTexts
+from foils.data.collection import DocumentTexts
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import METHODS as FUSIONS
 from foils.mining.fusion import fuse_sources
 from foils.mining.planting import PLANTED, planted_again, planted_by_filter
 from foils.mining.retrievers import CrossEncoderRetriever
-from foils.mining.rules import Margin, PositiveScores, ScoreAbove, SimANS, TriSampler, Uniform, filter_negatives
+from foils.mining.rules import Margin, PositiveScores, ScoreLimit, SimANS, TriSampler, Uniform, filter_negatives
 from foils.mining.scorers import EncoderScorer
 from foils.runtime.files import cache_folder
 
@@ -82,7 +82,7 @@ def ways(models: Models) -> dict[str, Callable[[], Settings]]:
             "retriever": models.bm25, "scorer": scorer, "ranks": (0, 500),
             "rules": [Margin(positives, absolute=0.1)],
         },
-        "score at most 0.6": lambda: {"retriever": dense, "rules": [ScoreAbove(0.6)], "ranks": (0, 500)},
+        "score at most 0.6": lambda: {"retriever": dense, "rules": [ScoreLimit(0.6)], "ranks": (0, 500)},
         "cross-encoder of dense": lambda: {"retriever": models.reranked(dense)},
         "cross-encoder of bm25": lambda: {"retriever": models.reranked(models.bm25)},
         "cross-encoder of bm25, margin 5 %": lambda: {

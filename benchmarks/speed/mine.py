@@ -72,8 +72,8 @@ def static_model(folder: Path) -> None:
 def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float) -> dict[str, float]:
     import datasets  # noqa: F401 (both sides hold it before they begin)
 
+    from foils.data.collection import DocumentTexts
     from foils.data.doors import export
-    from foils.data.texts import DocumentTexts
     from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.mining import DenseRetriever, mine_negatives
     from foils.mining.rules import Margin, PositiveScores

@@ -17,7 +17,7 @@ from sentence_transformers import CrossEncoder
 
 import foils as library
 from foils.data import Run, load_collection
-from foils.data.fusion import Fusion
+from foils.data.run import Fusion
 from foils.evaluation import bm25_run
 from foils.experiments.plan import Plan
 from foils.runtime.errors import InputError

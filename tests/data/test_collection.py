@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.data import Collection, Positives
+from foils.data.collection import PairIndex
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
 # By hand: the small collection
@@ -146,3 +147,20 @@ def test_what_a_collection_shows_of_itself_is_one_line(small: Collection) -> Non
     assert repr(small) == str(small) == f"Collection('small': {counts}; judgements: {shown})"
     bare = Collection.from_dicts("bare", {"d": "one"}, {"q": "two"}, {})
     assert repr(bare) == "Collection('bare': 1 documents, 1 queries; judgements: none)"
+
+
+PAIRS = st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3)), max_size=12)
+
+
+def columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [query for query, _ in pairs], [document for _, document in pairs]
+
+
+@given(PAIRS, PAIRS)
+def test_as_lists_find_pairs(pairs: list[tuple[int, int]], wanted: list[tuple[int, int]]) -> None:
+    index = PairIndex(*columns(pairs))
+    expected = [pairs.index(pair) if pair in pairs else -1 for pair in wanted]
+    assert index.places(*columns(wanted)).tolist() == expected
+    assert index.contain(*columns(wanted)).tolist() == [pair in pairs for pair in wanted]
+    assert index.first.tolist() == [pairs.index(pair) for pair in pairs]
+    assert np.array_equal(index.distinct, np.unique(index.first))

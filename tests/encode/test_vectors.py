@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fakes import HashingEncoder
 from foils.data import Collection
-from foils.data.texts import DocumentTexts
+from foils.data.collection import DocumentTexts
 from foils.encode import Kind, Vectors, VectorStore, vectors
 from foils.encode.vectors import text_keys
 from foils.runtime import progress

@@ -12,8 +12,8 @@ import pytest
 
 import foils
 from foils.cli.app import run
-from foils.data.fusion import Fusion
 from foils.data.read import CollectionSettings
+from foils.data.run import Fusion
 from foils.data.splitting import split_sizes, with_three_splits
 from foils.encode.models import load_model
 from foils.experiments import plan as planning

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import foils
 from foils.data.negatives import Negatives
-from foils.llm import Client, Sampling, Usage
+from foils.llm import Client, Usage
 from foils.mining.generation import (
     PROMPTS,
     WritingSettings,
-    generate_negatives,
     parse,
     validated,
 )  # fmt: skip
@@ -34,14 +34,15 @@ def client(server, **settings) -> Client:
 
 
 @pytest.fixture
-def asked(small):
-    """Mining by one server, whose answers change from call to call."""
+def asked(small, monkeypatch):
+    """Mining by one server, whose answers change from call to call; `of_client` are settings of the client."""
     with serving(good) as server:
 
-        def mined(answer, place, *, top=3, limit=None, writing=None, sampling=None, **settings):
+        def mined(answer, place, *, of_client=None, **settings):
             server.answer, server.seen, server.keys = answer, [], []
-            more = {"top": top, "limit": limit, "writing": writing, "sampling": sampling}
-            return generate_negatives(small, client(server, **settings), place, split="train", **more), server
+            monkeypatch.setenv("FOILS_CACHE", str(place))
+            model = client(server, **(of_client or {}))
+            return foils.generate(small, llm_model=model, **{"top": 3, **settings}), server
 
         yield mined
 
@@ -75,7 +76,7 @@ def test_rows_are_texts_of_their_own(small, asked, tmp_path):
     ],
 )
 def test_a_failure_is_recorded_as_one_and_asked_for_again(asked, tmp_path, bad, reason):
-    settings = {"concurrency": 1, "retries": 1, "limit": 1}
+    settings = {"of_client": {"concurrency": 1, "retries": 1}, "limit": 1}
     found, _ = asked(lambda *_: bad, tmp_path, **settings)
     assert (found.answered, len(found)) == (0, 0)
     ((said, count),) = found.failed.items()
@@ -92,7 +93,10 @@ def test_missing_negatives_are_asked_for_again_and_named(small, asked, tmp_path)
         ["third passage", "fourth passage"],
     ]
     found, server = asked(
-        lambda number, _: Reply(json.dumps({"negatives": replies[number]})), tmp_path, concurrency=1, limit=1
+        lambda number, _: Reply(json.dumps({"negatives": replies[number]})),
+        tmp_path,
+        of_client={"concurrency": 1},
+        limit=1,
     )
     assert found.table["text"].to_pylist() == ["one passage", "second passage", "third passage"]
     assert found.turned_away == {
@@ -127,8 +131,8 @@ def test_the_order_is_the_splits(asked, tmp_path):
         reply.stall = 0.3 if number == 0 else 0.05
         return reply
 
-    one, _ = asked(answer, tmp_path / "a", concurrency=3)
-    two, _ = asked(good, tmp_path / "b", concurrency=1)
+    one, _ = asked(answer, tmp_path / "a", of_client={"concurrency": 3})
+    two, _ = asked(good, tmp_path / "b", of_client={"concurrency": 1})
     assert one.table.drop_columns("score").equals(two.table.drop_columns("score"))
 
 
@@ -137,7 +141,7 @@ def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(ask
     def answer(number, request):
         return Reply(hang_up=True) if number >= killed else good(number, request)
 
-    settings = {"concurrency": 1, "retries": 0, "patience": 1}
+    settings = {"of_client": {"concurrency": 1, "retries": 0, "patience": 1}}
     whole, _ = asked(good, tmp_path / "w", **settings)
     whole.write(tmp_path / "a.parquet")
     with pytest.raises(FailureError, match="1 records in a row"):
@@ -150,21 +154,21 @@ def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(ask
 
 def test_other_settings_are_other_records_and_reach_the_server(asked, tmp_path):
     asked(good, tmp_path)
-    sampling = Sampling(temperature=0.25, seed=11, max_tokens=99)
-    for other in ({"sampling": sampling}, {"writing": WritingSettings(domain="sailing")}, {"top": 2}):
+    sampling = {"llm_temperature": 0.25, "seed": 11, "max_tokens": 99}
+    for other in (sampling, {"domain": "sailing"}, {"top": 2}):
         _, server = asked(good, tmp_path, **other)
         assert len(server.seen) >= 3
-        if "sampling" in other:
+        if "seed" in other:
             first = server.seen[0]
             assert [first[name] for name in ("temperature", "seed", "max_tokens")] == [0.25, 11, 99]
 
 
-def test_each_server_and_schema_mode_answers_for_itself(small, tmp_path):
+def test_each_server_and_schema_mode_answers_for_itself(small, tmp_path, monkeypatch):
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
     says = [lambda *_, at=at: Reply(json.dumps({"negatives": [f"a passage by server {at}"]})) for at in range(2)]
-    one_each = {"top": 1, "limit": 1}
     with serving(says[0]) as one, serving(says[1]) as two:
         for server, more in ((one, {}), (two, {}), (one, {"structured": False})):
-            mined = generate_negatives(small, client(server, **more), tmp_path, split="train", **one_each)
+            mined = foils.generate(small, llm_model=client(server, **more), top=1, limit=1)
             assert mined.table["text"].to_pylist() == [f"a passage by server {int(server is two)}"]
         assert ["response_format" in request for request in one.seen] == [True, False]
         assert len(two.seen) == 1
@@ -180,7 +184,7 @@ def test_prompts_of_the_papers(small, asked, tmp_path, name):
         keys = {f"hard_negative_document_{at}": text for at, text in enumerate(texts, 1)}
         return Reply(json.dumps({"reasoning": "because", **keys} if keyed else {"negatives": texts}))
 
-    found, server = asked(answer, tmp_path, writing=WritingSettings(prompt=name))
+    found, server = asked(answer, tmp_path, prompt=name)
     assert (found.answered, len(found)) == (3, 9)
     prompts = [request["messages"][0]["content"] for request in server.seen]
     required = server.seen[0]["response_format"]["json_schema"]["schema"]["required"]

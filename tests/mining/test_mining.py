@@ -25,8 +25,7 @@ from foils.mining.rules import (
     LookAlikes,
     Margin,
     PositiveScores,
-    ScoreAbove,
-    ScoreBelow,
+    ScoreLimit,
     SimANS,
     TriSampler,
     Uniform,
@@ -165,8 +164,7 @@ def test_negatives_equal_those_of_the_plain_loop(
     limits = st.floats(-0.2, 0.6)
     rules: list[Any] = data.draw(
         st.lists(
-            st.builds(ScoreAbove, limits)
-            | st.builds(ScoreBelow, limits)
+            st.builds(ScoreLimit, limits, st.booleans())
             | st.builds(Margin, st.just(positives), absolute=limits, relative=limits),
             max_size=3,
         )
@@ -178,7 +176,7 @@ def test_negatives_equal_those_of_the_plain_loop(
             if isinstance(rule, Margin):
                 holds = score > lowest - rule.absolute - rule.relative * abs(lowest)
             else:
-                holds = score > rule.limit if isinstance(rule, ScoreAbove) else score < rule.limit
+                holds = score < rule.limit if rule.below else score > rule.limit
             if holds:
                 return str(rule.reason)
         return None
@@ -254,7 +252,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "split": ({"split": "tran"}, "Did you mean 'train'"),
     "ranks": ({"ranks": (3, 3)}, "ranks 3–3"),
     "no end": ({"draw": Uniform()}, "window of ranks with an end"),
-    "no scores": ({"rules": [ScoreAbove(0.5)]}, "needs a scorer"),
+    "no scores": ({"rules": [ScoreLimit(0.5)]}, "needs a scorer"),
 }
 
 
@@ -295,7 +293,7 @@ def test_margins_by_hand(small, rule, limit, sign):
 def test_another_scorer_gives_the_scale(small):
     """The listed score of a document is 1, −1/2, 1/3, −1/4, … by its row."""
     listed = Listed({0: [1, 3, 4, 5, 6, 7]}, column="logit")
-    found = mine_negatives(small, listed, split="train", top=3, rules=[ScoreAbove(-0.2)], scorer=listed, ranks=(0, 9))
+    found = mine_negatives(small, listed, split="train", top=3, rules=[ScoreLimit(-0.2)], scorer=listed, ranks=(0, 9))
     assert found.kept()["doc_id"].to_pylist() == ["d2", "d4"]
     rows = small.document_rows(found.table["doc_id"])
     assert found.table["logit"].to_pylist() == (np.where(rows % 2, -1.0, 1.0) / (1 + rows)).tolist()
@@ -366,7 +364,7 @@ def test_what_is_not_drawn_is_marked_and_what_is_rejected_is_replaced(many):
     found = mine_negatives(world, DenseRetriever(queries, documents), top=3, **given)
     assert found.rejected() == {"not drawn": 5 * QUERIES}
     assert found.short == {}
-    filled = drawn(many, draw=Uniform(), rules=[ScoreAbove(0.52)], top=2)
+    filled = drawn(many, draw=Uniform(), rules=[ScoreLimit(0.52)], top=2)
     assert filled[:6].sum() == 0
     assert filled.sum() == 2 * QUERIES
 

@@ -7,7 +7,7 @@ import pytest
 
 import foils
 from foils.data import Collection, Negatives
-from foils.data.recapture import Recapture
+from foils.data.negatives import Recapture
 from foils.encode import Vectors
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
@@ -17,8 +17,7 @@ from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
 from foils.mining.rules import (
     Margin,
     PositiveScores,
-    ScoreAbove,
-    ScoreBelow,
+    ScoreLimit,
     SimANS,
     TriSampler,
     Uniform,
@@ -65,9 +64,9 @@ WAYS = {
     "margin, minimum": lambda world: {"retriever": world.dense(), "rules": [Margin(world.scores(), relative=0.05)]},
     "margin of a random order": lambda world: {
         "retriever": RandomRetriever(world.collection), "ranks": (0, DOCUMENTS), "scorer": world.dense(),
-        "rules": [ScoreBelow(0.6), Margin(world.scores(), absolute=-0.2)],
+        "rules": [ScoreLimit(0.6, below=True), Margin(world.scores(), absolute=-0.2)],
     },
-    "highest score": lambda world: {"retriever": world.dense(), "rules": [ScoreAbove(0.85)]},
+    "highest score": lambda world: {"retriever": world.dense(), "rules": [ScoreLimit(0.85)]},
     "cross-encoder": lambda world: {"retriever": cross_encoder(world)},
     "cross-encoder, later, with a margin": lambda world: {
         "retriever": cross_encoder(world), "ranks": (2, 30),
@@ -211,7 +210,7 @@ def test_a_query_with_one_positive_can_be_planted_in_unless_something_compares_w
     world = small_world({"q0": {"d1": 1}, "q1": {"d1": 1}})
     scores = small_scores(world)
     assert of(world, ranks=(0, 1), draw=Uniform()).returned == 1  # the first of q0, the last of q1
-    assert of(world, rules=[ScoreAbove(0.85)]).returned == 0
+    assert of(world, rules=[ScoreLimit(0.85)]).returned == 0
     assert of(world, rules=[Margin(scores, absolute=0.1)]) is None
     assert of(world, ranks=(0, 3), draw=SimANS(scores)) is None
     assert of(world, rules=[TriSampler(world.collection, world.queries, world.documents)]) is None
@@ -256,7 +255,7 @@ PARTS = {
     "two windows": lambda world: {"a": mined(world, "window"), "b": mined(world, "shaken")},
     "a draw and a margin": lambda world: {"d": mined(world, "uniform draw"), "m": mined(world, "margin, minimum")},
     "what one rejects the other has": lambda world: {
-        "a": mined(world, "window"), "s": mined(world, "shaken", rules=[ScoreAbove(0.85)]),
+        "a": mined(world, "window"), "s": mined(world, "shaken", rules=[ScoreLimit(0.85)]),
     },
 }  # fmt: skip
 
@@ -276,7 +275,7 @@ def test_a_fused_table_has_the_right_share(worlds, which, method, top):
 
 
 RULES = {
-    "score": lambda world: [ScoreAbove(0.85)],
+    "score": lambda world: [ScoreLimit(0.85)],
     "margin": lambda world: [Margin(world.scores(), absolute=0.02)],
 }
 
@@ -323,7 +322,7 @@ def test_nothing_is_said_where_a_part_says_nothing():
     dense = DenseRetriever(Vectors.of(np.ones((1, 1))), Vectors.of(np.ones((2, 1))))
     one = mine_negatives(single, dense, split="train", top=1, plant=5)
     scores = PositiveScores.of(single, dense, np.array([0]))
-    assert planted_by_filter(one, one, single, [ScoreAbove(2.0)])["recapture"]["way"] == "planted"
+    assert planted_by_filter(one, one, single, [ScoreLimit(2.0)])["recapture"]["way"] == "planted"
     assert planted_by_filter(one, one, single, [Margin(scores)]) == {}
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import foils
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
-from foils.data.texts import DocumentTexts
+from foils.data.collection import DocumentTexts
 from foils.encode import Kind, VectorStore
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.rating import BiEncoderJudge, session

@@ -7,7 +7,7 @@ import bm25s
 import numpy as np
 import pytest
 
-from foils.data.fusion import Fusion
+from foils.data.run import Fusion
 from foils.searching import DimensionSettings, SharpenedSearch, sharpen
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text("utf-8")

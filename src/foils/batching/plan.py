@@ -18,10 +18,10 @@ from foils.batching.batches import Batches
 from foils.batching.conflicts import Conflicts, known_conflicts, random_order, warn_of_classes
 from foils.batching.methods import METHODS, TEACHER, BatchChoice, method_named
 from foils.data import Collection
+from foils.data.collection import DocumentTexts
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import Provenance, provenance, write_table
-from foils.data.texts import DocumentTexts
 from foils.data.training_rows import RowSettings, TrainingRows, training_rows
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime import progress

@@ -12,11 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import TRAIN, Collection, Rows
+from foils.data.collection import TRAIN, Collection, ColumnTexts, Rows
 from foils.data.pairs import hash_of
 from foils.data.splitting import recurrence, twin_pairs
 from foils.data.tables import pieces
-from foils.data.texts import ColumnTexts
 from foils.runtime.results import Result, Table, number
 
 EXAMPLES = 3

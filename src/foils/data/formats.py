@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import Collection, Rows
-from foils.data.negatives import Negatives
+from foils.data.collection import Collection, DocumentTexts, Rows
+from foils.data.negatives import Negatives, texts_of
 from foils.data.pairs import Example, Passage
 from foils.data.tables import take
-from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import write_whole
 from foils.runtime.results import Result, Table

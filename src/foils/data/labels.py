@@ -433,19 +433,15 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike], *, spli
 
 
 def _relevant(labels: Sequence[Labels]) -> pa.Table:
-    """The pairs that labels call relevant, each once."""
-    rows = [each.table.filter(each.table["text"].is_null()).select(["query_id", "doc_id"]) for each in labels]
-    pairs = pa.concat_tables(rows)
-    pairs = pairs.group_by(["query_id", "doc_id"], use_threads=False).aggregate([])
-    people, programs = (_votes(labels, pairs, people) for people in (True, False))
-    return pairs.filter(pa.array(np.where(people != 0, people, programs) > 0))
-
-
-def _votes(labels: Sequence[Labels], pairs: pa.Table, people: bool) -> npt.NDArray[np.float64]:
-    """How many judges more call each pair relevant than not."""
-    votes = np.zeros(len(pairs))
-    for each in labels:
-        for judge in [None] if people else each.programs():
-            answer = each.match(pairs, judge=judge)[0]
-            votes += np.where(np.isfinite(answer), 2 * answer - 1, 0)
-    return votes
+    """The pairs of documents in a collection that most people call relevant, or programs where people do not say."""
+    table = pa.concat_tables(each.table for each in labels)
+    table = table.filter(pc.and_(table["text"].is_null(), table["relevant"].is_valid()))
+    votes = 2 * table["relevant"].to_numpy().astype(np.int64) - 1
+    program = np.array([is_program(judge) for judge in table["judge"].to_pylist()], bool)
+    columns = {"people": votes * ~program, "programs": votes * program}
+    voted = table.select(["query_id", "doc_id"])
+    for name, values in columns.items():
+        voted = voted.append_column(name, pa.array(values, pa.int64()))
+    voted = voted.group_by(["query_id", "doc_id"], use_threads=False).aggregate([(name, "sum") for name in columns])
+    people, programs = (voted[f"{name}_sum"].to_numpy() for name in columns)
+    return voted.filter(pa.array(np.where(people != 0, people, programs) > 0)).select(["query_id", "doc_id"])

@@ -19,12 +19,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, Keep, Rows, Tables, build, cache_place
-from foils.data.pair_index import PairIndex
+from foils.data.collection import (
+    DOCUMENTS,
+    QRELS,
+    QUERIES,
+    Collection,
+    ColumnTexts,
+    Keep,
+    PairIndex,
+    Rows,
+    Tables,
+    build,
+    cache_place,
+)
 from foils.data.records import Complaints, Fields, Records, parts_of, records_of, text_field
 from foils.data.splitting import SPLITS, split_name, split_queries
 from foils.data.tables import BATCH, MOST, batches_of, take
-from foils.data.texts import ColumnTexts
 from foils.data.tokens import UNSEEN
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError

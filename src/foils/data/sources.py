@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import IDENTICAL, Collection, Rows
-from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
+from foils.data.collection import IDENTICAL, Collection, DocumentTexts, Rows
+from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table, texts_of
 from foils.data.pairs import (
     EXPECTED,
     OF_SOURCE,
@@ -39,7 +39,6 @@ from foils.data.records import (
 )
 from foils.data.run import Run, ranks_within
 from foils.data.tables import MOST, Provenance, provenance
-from foils.data.texts import DocumentTexts, texts_of
 from foils.data.tokens import alphanumeric
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import file_digest

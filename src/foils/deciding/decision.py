@@ -12,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit, ndtri
 
-from foils.data.collection import Collection, Rows
+from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.labels import Labels, LabelsLike
-from foils.data.negatives import Negatives, negatives_table
-from foils.data.recapture import Recapture
+from foils.data.negatives import Negatives, Recapture, negatives_table
 from foils.data.splitting import expected_recurrence
-from foils.data.texts import DocumentTexts
 from foils.deciding.benefit import (
     FORM,
     HARM,

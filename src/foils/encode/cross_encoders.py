@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.encoder import EncoderSettings
+from foils.encode.encoder import EncoderSettings, weights_digest
 from foils.encode.models import check_hub, find_model, loaded, own_kind, refuse_own
 from foils.encode.own_similarity import OwnSimilarity, open_own
 from foils.runtime.errors import InputError
@@ -73,22 +73,9 @@ def cross_encoder_digest(model: CrossEncoder) -> str:
     """Return a digest of everything that decides a logit: weights, tokenizer, maximum length, prompts, modules."""
     if isinstance(model, OwnSimilarity):
         return model.fingerprint
-    digest = hashlib.blake2b(digest_size=16)
-    for key, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{key}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().float().cpu().numpy().tobytes())
-    tokenizer = getattr(model.tokenizer, "vocab", None) or {}
     length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
-    digest.update(repr((length, sorted(tokenizer.items()))).encode())
     prompts = (getattr(model, "default_prompt_name", None), sorted((getattr(model, "prompts", None) or {}).items()))
-    after = [  # a LogitScore reads the logits of tokens that stand in its settings alone
-        (type(module).__name__, sorted(module.get_config_dict().items()))
-        for module in list(getattr(model, "children", tuple)())[1:]
-        if hasattr(module, "get_config_dict")
-    ]
-    if any(prompts) or after:  # else the digest is the one that scores have always been kept by
-        digest.update(repr((prompts, after)).encode())
-    return digest.hexdigest()
+    return hashlib.blake2b(repr((weights_digest(model), length, prompts)).encode(), digest_size=16).hexdigest()
 
 
 def has_drawn_weights(load: Callable[[int], CrossEncoder]) -> bool:

@@ -267,8 +267,8 @@ def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     return prompts[asked[1:]]
 
 
-def weights_digest(model: SentenceTransformer) -> str:
-    """Digest of weights, module settings and tokenizer."""
+def weights_digest(model: Any) -> str:
+    """Return a digest of a model's weights, of its modules' settings and of its tokenizer."""
     import torch
 
     hasher = hashlib.blake2b(digest_size=16)
@@ -276,7 +276,7 @@ def weights_digest(model: SentenceTransformer) -> str:
         hasher.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         flat = tensor.detach().cpu().contiguous().flatten()
         hasher.update(flat.view(dtype=torch.uint8).numpy() if flat.numel() else b"")
-    for module in model:
+    for module in model.children():
         settings_of = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
         hasher.update(f"{type(module).__name__}{json.dumps(settings_of, sort_keys=True, default=str)}".encode())
     tokenizer = getattr(model, "tokenizer", None)

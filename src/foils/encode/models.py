@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from foils.data.fusion import Fusion
+from foils.data.run import Fusion
 from foils.runtime.errors import FormatError, InputError, MissingExtraError, UnknownNameError, require
 from foils.runtime.options import spelled
 

@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from foils.data import Collection, Run
-from foils.data.fusion import FUSED_DEPTH, Fusion, fuse_runs
 from foils.data.read import identical_ids_caption
-from foils.data.run import without_identical
+from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs, without_identical
 from foils.encode import EmbeddingSettings, EncoderSettings, VectorStore, as_encoder
 from foils.encode.cross_encoders import logits
 from foils.encode.models import find_model, own_kind

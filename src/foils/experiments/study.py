@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection, Negatives, Run
-from foils.data.fusion import Fusion, fuse_runs
-from foils.data.recapture import Recapture
+from foils.data.negatives import Recapture
+from foils.data.run import Fusion, fuse_runs
 from foils.deciding import BeliefSettings, decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_run

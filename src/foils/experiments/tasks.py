@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foils.data import Collection, Negatives, Run
-from foils.data.fusion import FUSED_DEPTH
+from foils.data.run import FUSED_DEPTH
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC, load_model

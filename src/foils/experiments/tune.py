@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection, Negatives, Run
-from foils.data.fusion import Fusion, fuse_runs
+from foils.data.run import Fusion, fuse_runs
 from foils.data.splitting import SPLITS, drawn_judgements
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, decide

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -13,19 +14,29 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EmbeddingSettings, EncodingSettings
-from foils.llm import LLMSettings
+from foils.llm import AnswerStore, LLMSettings, Usage, ask_missing
 from foils.mining.fusion import Fused, FusionSettings, fuse_sources
-from foils.mining.generation import SAMPLING, Generated, WritingSettings, generate_negatives
+from foils.mining.generation import (
+    ATTEMPTS,
+    PASSAGE_TOKENS,
+    TEMPERATURE,
+    Generated,
+    WritingSettings,
+    generated_table,
+    near_positives,
+    records_of,
+    write_negatives,
+)
 from foils.mining.methods import FILTERING_NEEDS, RULES, FilterSettings, Models
 from foils.mining.planting import planted_again, planted_by_filter
-from foils.mining.rules import filter_negatives
+from foils.mining.rules import NEAR, filter_negatives
 from foils.mining.scorers import TEACHER, ScoredPairs, TaughtPairs, TeachersLike, check_teachers, open_teachers
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, spelled
 from foils.runtime.surroundings import ScaleSettings
 
-WRITER = LLMSettings(llm_temperature=SAMPLING.temperature)
+WRITER = LLMSettings(llm_temperature=TEMPERATURE)
 
 
 @door(check=check_teachers)
@@ -90,9 +101,10 @@ def generate(
 ) -> Generated:
     """Let a language model write negatives: texts that resemble an answer to the query but are not one.
 
-    The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one. Answers are kept as they
-    come, so that a stopped run asks only for what is missing. Near-duplicates of a positive stay in the table,
-    rejected with a reason.
+    The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one, for each query with its
+    first labelled positive, and up to three times while negatives are missing. Answers are checked against all
+    positives of the query, and kept as they come, so that a stopped run asks only for what is missing. Near-duplicates
+    of a positive stay in the table, rejected with a reason.
 
     Args:
         top: Negatives per query.
@@ -106,17 +118,38 @@ def generate(
         MissingExtraError: the openai package is not installed.
     """
     client, loaded = llm.client(), reading.open(collection)
-    generated = generate_negatives(
-        loaded,
+    sampling = replace(llm.sampling(), seed=seed)
+    asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
+    records = records_of(loaded, writing, (client.identity, asked), split, limit, seed)
+    by_key = ask_missing(
         client,
-        llm.folder(loaded),
+        AnswerStore(llm.folder(loaded)),
+        {record.key: record for record in records},
+        partial(write_negatives, writing=writing, sampling=sampling, number=top),
+        text_of=lambda record: writing.asked(record.query, record.positives[0], top, record.drawn),
+        answer_tokens=top * PASSAGE_TOKENS,
+        task="asking for negatives",
+        unit="queries",
+    )
+    answers = [by_key[record.key] for record in records]
+    counts = [len(answer["negatives"]) for answer in answers]
+    facts = {"split": split, "limit": limit, **client.describe(), **asked}
+    table = generated_table([record.query_id for record in records], [answer["negatives"] for answer in answers])
+    negatives = Negatives(table, provenance("generate", facts, inputs={"collection": loaded.digest}))
+    return Generated.of(
+        negatives.reject(near_positives(negatives, loaded), NEAR),
+        title=f"negatives of {loaded.name} ({split}) by {client.model}",
+        collection=loaded,
         split=split,
         top=top,
-        writing=writing,
-        sampling=replace(llm.sampling(), seed=seed),
-        limit=limit,
+        queries=len(records),
+        answered=sum(count > 0 for count in counts),
+        short=sum(0 < count < top for count in counts),
+        failed=dict(Counter(str(answer["failure"]) for answer in answers if not answer["negatives"])),
+        turned_away=dict(sum((Counter(answer["turned_away"]) for answer in answers), Counter())),
+        usage=Usage.total(answers),
+        price=llm.price,
     )
-    return replace(generated, price=llm.price)
 
 
 @door

@@ -8,15 +8,12 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Rows
-from foils.data.fusion import NORMALISATIONS, Scores, reciprocal_ranks, weighted_sum
-from foils.data.negatives import REQUIRED, Negatives
-from foils.data.pair_index import PairIndex
-from foils.data.run import ranks_within
+from foils.data.negatives import Negatives, negatives_table
+from foils.data.run import METHODS, NORMALISATIONS, fuse_lists, ranks_within
 from foils.data.tables import provenance
 from foils.mining.pairs import BEFORE, NOT_DRAWN
 from foils.runtime.errors import InputError, UnknownNameError
@@ -24,33 +21,7 @@ from foils.runtime.keyed import parsed_settings
 from foils.runtime.options import Needs, Option, Settings
 from foils.runtime.results import Table
 
-Ranks = npt.NDArray[np.int32]
-
-
-METHODS = ("union", "interleave", "rrf", "weighted")
 _WEIGHTED: Needs = {"method": ["weighted"]}
-
-
-def _interleaved(queries: Rows, ranks: Ranks) -> Scores:
-    """−t, where t is the turn (from 0) in which a pair is taken.
-
-    The sources take turns, in their order; each takes its best-ranked pair that none has taken yet, and passes when it
-    has no more.
-    """
-    turns = np.full(len(queries), -1, np.int64)
-    starts = np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]][: len(queries)])
-    for start, end in zip(starts, np.r_[starts[1:], len(queries)], strict=True):
-        own = ranks[start:end]
-        lists = [iter(start + np.argsort(column, kind="stable")[(column < 0).sum() :]) for column in own.T]
-        turn = 0
-        while lists:
-            for listed in list(lists):
-                taken = next((row for row in listed if turns[row] < 0), None)
-                if taken is None:
-                    lists.remove(listed)
-                else:
-                    turns[taken], turn = turn, turn + 1
-    return -turns.astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,15 +84,13 @@ def fuse_sources(
 ) -> Negatives:
     """Make one source of several: every (query, document) of any of them once, with rank and score in each.
 
-    Rows of a query are ordered by the fused score, ties by their best rank in any source, then by the order of the
-    sources. `rank_NAME` and `score_NAME` hold each contributor's, null where it does not have the row. A row that any
-    source rejected is rejected, with the first source's reason; what a source merely passed over, since it lies before
-    its window of ranks or was not drawn, is not a row of it.
+    `fuse_lists` orders the rows of a query, as `method` says. `rank_NAME` and `score_NAME` hold each source's own, null
+    where it does not have the row. A row that any source rejected is rejected, with the first source's reason; what a
+    source merely passed over, since it lies before its window of ranks or was not drawn, is not a row of it.
 
     Args:
         sources: name -> negatives, at least two.
-        method: a name in METHODS. `union`: by best rank, without a score; `interleave`: the sources take turns; `rrf`:
-            reciprocal rank fusion; `weighted`: weighted sum of scores, normalised per query and source.
+        method: union, interleave, rrf or weighted (`fuse_lists`).
         top: end each query's list with its `top`-th row that is not rejected; None: keep all.
         k: of `rrf`.
         weights: of `weighted`, by the sources' names; a source not named: 1.
@@ -135,32 +104,35 @@ def fuse_sources(
     """
     if len(sources) < 2:
         raise InputError(f"a union needs at least two sources, not {len(sources)}")
-    if method not in METHODS:
-        raise UnknownNameError("way of fusing", method, METHODS)
     for name in weights or {}:
         if name not in sources:
             raise UnknownNameError("source", name, sources)
-    table, queries, ranks, scores = _stacked(sources)
-    settings: dict[str, Any] = {}
-    if method == "union":
-        fused = np.full(len(queries), np.nan)  # scores of several sources do not compare: best ranks order it
-    elif method == "interleave":
-        fused = _interleaved(queries, ranks)
-    elif method == "rrf":
+    stacked = pa.concat_tables([_labelled(negatives, order) for order, negatives in enumerate(sources.values())])
+    queries, documents = (
+        np.asarray(stacked[name].combine_chunks().dictionary_encode().indices, np.int64)
+        for name in ("query_id", "doc_id")
+    )
+    origins, scores, settings = np.asarray(stacked["origin"]), stacked["score"].to_numpy(), dict[str, Any]()
+    if method == "rrf":
         settings = {"k": k}
-        fused = reciprocal_ranks(ranks, k=k)
-    else:
-        counts = zip(sources, ((ranks >= 0) & np.isnan(scores)).sum(axis=0), strict=True)
+    if method == "weighted":
+        counts = zip(sources, np.bincount(origins[np.isnan(scores)], minlength=len(sources)), strict=True)
         if without := [f"{name} ({count:,})" for name, count in counts if count]:
             raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
         settings = {"weights": [(weights or {}).get(name, 1.0) for name in sources], "normalisation": normalisation}
-        fused = weighted_sum(queries, scores, **settings)
-    best = np.where(ranks < 0, np.iinfo(np.int32).max, ranks)
-    lead = np.argmin(best, axis=1)
-    order = np.lexsort((lead, best[np.arange(len(lead)), lead], -np.nan_to_num(fused), queries))
-    table, queries, fused = table.take(pa.array(order)), queries[order], fused[order]
-    for name, column in (("rank", ranks_within(queries)), ("score", fused)):
-        table = table.set_column(REQUIRED.get_field_index(name), name, pa.array(column))
+    ranks, count = stacked["rank"].to_numpy(), len(sources)
+    lists = fuse_lists(queries, documents, origins, ranks, scores, count=count, method=method, **settings)
+    _check_texts(stacked, lists.rows[lists.places])
+    kept, queries = stacked.take(pa.array(lists.rows)), queries[lists.rows]
+    ids, name = (kept["query_id"], kept["doc_id"]), "+".join(sources)
+    table = negatives_table(*ids, name, ranks_within(queries), lists.scores)
+    if kept["text"].null_count < len(kept):
+        table = table.append_column("text", kept["text"])
+    table = _with_reasons(table, stacked, lists.places)
+    for at, name in enumerate(sources):
+        absent = lists.own_ranks[:, at] < 0
+        table = table.append_column(f"rank_{name}", pa.array(lists.own_ranks[:, at].astype(np.int32), mask=absent))
+        table = table.append_column(f"score_{name}", pa.array(lists.own_scores[:, at], mask=absent))
     noted = {**settings, "weights": weights} if method == "weighted" else settings
     facts = {"method": method, "sources": list(sources), "top": top, **noted}
     whole = Negatives(table, provenance("fuse", facts, inputs=digests))
@@ -169,41 +141,6 @@ def fuse_sources(
     kept_before: Rows = np.cumsum(whole.keep) - whole.keep
     within = kept_before - kept_before[np.searchsorted(queries, queries)] < top
     return Negatives(table.filter(pa.array(within)), whole.provenance)
-
-
-def _stacked(sources: Mapping[str, Negatives]) -> tuple[pa.Table, Rows, Ranks, Scores]:
-    """Every pair once, queries in the order of first appearance; its query's number, its (m,) ranks and scores.
-
-    The table has all columns but the fused rank and score. Ranks are −1, and scores NaN, where a source has no pair.
-    """
-    stacked = pa.concat_tables([_labelled(negatives, order) for order, negatives in enumerate(sources.values())])
-    codes = [np.asarray(stacked[name].combine_chunks().dictionary_encode().indices, np.int64)
-             for name in ("query_id", "doc_id")]  # fmt: skip
-    index = PairIndex(*codes)
-    _check_texts(stacked, index.first)
-    first = index.distinct[np.argsort(index.codes[index.distinct])]
-    pair = np.empty(len(stacked), np.int64)
-    pair[first] = np.arange(len(first))
-    pair = pair[index.first]
-    kept, origin = stacked.take(pa.array(first)), np.asarray(stacked["origin"])
-    ranks, scores = np.full((len(first), len(sources)), -1, np.int32), np.full((len(first), len(sources)), np.nan)
-    ranks[pair, origin], scores[pair, origin] = stacked["rank"].to_numpy(), stacked["score"].to_numpy()
-    columns = {
-        "query_id": kept["query_id"],
-        "doc_id": kept["doc_id"],
-        "source": pa.repeat(pa.scalar("+".join(sources)), len(first)),
-        "rank": pa.array(np.zeros(len(first), np.int32)),
-        "score": pa.array(np.zeros(len(first))),
-    }
-    table = pa.table(columns, schema=REQUIRED)
-    if kept["text"].null_count < len(first):
-        table = table.append_column("text", kept["text"])
-    table = _with_reasons(table, stacked, pair)
-    for at, name in enumerate(sources):
-        absent = ranks[:, at] < 0
-        table = table.append_column(f"rank_{name}", pa.array(ranks[:, at], mask=absent))
-        table = table.append_column(f"score_{name}", pa.array(scores[:, at], mask=absent))
-    return table, codes[0][first], ranks, scores
 
 
 def _labelled(negatives: Negatives, order: int) -> pa.Table:

@@ -10,9 +10,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,28 +20,24 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
-from foils.data.tables import provenance
 from foils.data.tokens import alphanumeric
 from foils.llm import (
-    AnswerStore,
-    Client,
     NoAnswerError,
     Request,
     Sampling,
     Session,
     Template,
     Usage,
-    ask_missing,
     digest,
     fenced,
 )
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import TemplateLike
-from foils.mining.rules import NEAR, LookAlikes
+from foils.mining.rules import LookAlikes
 from foils.runtime.options import Option, Settings
 
 SOURCE = "llm"
-SAMPLING = Sampling(0.8)
+TEMPERATURE = 0.8
 ATTEMPTS = 3  # times that the model is asked for a query's negatives, until it has written enough of them
 PASSAGE_TOKENS = 80  # about what a passage takes, for the costs that are announced
 SHORTEST = 0.1  # share of the words of the shortest positive that a negative has at least
@@ -159,24 +154,6 @@ class Record:
     drawn: dict[str, str]
 
 
-@dataclass
-class Written:
-    """What a record came to: negatives, or why there are none."""
-
-    query_id: str
-    usage: Usage
-    negatives: list[str] = field(default_factory=list)
-    failure: str | None = None
-    turned_away: Counter[str] = field(default_factory=Counter)
-
-    def as_record(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {
-            "query_id": self.query_id, "negatives": self.negatives, "failure": self.failure,
-            "turned_away": dict(self.turned_away), **self.usage.as_record(),
-        }  # fmt: skip
-
-
 @dataclass(frozen=True, kw_only=True)
 class Generated(Negatives):
     """Negatives that a language model wrote: each row has a `text`, and the id `llm:DIGEST`.
@@ -230,82 +207,10 @@ class Generated(Negatives):
         }
 
 
-def generate_negatives(
-    collection: Collection,
-    client: Client,
-    folder: str | Path,
-    *,
-    split: str,
-    top: int = 10,
-    writing: WritingSettings | None = None,
-    sampling: Sampling | None = None,
-    limit: int | None = None,
-) -> Generated:
-    """Let a model write negatives for every query of a split that has a positive.
-
-    Each record is a query and its first labelled positive. Answers are validated against all positives of the query,
-    and asked for again, three times at most, while some are missing. Rows come in the order of the split, whatever
-    order answers come in.
-
-    Args:
-        collection: documents, queries, judgements.
-        client: of the server.
-        folder: of finished records.
-        split: whose queries.
-        top: negatives per query.
-        writing: what is asked.
-        sampling: how answers are drawn, and domain, difficulty and length by its seed; None: at temperature 0.8.
-        limit: ask for the first so many queries alone.
-
-    Raises:
-        InputError: settings out of range, an unknown split, or a server that refuses key or model.
-        FailureError: the server fails record after record; what was finished is kept.
-    """
-    writing, sampling = writing or WritingSettings(), sampling or SAMPLING
-    asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
-    records = _records(collection, writing, (client.identity, asked), split, limit, sampling.seed)
-
-    async def serve(session: Session, record: Record) -> dict[str, Any]:
-        return (await _write(session, record, writing, sampling, top)).as_record()
-
-    def text_of(record: Record) -> str:
-        return writing.asked(record.query, record.positives[0], top, record.drawn)
-
-    tokens, task = top * PASSAGE_TOKENS, "asking for negatives"
-    by_key = ask_missing(
-        client, AnswerStore(folder), {record.key: record for record in records}, serve, text_of=text_of,
-        answer_tokens=tokens, task=task, unit="queries",
-    )  # fmt: skip
-    answers = [by_key[record.key] for record in records]
-    counts, turned_away = [len(answer["negatives"]) for answer in answers], Counter[str]()
-    for answer in answers:
-        turned_away.update(answer["turned_away"])
-    origin = provenance(
-        "generate",
-        {"split": split, "limit": limit, **client.describe(), **asked},
-        inputs={"collection": collection.digest},
-    )
-    table = _table([record.query_id for record in records], [answer["negatives"] for answer in answers])
-    negatives = Negatives(table, origin)
-    return Generated.of(
-        negatives.reject(_near_positives(negatives, collection), NEAR),
-        title=f"negatives of {collection.name} ({split}) by {client.model}",
-        collection=collection,
-        split=split,
-        top=top,
-        queries=len(records),
-        answered=sum(count > 0 for count in counts),
-        short=sum(0 < count < top for count in counts),
-        failed=dict(Counter(str(answer["failure"]) for answer in answers if not answer["negatives"])),
-        turned_away=dict(turned_away),
-        usage=Usage.total(answers),
-    )
-
-
-def _records(
+def records_of(
     collection: Collection, writing: WritingSettings, decisive: object, split: str, limit: int | None, seed: int
 ) -> list[Record]:
-    """The records of a split; `decisive` is what decides an answer beside the texts."""
+    """Return the records of a split; `decisive` is what decides an answer beside the texts."""
     positives, known = collection.positives(split), collection.known_positives
     rows = positives.query_rows[:limit]
     ids = collection.queries["query_id"].take(pa.array(rows)).to_pylist()
@@ -319,40 +224,44 @@ def _records(
     return records
 
 
-async def _write(
+async def write_negatives(
     session: Session, record: Record, writing: WritingSettings, sampling: Sampling, number: int
-) -> Written:
-    """Ask until the record has its number of negatives, or has been asked often enough."""
-    written = Written(record.query_id, session.usage)
+) -> dict[str, Any]:
+    """Ask until the record has its number of negatives, or has been asked often enough; return what is kept of it.
+
+    That is its negatives, or why there are none; which texts were turned away; and what the requests used.
+    """
+    negatives, turned_away, failure = list[str](), Counter[str](), ""
     for attempt in range(ATTEMPTS):
-        wanted = number - len(written.negatives)
-        prompt = writing.asked(record.query, record.positives[0], wanted, record.drawn, written.negatives)
+        wanted = number - len(negatives)
+        prompt = writing.asked(record.query, record.positives[0], wanted, record.drawn, negatives)
         try:
             answer = await session.answer(Request(prompt, sampling, attempt, writing.schema(wanted), "negatives"))
         except NoAnswerError as error:
-            written.failure = str(error)
+            failure = str(error)
             continue
         texts = parse(answer)
         kept, away = validated(
             texts,
             query=record.query,
             positives=record.positives,
-            taken=written.negatives,
+            taken=negatives,
             number=wanted,
             prompt=writing.asked(record.query, "", wanted, record.drawn),
         )
-        written.negatives += kept
-        written.turned_away.update(away)
-        if len(written.negatives) == number:
+        negatives += kept
+        turned_away.update(away)
+        if len(negatives) == number:
             break
-        written.failure = "no usable negative in any answer" if texts else "an answer that holds no list of texts"
-    if written.negatives:
-        written.failure = None
-    return written
+        failure = "no usable negative in any answer" if texts else "an answer that holds no list of texts"
+    return {
+        "query_id": record.query_id, "negatives": negatives, "failure": None if negatives else failure,
+        "turned_away": dict(turned_away), **session.usage.as_record(),
+    }  # fmt: skip
 
 
-def _table(query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> pa.Table:
-    """A row for each text, its id made of it."""
+def generated_table(query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> pa.Table:
+    """Return a table with a row for each text, whose id is made of it."""
     texts = [text for listed in lists for text in listed]
     queries = [query for query, listed in zip(query_ids, lists, strict=True) for _ in listed]
     ids = [f"llm:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}" for text in texts]
@@ -363,8 +272,8 @@ def _table(query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> pa.Table
     return table.append_column("text", pa.array(texts, pa.large_string()))
 
 
-def _near_positives(negatives: Negatives, collection: Collection) -> npt.NDArray[np.bool_]:
-    """Which texts of a table nearly equal a positive of their query, (n,)."""
+def near_positives(negatives: Negatives, collection: Collection) -> npt.NDArray[np.bool_]:
+    """Return which texts of a table nearly equal a positive of their query, (n,)."""
     documents = {"doc_id": negatives.table["doc_id"], "title": [""] * len(negatives), "text": negatives.table["text"]}
     own = pa.table(documents).select(collection.documents.column_names).cast(collection.documents.schema)
     widened = replace(collection, documents=pa.concat_tables([collection.documents, own]), folder=None)

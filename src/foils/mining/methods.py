@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
-from foils.data.fusion import Fusion
+from foils.data.run import Fusion
 from foils.data.sources import SourceLike, as_source
 from foils.encode.encoder import Encoder
 from foils.encode.models import OWN_KINDS, called
@@ -27,7 +27,7 @@ from foils.mining.retrievers import (
     RandomRetriever,
     TableRetriever,
 )
-from foils.mining.rules import Margin, PositiveScores, ScoreAbove, ScoreBelow, SimANS, TriSampler, Uniform
+from foils.mining.rules import Margin, PositiveScores, ScoreLimit, SimANS, TriSampler, Uniform
 from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Needs, Option, Settings, settings_of, spelled
@@ -152,8 +152,8 @@ class FilterSettings(Settings):
         known: dict[str, Callable[[float], Rule]] = {
             "margin": lambda margin: Margin(positives(), absolute=margin),
             "relative_margin": lambda margin: Margin(positives(), relative=margin),
-            "max_score": ScoreAbove,
-            "min_score": ScoreBelow,
+            "max_score": ScoreLimit,
+            "min_score": partial(ScoreLimit, below=True),
         }
         return [made(value) for name, made in known.items() if (value := getattr(self, name)) is not None]
 

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection, Rows
-from foils.data.texts import DocumentTexts
+from foils.data.collection import Collection, DocumentTexts, Rows
 
 Scores = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]

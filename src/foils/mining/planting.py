@@ -20,10 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import Collection, Rows
-from foils.data.negatives import REQUIRED, Negatives, negatives_table
-from foils.data.pair_index import PairIndex, Positives
-from foils.data.recapture import Recapture
+from foils.data.collection import Collection, PairIndex, Positives, Rows
+from foils.data.negatives import REQUIRED, Negatives, Recapture, negatives_table
 from foils.data.tables import Provenance
 from foils.mining.pairs import Marks, PairScorer, Rule, reads_judgements, with_judgements_of
 from foils.mining.rules import filter_negatives

@@ -10,10 +10,9 @@ import numpy as np
 import Stemmer
 from scipy import sparse
 
-from foils.data.collection import Collection, Rows
-from foils.data.fusion import FUSED_DEPTH, Fusion, fuse_lists
+from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives
-from foils.data.texts import DocumentTexts
+from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
 from foils.data.tokens import alphanumeric_2
 from foils.encode.encoder import Encoder
 from foils.encode.nearest import BLOCK, top_inner_products
@@ -387,10 +386,10 @@ class FusedRetriever:
             query, rank = np.nonzero(documents >= 0)
             flat.append((query, documents[query, rank], np.full(len(query), origin), rank, scores[query, rank]))
         queries, documents, origins, ranks, scores = (np.concatenate(each) for each in zip(*flat, strict=True))
-        rows, fused = fuse_lists(queries, documents, origins, ranks, scores, **self._how)
-        place = np.arange(len(rows)) - np.searchsorted(queries[rows], queries[rows])
+        lists = fuse_lists(queries, documents, origins, ranks, scores, **self._how)
+        query, place = queries[lists.rows], ranks_within(queries[lists.rows])
         kept = place < depth
         found = np.full((len(query_rows), depth), -1, np.int64), np.full((len(query_rows), depth), np.nan)
-        found[0][queries[rows][kept], place[kept]] = documents[rows][kept]
-        found[1][queries[rows][kept], place[kept]] = fused[kept]
+        for into, values in zip(found, (documents[lists.rows], lists.scores), strict=True):
+            into[query[kept], place[kept]] = values[kept]
         return found

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foils.data.collection import Collection, Rows
-from foils.data.negatives import Negatives
+from foils.data.negatives import Negatives, texts_of
 from foils.data.run import ranks_within
-from foils.data.texts import texts_of
 from foils.data.tokens import DocumentSets, alphanumeric, cut_by_bytes
 from foils.encode.vectors import Vectors
 from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs
@@ -125,35 +124,21 @@ class Margin:
 
 
 @dataclass(frozen=True)
-class ScoreAbove:
-    """Rejects s > limit."""
+class ScoreLimit:
+    """Rejects s > limit, or with `below` s < limit."""
 
     limit: float
+    below: bool = False
 
     @property
     def reason(self) -> str:
         """Why, in a few words."""
-        return f"score above {self.limit:g}"
+        return f"score {'below' if self.below else 'above'} {self.limit:g}"
 
     def marks(self, pairs: TextPairs) -> Marks:
-        """Return which candidates score above the limit, (n,)."""
-        return np.asarray(_scored(pairs) > self.limit)
-
-
-@dataclass(frozen=True)
-class ScoreBelow:
-    """Rejects s < limit."""
-
-    limit: float
-
-    @property
-    def reason(self) -> str:
-        """Why, in a few words."""
-        return f"score below {self.limit:g}"
-
-    def marks(self, pairs: TextPairs) -> Marks:
-        """Return which candidates score below the limit, (n,)."""
-        return np.asarray(_scored(pairs) < self.limit)
+        """Return which candidates score beyond the limit, (n,)."""
+        scores = _scored(pairs)
+        return np.asarray(scores < self.limit if self.below else scores > self.limit)
 
 
 class LookAlikes:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.collection import Collection, Rows
-from foils.data.negatives import Negatives
-from foils.data.texts import DocumentTexts, texts_of
+from foils.data.collection import Collection, DocumentTexts, Rows
+from foils.data.negatives import Negatives, texts_of
 from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, logits
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection
-from foils.data.negatives import TOP, Negatives
+from foils.data.collection import Collection, ColumnTexts
+from foils.data.negatives import TOP, Negatives, texts_of
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
-from foils.data.texts import ColumnTexts, texts_of
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings, ModelUse

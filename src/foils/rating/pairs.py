@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foils.data.collection import ColumnTexts
 from foils.data.tables import take
-from foils.data.texts import ColumnTexts
 from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]

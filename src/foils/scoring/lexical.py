@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from foils.data.collection import Rows
-from foils.data.texts import DocumentTexts
+from foils.data.collection import DocumentTexts, Rows
 from foils.data.tokens import TOKENIZERS, inverse_document_frequency
 from foils.encode.vectors import Texts, text_keys
 from foils.runtime import progress

@@ -16,11 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection, Rows
-from foils.data.negatives import EQUAL, Negatives
-from foils.data.pair_index import PairIndex, Positives, pair_codes
+from foils.data.collection import Collection, DocumentTexts, PairIndex, Positives, Rows, pair_codes
+from foils.data.negatives import EQUAL, Negatives, texts_of
 from foils.data.run import ranks_within
-from foils.data.texts import DocumentTexts, texts_of
 from foils.encode.vectors import text_keys
 from foils.runtime.errors import InputError
 
@@ -289,7 +287,7 @@ class _Pool:
 
 def _brought(part: DocumentTexts) -> list[str]:
     """The texts that are not documents of the collection."""
-    return part.select(np.flatnonzero(np.asarray(part.rows) < 0))[:]
+    return part.select(np.flatnonzero(np.asarray(part.rows) < 0)).take(slice(None))
 
 
 def _draw(chosen: Rows, records: list[Rows], count: int, rng: np.random.Generator) -> Rows:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from foils.data import Collection, Run
-from foils.data.fusion import FUSED_DEPTH, Fusion, fuse_runs
 from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs
 from foils.encode import DEFAULT_MODEL
 from foils.encode.models import own_kind
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description

@@ -12,10 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data import Collection, Run
-from foils.data.collection import Rows
+from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
 from foils.data.run import without_identical
-from foils.data.texts import DocumentTexts
 from foils.encode import Encoder, Kind, Vectors, VectorStore
 from foils.encode.own_similarity import OwnIndex, OwnSimilarity
 from foils.encode.vectors import Texts

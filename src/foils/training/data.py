@@ -19,13 +19,11 @@ from scipy import sparse
 
 from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.data import Collection, Negatives
-from foils.data.collection import Rows
-from foils.data.negatives import negatives_table
-from foils.data.pair_index import PairIndex
+from foils.data.collection import DocumentTexts, PairIndex, Rows
+from foils.data.negatives import negatives_table, texts_of
 from foils.data.read import CollectionLike, CollectionSettings, load_collection
 from foils.data.sources import NamedSource, SourceLike, as_source
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
-from foils.data.texts import DocumentTexts, texts_of
 from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
 from foils.runtime.errors import InputError, require
 from foils.training.settings import TEACHER, MethodSettings
