@@ -7,7 +7,7 @@ import pytest
 
 import foils
 from foils.encode.cross_encoders import logits
-from foils.mining.scorers import TaughtPairs
+from foils.mining.scorers import preferred_share, taught_pairs
 from foils.runtime.errors import InputError
 from train_models import cross_encoder, made_up, static_model, table
 
@@ -49,13 +49,13 @@ def test_several_teachers_are_averaged(use, tmp_path):
 
 def test_what_a_teacher_prefers_by_hand():
     collection = made_up()
-    taught = TaughtPairs.of(table(collection), collection, "train")
-    of_first = taught.pairs.query_rows == 0
-    places = [*np.flatnonzero(of_first & taught.positive), *np.flatnonzero(of_first & ~taught.positive)]
+    _, _, positive, pairs = taught_pairs(table(collection), collection, "train")
+    of_first = pairs.query_rows == 0
+    places = [*np.flatnonzero(of_first & positive), *np.flatnonzero(of_first & ~positive)]
     assert len(places) == 5
-    scores = np.where(taught.positive, 1.0, 0.0)
+    scores = np.where(positive, 1.0, 0.0)
     scores[places] = [2, 1, 2, 3, 3]  # one below, one tied, two above
-    assert taught.preferred(scores) == pytest.approx((19 + 1.5 / 4) / 20)
+    assert preferred_share(pairs.query_rows, positive, scores) == pytest.approx((19 + 1.5 / 4) / 20)
 
 
 @pytest.mark.parametrize(

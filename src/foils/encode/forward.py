@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -150,24 +149,16 @@ def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, thr
         for batch in chain(ahead, batches):
             work(batch)
         return
-    with _one_thread_each(threads) as pool:
-        running: deque[Future[None]] = deque()
-        for batch in chain(ahead, batches):
-            running.append(pool.submit(work, batch))
-            if len(running) > 2 * threads:
-                running.popleft().result()
-        for each in running:
-            each.result()
-
-
-@contextmanager
-def _one_thread_each(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool in whose threads torch computes with one thread; here it keeps those that it has."""
     import torch
 
-    before = torch.get_num_threads()
+    before, running = torch.get_num_threads(), deque[Future[None]]()
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool
+            for batch in chain(ahead, batches):
+                running.append(pool.submit(work, batch))
+                if len(running) > 2 * threads:
+                    running.popleft().result()
+            for each in running:
+                each.result()
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before)  # the threads of the pool have set it to one

@@ -30,7 +30,15 @@ from foils.mining.generation import (
 from foils.mining.methods import FILTERING_NEEDS, RULES, FilterSettings, Models
 from foils.mining.planting import planted_again, planted_by_filter
 from foils.mining.rules import NEAR, filter_negatives
-from foils.mining.scorers import TEACHER, ScoredPairs, TaughtPairs, TeachersLike, check_teachers, open_teachers
+from foils.mining.scorers import (
+    TEACHER,
+    ScoredPairs,
+    TeachersLike,
+    check_teachers,
+    open_teachers,
+    preferred_share,
+    taught_pairs,
+)
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, spelled
@@ -68,22 +76,26 @@ def score_pairs(
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)
-    taught = TaughtPairs.of(named.negatives, loaded, split)
+    widened, rows, positive, pairs = taught_pairs(named.negatives, loaded, split)
     teachers = open_teachers(teacher, loaded, embedding)
-    scores = np.stack([scorer.score(taught.pairs) for _, scorer in teachers])
+    scores = np.stack([scorer.score(pairs) for _, scorer in teachers])
     names = [str(facts["name"]) for facts, _ in teachers]
     each_one = {f"{TEACHER}_{i}": own for i, own in enumerate(scores, 1)} if len(teachers) > 1 else {}
     mean = scores.mean(0)
+    columns = {}
+    for name, own in {**each_one, TEACHER: mean}.items():
+        columns[name] = np.full(len(widened), np.nan)  # rows that are not scored
+        columns[name][rows] = own
     of = [*zip(names, scores, strict=True), *([("average", mean)] if each_one else [])]
     facts = {"split": split, "teachers": [facts for facts, _ in teachers]}
     inputs = {"collection": loaded.digest, named.name: named.digest}
     return ScoredPairs.of(
-        taught.with_columns({**each_one, TEACHER: mean}),
+        widened.with_columns(columns),
         provenance=provenance("score_pairs", facts, inputs=inputs, before=named.negatives.provenance),
         title=f"{named.name}, scored by {', '.join(names)}",
         collection=loaded,
         split=split,
-        teachers=tuple((name, len(own), taught.preferred(own)) for name, own in of),
+        teachers=tuple((name, len(own), preferred_share(pairs.query_rows, positive, own)) for name, own in of),
     )
 
 

@@ -225,64 +225,44 @@ def open_teachers(
     return opened
 
 
-@dataclass(frozen=True)
-class TaughtPairs:
-    """The pairs of a table that teachers score.
+def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tuple[Negatives, Rows, Marks, TextPairs]:
+    """Return what teachers score: the kept negatives of a table, and the positives of a split of their queries.
 
-    Attributes:
-        negatives: the table, with a rejected row for each positive that had none.
-        rows: (n,) those of its rows that are scored: kept ones, and positives.
-        positive: (n,) which of them are positives.
-        pairs: their texts.
+    Returns:
+        The table, with a rejected row for each positive that had none; (n,) those of its rows that are scored; (n,)
+        which of them are positives; and their texts.
+
+    Raises:
+        UnknownNameError: no such split.
     """
+    asked = np.unique(collection.query_rows(negatives.kept()["query_id"]))
+    queries, documents = collection.positives(split).pairs()
+    queries, documents = (rows[np.isin(queries, asked)] for rows in (queries, documents))
+    ids = collection.queries["query_id"].take(queries), collection.documents["doc_id"].take(documents)
+    widened, of_positives = negatives.with_rejected(*(column.combine_chunks() for column in ids))
+    rows = np.union1d(np.flatnonzero(widened.keep), of_positives)
+    query_rows, texts = texts_of(widened, collection)
+    pairs = TextPairs(collection, query_rows[rows], np.asarray(texts.rows)[rows], np.full(len(rows), np.nan), texts.own)
+    return widened, rows, np.isin(rows, of_positives), pairs
 
-    negatives: Negatives
-    rows: Rows
-    positive: Marks
-    pairs: TextPairs
 
-    @classmethod
-    def of(cls, negatives: Negatives, collection: Collection, split: str) -> TaughtPairs:
-        """Return the kept negatives of a table, and the positives of a split of their queries.
+def preferred_share(queries: Rows, positive: Marks, scores: Scores) -> float:
+    """Return the share of (positive, negative) of a query whose positive has the higher score, ties counted half.
 
-        Raises:
-            UnknownNameError: no such split.
-        """
-        asked = np.unique(collection.query_rows(negatives.kept()["query_id"]))
-        queries, documents = collection.positives(split).pairs()
-        queries, documents = (rows[np.isin(queries, asked)] for rows in (queries, documents))
-        ids = collection.queries["query_id"].take(queries), collection.documents["doc_id"].take(documents)
-        widened, of_positives = negatives.with_rejected(*(column.combine_chunks() for column in ids))
-        rows = np.union1d(np.flatnonzero(widened.keep), of_positives)
-        query_rows, texts = texts_of(widened, collection)
-        doc_rows = np.arange(len(texts))[rows] if texts.rows is None else texts.rows[rows]
-        pairs = TextPairs(collection, query_rows[rows], doc_rows, np.full(len(rows), np.nan), texts.own)
-        return cls(widened, rows, np.isin(rows, of_positives), pairs)
+    The mean over queries with a negative; NaN where there is none. Of a teacher that knows best, what is missing to 1
+    are false negatives.
 
-    def with_columns(self, columns: dict[str, Scores]) -> Negatives:
-        """Return the table with columns of scores, each (n,); NaN in the rows that are not scored.
-
-        Raises:
-            InputError: the table has one of them already.
-        """
-        wide = {name: np.full(len(self.negatives), np.nan) for name in columns}
-        for name, scores in columns.items():
-            wide[name][self.rows] = scores
-        return self.negatives.with_columns(wide)
-
-    def preferred(self, scores: Scores) -> float:
-        """Return the share of (positive, negative) of a query whose positive has the higher score, ties counted half.
-
-        The mean over queries with a negative; NaN where there is none. Of a teacher that knows best, what is missing to
-        1 are false negatives.
-        """
-        queries, shares = self.pairs.query_rows, []
-        order = np.argsort(queries, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(queries[order])) + 1):
-            above, below = scores[rows[self.positive[rows]]], scores[rows[~self.positive[rows]]]
-            if len(above) and len(below):
-                shares.append(((np.sign(above[:, None] - below) + 1) / 2).mean())
-        return float(np.mean(shares)) if shares else float("nan")
+    Args:
+        queries: (n,) query of each pair.
+        positive: (n,) which of the pairs are positives.
+        scores: (n,) of a teacher.
+    """
+    shares, order = [], np.argsort(queries, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(queries[order])) + 1):
+        above, below = scores[rows[positive[rows]]], scores[rows[~positive[rows]]]
+        if len(above) and len(below):
+            shares.append(((np.sign(above[:, None] - below) + 1) / 2).mean())
+    return float(np.mean(shares)) if shares else float("nan")
 
 
 def _kind_of(given: Any) -> tuple[str, Any]:
