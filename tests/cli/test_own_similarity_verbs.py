@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from foils.data import Negatives, Run, load_collection
-from foils.encode.own_similarity import open_own
+from foils.encode.cross_encoders import open_own
 from tiny_models import tiny_sparse_and_multi_vector
 
 WORDS = [f"w{i}" for i in range(40)]

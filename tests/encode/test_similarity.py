@@ -15,9 +15,18 @@ from sentence_transformers.util import dot_score
 import foils
 from foils.deciding.doors import score
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, as_encoder, load_encoder
-from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
+from foils.encode.cross_encoders import (
+    BLOCK,
+    OwnIndex,
+    OwnSimilarity,
+    as_pair_model,
+    cross_encoder_digest,
+    load_cross_encoder,
+    logits,
+    open_own,
+    own_kind,
+)
 from foils.encode.models import check_temperature_of, similarity_of
-from foils.encode.own_similarity import BLOCK, OwnIndex, OwnSimilarity, as_pair_model, open_own, own_kind
 from foils.evaluation import measure_encoder
 from foils.mining.scorers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
@@ -229,7 +238,7 @@ def test_an_index_ranks_every_document_and_the_block_changes_nothing(model, monk
         assert (np.diff(scored) <= 0).all()
     index = OwnIndex(model, DOCUMENTS)
     best, top = index.search(QUERIES, 4)
-    monkeypatch.setattr("foils.encode.own_similarity.BLOCK", 7)
+    monkeypatch.setattr("foils.encode.cross_encoders.BLOCK", 7)
     parted = OwnIndex(model, DOCUMENTS)
     np.testing.assert_array_equal(parted.search(QUERIES, 4)[0], best)
     np.testing.assert_allclose(parted.search(QUERIES, 4)[1], top, rtol=1e-5)

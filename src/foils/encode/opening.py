@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from foils.data.collection import Collection
-from foils.encode.cross_encoders import load_cross_encoder
+from foils.encode.cross_encoders import OwnSimilarity, as_pair_model, load_cross_encoder, open_own
 from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder, load_encoder
 from foils.encode.models import DEFAULT_MODEL, called, refuse_own
-from foils.encode.own_similarity import OwnSimilarity, as_pair_model, open_own
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_folder

@@ -14,9 +14,9 @@ from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
 from foils.data.tokens import alphanumeric_2
+from foils.encode.cross_encoders import OwnIndex, OwnSimilarity
 from foils.encode.encoder import Encoder
 from foils.encode.nearest import BLOCK, top_inner_products
-from foils.encode.own_similarity import OwnIndex, OwnSimilarity
 from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
 from foils.mining.scorers import CrossEncoderScorer, paired_products

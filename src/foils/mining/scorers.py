@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives, texts_of
-from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, logits
+from foils.encode.cross_encoders import activated, as_pair_model, check_one_output, cross_encoder_digest, logits
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
-from foils.encode.own_similarity import as_pair_model
 from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.pairs import Marks, PairScorer, Scores, TextPairs
 from foils.runtime import memory

@@ -16,7 +16,7 @@ from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
 from foils.data.run import without_identical
 from foils.encode import Encoder, Kind, Vectors, VectorStore
-from foils.encode.own_similarity import OwnIndex, OwnSimilarity
+from foils.encode.cross_encoders import OwnIndex, OwnSimilarity
 from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
