@@ -14,7 +14,7 @@ from label_world import oracle, relevant, source, world
 from foils import label
 from foils.data import Labels
 from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
-from foils.labelling.judging import AgainstPositive, ask_checks, errors_of
+from foils.labelling.judging import AgainstPositive, ask_checks, errors_by_people, errors_on_known
 from foils.labelling.sheet import Pair
 from foils.llm import Client
 from foils.runtime.errors import FormatError, InputError
@@ -91,17 +91,17 @@ def test_errors_on_known_pairs() -> None:
     collection = world()
     rule = AgainstPositive("judge:rule", Rule(misses=(1, 3)))
 
-    def errors_on(pairs: int) -> JudgeErrors:
+    def errors_of(pairs: int) -> JudgeErrors:
         judged = ask_checks(rule, collection, collection.queries["query_id"], pairs=pairs, seed=0)
         labels = Labels(pa.Table.from_pylist(judged))
         assert labels.to_json()["judges"] == {}, "these are no labels of negatives"
-        return errors_of(labels, pairs_of({"a": source("a", 1)}), rule.name)
+        return errors_on_known(labels, rule.name)
 
-    errors = errors_on(100)
+    errors = errors_of(100)
     assert errors.sensitivity == (13, 15), "queries of odd numbers have a second positive to compare with the first"
     assert 26 <= errors.specificity[1] <= 30
     assert errors.specificity[0] >= errors.specificity[1] - 3, "what is drawn may be relevant and not labelled"
-    assert errors_on(5).sensitivity[1] == 5
+    assert errors_of(5).sensitivity[1] == 5
     assert errors.corrected(estimate_share([1, 0], [0.1, 0.1]), seed=0).low == 0  # type: ignore[union-attr]
     assert JudgeErrors((0, 0), (3, 4), "x").corrected(estimate_share([1], [0.1]), seed=0) is None
 
@@ -111,7 +111,7 @@ def test_errors_by_people(tmp_path: Path) -> None:
     path = tmp_path / "labels.tsv"
     label(collection, sources, n=60, output=path, ask=oracle)
     both = label(collection, sources, n=60, output=path, ask=Rule(misses=(2, 4, 6)))
-    counts = errors_of(Labels.read(path), pairs_of(sources), "judge:rule")
+    counts = errors_by_people(Labels.read(path), pairs_of(sources), "judge:rule")
     assert counts == both.errors["judge:rule"]
     assert counts.specificity[0] == counts.specificity[1] > 20
     assert 0 < counts.sensitivity[0] < counts.sensitivity[1]

@@ -29,11 +29,6 @@ def rows():
     return [(f"q{i % 2}", f"d{d}") for d in (0, 1, 3, 4, 6, 7, 8, 9, 10) for i in (0, 1)]
 
 
-def rated_by_number(given, judge=None, of=JUDGED, **settings):
-    """Rate a table by the numbers that its documents are."""
-    return rate_negatives(collection(of), given, judge or NumberJudge(), **settings)
-
-
 def column(rated, name):
     """Of the rows that were given: those of positives come after them."""
     found = rated.table
@@ -41,7 +36,9 @@ def column(rated, name):
 
 
 def test_gaps_are_the_planted_ones_in_elo_points():
-    rated = rated_by_number(table(rows()), **{**EXACT, "degree": 4})
+    rated = rate_negatives(
+        collection(), table(rows()), NumberJudge(), split="train", degree=4, model="bradley-terry", prior_sd=1e4
+    )
     positive = {"q0": 11.0, "q1": 5.0}
     expected = [positive[q] - float(d[1:]) for q, d in rows()]
     np.testing.assert_allclose(column(rated, "gap"), np.array(expected) * ELO_PER_LOGIT, rtol=1e-3, atol=0.1)
@@ -59,7 +56,10 @@ def test_gaps_are_the_planted_ones_in_elo_points():
 def test_every_rated_positive_has_one_row_with_its_own_rating():
     """Document i has the strength i: with all pairs asked, its Elo is i logits and a constant of the query."""
     given = table([*rows(), ("q0", "d2")])  # q0's second positive was mined, too
-    rated = rated_by_number(given, **EXACT)
+    rated = rate_negatives(
+        collection(), given, NumberJudge(), split="train", degree=10, model="bradley-terry",
+        prior_sd=1e4,
+    )  # fmt: skip
     made = rated.table.to_pylist()
     assert rated.table.select(given.table.column_names).slice(0, len(given)).equals(given.table)
     mined, *added = made[len(given) - 1 :]
@@ -76,22 +76,22 @@ def test_every_rated_positive_has_one_row_with_its_own_rating():
 
 def test_rejected_rows_other_splits_and_positives_are_not_rated():
     given = table([*rows(), ("q2", "d0"), ("q0", "d2")]).reject(np.arange(20) == 0, "too easy")
-    rated = rated_by_number(given)
+    rated = rate_negatives(collection(), given, NumberJudge(), split="train")
     assert rated.summary.skipped == {
         "rejected before": 2,  # the positive in the table is one
         "query whose positives are in other splits": 1,
     }
     np.testing.assert_array_equal(np.isnan(column(rated, "gap")), [i in (0, 18, 19) for i in range(20)])
     with pytest.raises(InputError, match="no row to rate: 1 query whose positives are in other splits; is 'train' the"):
-        rated_by_number(table([("q2", "d0")]))
+        rate_negatives(collection(), table([("q2", "d0")]), NumberJudge(), split="train")
     with pytest.raises(InputError, match="no row to rate: the table has no rows; rate a table with negatives"):
-        rated_by_number(Negatives(table(rows()).table.slice(0, 0)))
+        rate_negatives(collection(), Negatives(table(rows()).table.slice(0, 0)), NumberJudge(), split="train")
 
 
 def test_a_text_of_its_own_is_what_the_judge_reads():
     base = table([("q0", "made up"), ("q0", "d3"), ("q0", "d4")])
     own = Negatives(base.table.append_column("text", pa.array(["20.0", None, None], pa.large_string())))
-    rated = rated_by_number(own)
+    rated = rate_negatives(collection(), own, NumberJudge(), split="train")
     gap = column(rated, "gap")
     assert gap[0] < 0 < gap[2] < gap[1]
     assert list(rated.candidates.doc_ids) == ["made up", "d3", "d4", "d11"] == list(rated.candidates.doc_ids[:])
@@ -103,16 +103,19 @@ def test_a_negative_that_never_met_its_positive_has_no_gap():
     # degree 2 on four candidates is a cycle; every judgement of the positive fails
     pairs = [(a, b) for a in ("d0", "d1", "d3") for b in ("d11",)]
     judge = NumberJudge(fail=[*pairs, *[(b, a) for a, b in pairs]])
-    rated = rated_by_number(table([("q0", "d0"), ("q0", "d1"), ("q0", "d3")]), judge)
+    rated = rate_negatives(collection(), table([("q0", "d0"), ("q0", "d1"), ("q0", "d3")]), judge, split="train")
     assert np.isnan(column(rated, "gap")).all()
     assert np.isfinite(column(rated, "elo")).all()
-    assert rated.summary.unrated == rated.summary.missing == 3
+    assert rated.summary.unrated == 3
+    assert rated.summary.missing == 3
 
 
 def test_direct_preferences_of_the_positive():
     near = table([("q0", "d10"), ("q0", "d9"), ("q0", "d0"), ("q0", "d1")])
-    ways = ("none", "borderline", "all")
-    plain, some, every = (rated_by_number(near, validate=how, model="bradley-terry") for how in ways)
+    plain, some, every = (
+        rate_negatives(collection(), near, NumberJudge(), validate=how, model="bradley-terry")
+        for how in ("none", "borderline", "all")
+    )
     assert "preference" not in plain.table.column_names
     borderline = (column(plain, "gap") >= 80) & (column(plain, "gap") <= 150)
     np.testing.assert_array_equal(np.isfinite(column(some, "preference")), borderline)
@@ -127,9 +130,11 @@ def test_direct_answers_enter_the_fit_and_none_is_asked_twice():
             return np.round(super().judge(candidates, pairs), 1)
 
     few = [("q1", f"d{i}") for i in (0, 1, 3, 4, 6, 7)]
-    judge = Rough(antisymmetric=True)
-    direct = rated_by_number(table(few), judge, degree=4, validate="all", prior_sd=1.0)
-    whole, graph = (rated_by_number(table(few), Rough(), degree=degree, prior_sd=1.0) for degree in (6, 4))
+    fixed = {"prior_sd": 1.0, "split": "train"}
+    judge, every = Rough(antisymmetric=True), Rough(antisymmetric=True)
+    direct = rate_negatives(collection(), table(few), judge, degree=4, validate="all", **fixed)
+    whole = rate_negatives(collection(), table(few), every, degree=6, **fixed)
+    graph = rate_negatives(collection(), table(few), Rough(), degree=4, **fixed)
     assert len(direct.pairs) == judge.asked == 14 + 2  # four of the positive's six pairs are in the graph
     asked = {frozenset(pair) for pair in zip(direct.pairs.first.tolist(), direct.pairs.second.tolist(), strict=True)}
     assert len(asked) == 16
@@ -144,7 +149,7 @@ def test_direct_answers_enter_the_fit_and_none_is_asked_twice():
 def test_the_top_candidate_is_what_gaps_are_held_against():
     """Document i has the strength i: q0 has a labelled positive, d11, q1 has none, and d9 is its best."""
     given = table([("q0", "d4"), ("q1", "d2"), ("q1", "d9"), ("q0", "d1"), ("q1", "d6")])
-    rated = rated_by_number(given, of={"train": {"q0": {"d11": 1}}}, validate="all", **EXACT)
+    rated = rate_negatives(collection({"train": {"q0": {"d11": 1}}}), given, NumberJudge(), validate="all", **EXACT)
     rows = rated.table.to_pylist()
     np.testing.assert_allclose([row["gap"] / ELO_PER_LOGIT for row in rows], [7, 7, np.nan, 10, 3, np.nan], rtol=1e-3)
     np.testing.assert_allclose(rows[4]["preference"], 1 / (1 + np.exp(-3)))
@@ -159,7 +164,7 @@ def test_the_top_candidate_is_what_gaps_are_held_against():
 @pytest.mark.parametrize("split", ["train", ALL_QUERIES])
 def test_a_collection_without_judgements_is_rated_with_any_split(split):
     given = table([*((f"q{i % 3}", f"d{i}") for i in range(9)), ("q2", "d10")])
-    rated = rated_by_number(given, of={}, split=split, **EXACT)
+    rated = rate_negatives(collection({}), given, NumberJudge(), split=split, **EXACT)
     assert rated.summary.without_positive == 3
     assert sorted(zip(*rated.kept().select(["query_id", "doc_id"]).to_pydict().values(), strict=True)) == [
         ("q0", "d0"), ("q0", "d3"), ("q1", "d1"), ("q1", "d4"), ("q2", "d2"), ("q2", "d5"), ("q2", "d8"),
@@ -170,17 +175,17 @@ def test_a_collection_without_judgements_is_rated_with_any_split(split):
 
 
 def test_all_splits_together_have_every_positive():
-    judged = {"train": {"q0": {"d11": 1}}, "test": {"q1": {"d5": 1, "d6": 0}}}
+    judged = collection({"train": {"q0": {"d11": 1}}, "test": {"q1": {"d5": 1, "d6": 0}}})
     given = table([("q0", "d4"), ("q1", "d2"), ("q1", "d6"), ("q2", "d7"), ("q2", "d3")])
-    alone = rated_by_number(given, of=judged, **EXACT)
+    alone = rate_negatives(judged, given, NumberJudge(), **EXACT)
     assert alone.summary.skipped == {"query whose positives are in other splits": 2}
-    both = rated_by_number(given, of=judged, split=ALL_QUERIES, **EXACT)
+    both = rate_negatives(judged, given, NumberJudge(), split=ALL_QUERIES, **EXACT)
     assert (both.summary.queries, both.summary.without_positive, both.summary.skipped) == (3, 1, {})
     np.testing.assert_allclose(both.table["gap"].to_numpy()[1:3] / ELO_PER_LOGIT, [3, -1], rtol=1e-3)
 
 
 def test_a_query_of_one_candidate_has_no_rating_and_no_top():
-    rated = rated_by_number(table([("q0", "d1"), ("q1", "d1"), ("q1", "d2")]), of={}, **EXACT)
+    rated = rate_negatives(collection({}), table([("q0", "d1"), ("q1", "d1"), ("q1", "d2")]), NumberJudge(), **EXACT)
     rows = rated.table.to_pylist()
     assert np.isnan(rows[0]["elo"])
     assert [row["reason"] for row in rows] == [None, None, TOP]

@@ -13,7 +13,8 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from foils.data.labels import LABELS, Labels, is_program
+from foils.data.collection import Collection
+from foils.data.labels import Labels, is_program
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
@@ -33,7 +34,8 @@ from foils.labelling.judging import (
     RelevanceJudge,
     ask_checks,
     by_program,
-    errors_of,
+    errors_by_people,
+    errors_on_known,
     open_judge,
 )
 from foils.labelling.relabelling import (
@@ -197,6 +199,25 @@ def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = Fal
         log.info("%s gave no answer on %d of %d pairs; they are asked about again", name, missing, len(places))
 
 
+def errors_of(
+    labelling: LabelSettings, sheet: LabelSheet, collection: Collection, universe: PairPool, program: PairJudge | None
+) -> dict[str, JudgeErrors]:
+    """How often each program is right: on pairs that people judged, or on known positives and random documents."""
+    labels = sheet.labels()
+    errors = {name: errors_by_people(labels, universe, name) for name in labels.programs()}
+    if program is not None and labelling.checks and program.name in errors and not errors[program.name].known:
+        judged = ask_checks(
+            program, collection, universe.table["query_id"], pairs=labelling.checks, seed=labelling.seed,
+            known=lambda key: sheet.has(key, program.name),
+        )  # fmt: skip
+        if judged:
+            sheet.add(Labels(pa.Table.from_pylist(judged)))
+            sheet.write()
+            labels = sheet.labels()
+    unknown = [name for name, each in errors.items() if not each.known]
+    return {**errors, **{name: errors_on_known(labels, name) for name in unknown if labels.checks(name)[0][1]}}
+
+
 RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "unsure", "split")
 
 
@@ -266,15 +287,7 @@ def label(
         _judged(program, sheet, program.name)
     elif who is not None:
         _judged(ByFunction(cast("Answer", who)), sheet, labelling.labeller, skips=True)
-    errors = {each: errors_of(sheet.labels(), universe, each) for each in sheet.labels().programs()}
-    if program is not None and labelling.checks and program.name in errors and not errors[program.name].by_people:
-        judged = ask_checks(
-            program, loaded, universe.table["query_id"], pairs=labelling.checks, seed=labelling.seed,
-            known=lambda key: sheet.has(key, program.name),
-        )  # fmt: skip
-        sheet.add(Labels(pa.Table.from_pylist(judged, LABELS)))
-        sheet.write()
-        errors[program.name] = errors_of(sheet.labels(), universe, program.name)
+    errors = errors_of(labelling, sheet, loaded, universe, program)
     models = {program.name: program.questions.asked} if isinstance(program, RelevanceJudge) else {}
     return Labelled(sheet.labels(), universe, drawn.rows, errors, models, facts, sheet.path, belief, notes)
 

@@ -107,11 +107,12 @@ def evidence_of(
 
     - similarity: of query and document.
     - positives' similarity: mean of the query and its labelled positives: how near a relevant document comes.
-    - resemblance: mean cosine of the document to the three nearest labelled positives.
-    - rank: log(1 + rank) in the table, smallest first; gap: of ratings, where there are any, its sign turned.
+    - resemblance: mean cosine of the document to the three nearest labelled positives; nearest: to the nearest.
+    - rank: log(1 + rank) in the table, smallest first.
     - other queries: mean cosine of the query to the three nearest of the queries that the document is labelled for.
     - labelled together: log(1 + number of ways) from the query over a positive of it and another query for which that
       is labelled, too, to the document. It is 0 where each query has positives of its own.
+    - score: the table's, standardised by source; gap: of ratings, where there are any, its sign turned.
     - teacher, logit, cosine, dot: the columns of these names, where there are any, each with the mean of the query's
       positives, where these have scores of their own (`foils.score_pairs`).
     - belief: that of the decision, by how much more or less than it says; and the square of each of all these.
@@ -135,8 +136,8 @@ def evidence_of(
     triplet = triplets_of_rows(every, measured.records)
     rows = np.flatnonzero(triplet >= 0)
     triplet = triplet[rows]
-    columns = {"similarity": measured.similarities.s_n[triplet], "rank": -np.log1p(table["rank"].to_numpy()[rows])}
-    columns |= _of_positives(measured, triplet) | _of_labels(measured, collection, every, rows, triplet, split)
+    columns = _likenesses(measured, triplet) | _of_labels(measured, collection, every, rows, triplet, split)
+    columns |= {"rank": -np.log1p(table["rank"].to_numpy()[rows]), "score": _by_source(every)[rows]}
     if "gap" in table.column_names:
         columns["gap"] = -table["gap"].to_numpy()[rows]
     columns |= _of_scorers(collection, negatives, rows, split)
@@ -145,24 +146,32 @@ def evidence_of(
     return Evidence(rows, belief, decision.worths["rows"].false_share_high, names, features)
 
 
-def _of_positives(measured: Measured, triplet: Rows) -> dict[str, Floats]:
-    """How much documents are like their query's labelled positives, and these like the query."""
+def _likenesses(measured: Measured, triplet: Rows) -> dict[str, Floats]:
+    """Likeness of documents to queries and to positives, by triplet."""
     records, geometry = measured.records, measured.geometry
-    resemblance, positives = np.full((2, len(records.record)), np.nan)
-    every = np.arange(len(records) + 1)
-    begins = np.searchsorted(records.record, every)
+    count = len(records.record)
+    resemblance, nearest, positives = np.full((3, count), np.nan)
+    begins = np.searchsorted(records.record, np.arange(len(records) + 1))
     order = np.argsort(records.positive_record, kind="stable")
-    own = np.searchsorted(records.positive_record[order], every)
+    own = np.searchsorted(records.positive_record[order], np.arange(len(records) + 1))
     with progress.task("comparing with positives", total=len(records), unit="queries") as advance:
         for record in range(len(records)):
             here = slice(begins[record], begins[record + 1])
             known = records.all_positives[order[own[record] : own[record + 1]]][:COMPARED]
             texts = geometry.documents.take(known)
-            alike = np.sort(geometry.documents.take(records.document[here]) @ texts.T, axis=1)
-            resemblance[here] = alike[:, -NEAREST:].mean(axis=1)
-            positives[here] = (texts @ geometry.queries.take(np.array([record]))[0]).mean()
+            alike = geometry.documents.take(records.document[here]) @ texts.T
+            few = min(NEAREST, len(known))
+            resemblance[here] = np.partition(alike, -few, axis=1)[:, -few:].mean(axis=1)
+            nearest[here] = alike.max(axis=1)
+            positives[here] = float((texts @ geometry.queries.take(np.array([record]))[0]).mean())
             advance(1)
-    return {"positives' similarity": positives[triplet], "resemblance": resemblance[triplet]}
+    columns = {
+        "similarity": measured.similarities.s_n,
+        "positives' similarity": positives,
+        "resemblance": resemblance,
+        "nearest": nearest,
+    }
+    return {name: np.asarray(values, np.float64)[triplet] for name, values in columns.items()}
 
 
 def _of_labels(
@@ -190,7 +199,8 @@ def _of_labels(
             times = positives[begin : begin + AT_ONCE] @ labelled
             ways[places] = np.asarray(times[record[places] - begin].multiply(others).sum(axis=1)).ravel()
             advance(min(AT_ONCE, len(records) - int(begin)))
-    return {"other queries": near, "labelled together": np.log1p(ways)}
+    columns = {"other queries": near, "labelled elsewhere": np.isfinite(near).astype(np.float64)}
+    return {**columns, "labelled together": np.log1p(ways)}
 
 
 def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
@@ -210,30 +220,49 @@ def _means_of_nearest(similarities: Floats, sizes: Rows) -> Floats:
 
 def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split: str) -> dict[str, Floats]:
     """What scorers of pairs say of some rows, and of the positives of their queries."""
+    names = [name for name in SCORERS if name in negatives.table.column_names]
+    if not names:
+        return {}
     queries, documents = negatives.rows_in(collection)
     positive = collection.positives(split).contain(queries, documents)
     columns: dict[str, Floats] = {}
-    for name in [name for name in SCORERS if name in negatives.table.column_names]:
+    for name in names:
         scores = np.asarray(negatives.table[name].to_numpy(), np.float64)
         there = positive & np.isfinite(scores)
-        sums, counts = (np.bincount(queries[there], of, len(collection.queries)) for of in (scores[there], None))
+        sums, counts = (
+            np.bincount(queries[there], weights, len(collection.queries)) for weights in (scores[there], None)
+        )
         with np.errstate(invalid="ignore"):
             columns |= {name: scores[rows], f"positives' {name}": (sums / counts)[queries[rows]]}
     return columns
 
 
+def _by_source(negatives: Negatives) -> Floats:
+    """The table's scores less the mean of their source, by its standard deviation."""
+    score = negatives.table["score"].to_numpy()
+    source = np.asarray(negatives.table["source"].combine_chunks().dictionary_encode().indices)
+    standardised = np.full(len(score), np.nan)
+    for each in np.unique(source):
+        rows = np.flatnonzero((source == each) & np.isfinite(score))
+        if len(rows) and (spread := score[rows].std()) > 0:
+            standardised[rows] = (score[rows] - score[rows].mean()) / spread
+    return standardised
+
+
 def _standardised(columns: dict[str, Floats]) -> tuple[tuple[str, ...], Floats]:
     """The columns that vary, and their squares, each of mean 0 and standard deviation 1; a missing value is 0."""
-    kept, rows = dict[str, Floats](), len(columns["belief"])
+    kept = {}
     for name, values in columns.items():
-        plain = _scaled(values)
-        kept |= {name: plain, f"{name}, squared": np.minimum(_scaled(plain**2), FARTHEST)}
-    kept = {name: values for name, values in kept.items() if values.any()}
+        if (plain := _scaled(values)) is not None:
+            kept[name] = plain
+            if (square := _scaled(plain**2)) is not None:
+                kept[f"{name}, squared"] = np.minimum(square, FARTHEST)
+    rows = len(next(iter(columns.values())))
     return tuple(kept), np.column_stack([np.zeros((rows, 0)), *kept.values()])
 
 
-def _scaled(values: Floats) -> Floats:
-    """Values of mean 0 and standard deviation 1; 0 where one is missing, and where none varies."""
-    there = values[np.isfinite(values)]
-    spread = there.std() if len(there) else 0.0
-    return np.nan_to_num((values - there.mean()) / spread, nan=0.0) if spread > 1e-9 else np.zeros(len(values))
+def _scaled(values: Floats) -> Floats | None:
+    there = np.isfinite(values)
+    if not there.any() or (spread := values[there].std()) <= 1e-9:
+        return None
+    return np.where(there, (values - values[there].mean()) / spread, 0.0)

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import CHECKS, LABELS, PERSON, Labels, LabelsLike, check_ending, pair_keys
+from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending, pair_keys
 from foils.encode.opening import EncodingSettings
-from foils.labelling.sheet import Pair, PairPool, shown_of
+from foils.labelling.sheet import Pair, PairPool
 from foils.llm import Client, Form, LLMSettings, Questions, Sampling, Template
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LONGEST
@@ -275,28 +275,26 @@ class JudgeErrors:
         """Whether there was a pair of each kind."""
         return self.sensitivity[1] > 0 and self.specificity[1] > 0
 
-    @property
-    def by_people(self) -> bool:
-        """Whether people judged pairs of each kind."""
-        return self.known and not self.bounds
-
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and what they rest on."""
         return {"sensitivity": self.sensitivity, "specificity": self.specificity, "basis": self.basis}
 
 
-def errors_of(labels: Labels, universe: PairPool, judge: str) -> JudgeErrors:
-    """Return how often a judge was right on the pairs that people judged, too.
-
-    Without such pairs of each kind: on labelled positives, and on documents drawn at random (`ask_checks`).
-    """
+def errors_by_people(labels: Labels, universe: PairPool, judge: str) -> JudgeErrors:
+    """Return how often a judge was right on the pairs that people judged, too."""
     people, (answers, _) = labels.match(universe.table)[0], labels.match(universe.table, judge=judge)
-    right = [answers[(people == truth) & np.isfinite(answers)] == truth for truth in (1, 0)]
-    counts = [(int(each.sum()), len(each)) for each in right]
-    by_people = JudgeErrors(counts[0], counts[1], "pairs that people judged, too")
+    relevant, other = people == 1, people == 0
+    both = np.isfinite(answers)
+    return JudgeErrors(
+        (int((answers == 1)[relevant].sum()), int((relevant & both).sum())),
+        (int((answers == 0)[other].sum()), int((other & both).sum())),
+        "pairs that people judged, too",
+    )
+
+
+def errors_on_known(labels: Labels, judge: str) -> JudgeErrors:
+    """Return how often a judge was right on labelled positives, and on documents drawn at random (`ask_checks`)."""
     sensitivity, specificity = labels.checks(judge)
-    if by_people.known or not sensitivity[1]:
-        return by_people
     return JudgeErrors(sensitivity, specificity, "labelled positives and documents drawn at random", bounds=True)
 
 
@@ -325,17 +323,25 @@ def ask_checks(
     """
     truth, rng = collection.known_positives, np.random.default_rng(seed)
     inside = np.flatnonzero(np.isin(truth.query_rows, collection.query_rows(query_ids.unique())))
-    places: list[int] = rng.permutation(inside).tolist()
-    several = [each for each in places if len(truth.of(each)) > isinstance(judge, AgainstPositive)][:pairs]
-    random = rng.integers(len(collection.documents), size=min(pairs, len(places))).tolist()
-    shown = [(each, truth.of(each)[-1], CHECKS[0]) for each in several]
-    shown += [(each, row, CHECKS[1]) for each, row in zip(places, random, strict=False) if row not in truth.of(each)]
-    queries, documents = collection.queries["query_id"], collection.documents["doc_id"]
-    rows = [
-        {"query_id": queries[truth.query_rows[each]].as_py(), "doc_id": documents[row].as_py(), "sources": kind}
-        for each, row, kind in shown
-    ]
-    table = pa.Table.from_pylist(rows, LABELS)
-    unknown = [row for row, key in zip(table.to_pylist(), pair_keys(table).to_pylist(), strict=True) if not known(key)]
-    answers = zip(unknown, judge.judge(shown_of(collection, unknown)), strict=True)
+    inside = rng.permutation(inside)
+    compares = isinstance(judge, AgainstPositive)
+    of_positives = [each for each in inside.tolist() if len(truth.of(each)) > compares][:pairs]
+    positives = [(truth.query_rows[each], truth.of(each)[0], truth.of(each)[-1]) for each in of_positives]
+    documents = rng.integers(len(collection.documents), size=min(pairs, len(inside)))
+    drawn = zip(inside[:pairs].tolist(), documents.tolist(), strict=True)
+    random = [(truth.query_rows[each], truth.of(each)[0], row) for each, row in drawn if row not in truth.of(each)]
+    rows = np.array([*positives, *random], np.int64).reshape(-1, 3)
+    table = pa.table(
+        {
+            "query_id": collection.queries["query_id"].take(pa.array(rows[:, 0])),
+            "doc_id": collection.documents["doc_id"].take(pa.array(rows[:, 2])),
+            "sources": pa.array([CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random), pa.string()),
+        }
+    )
+    there = np.array([not known(key) for key in pair_keys(table).to_pylist()], bool)
+    table, (queries, positive, document) = table.filter(pa.array(there)), rows[there].T
+    texts = (
+        collection.query_texts(queries), collection.document_texts(positive), collection.document_texts(document)
+    )  # fmt: skip
+    answers = zip(table.to_pylist(), judge.judge([Pair(*each) for each in zip(*texts, strict=True)]), strict=True)
     return [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
 from foils.data.labels import LABELS, Labels, LabelsLike, pair_keys, with_judgements
@@ -26,7 +27,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, numbers_of, several, spelled
 from foils.runtime.results import Table, number
-from foils.statistics.noisy_labels import Answers, Crowd, learn, threshold
+from foils.statistics.noisy_labels import Answers, Crowd, evidence_of, learn, logits_of, threshold
 from foils.statistics.survey import draw, importance, permanent_numbers
 
 REJECT, KEEP = "reject", "keep"
@@ -116,59 +117,35 @@ Marks = npt.NDArray[np.bool_]
 
 CHANCE, SURE = 0.5, 0.999  # between which a judge's sensitivity and specificity lie
 UNKNOWN = (0.8, 0.9)  # of a judge that was not checked
+USUAL = 10.0  # answers that they count as, where it was
 LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at least
 
 
-ALIKE_ERRORS = 10.0  # answers that UNKNOWN counts as, where a judge was checked
-MOST_ERROR = 0.1  # standard error of a share that says something
-LEAST_POWER = 0.4  # se + sp − 1 of a judge, from which on it is heeded
-STEPS = 41  # thresholds that are tried
-PEOPLE = "people"
-POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
+def share_by_answers(judged: Answers, probability: Floats, rows: Marks) -> tuple[float, float]:
+    """Return the share of some rows that is relevant by a judge's answers, and its standard error; NaN and ∞: not told.
 
+    Each answer counts for the rows that it was drawn for, 1/probability, and the share q that the judge calls relevant
+    is corrected by its errors, (q + sp − 1)/(se + sp − 1), with standard error √(q(1 − q)/n)/(se + sp − 1), n the
+    effective number of answers.
 
-@dataclass(frozen=True)
-class Judged(Answers):
-    """The answers of a judge, with its errors as they are estimated now.
+    Args:
+        judged: a judge's answers, with its errors.
+        probability: (k,) with which each row was drawn for it; NaN: not known, the answer does not count.
+        rows: (k,) which rows.
 
-    Attributes:
-        probability: (k,) with which each of the rows was drawn for it; NaN: not known.
-        known: sensitivity and specificity where the truth is known.
-        asked, answered: rows that it was asked about in this run, and those of them to which it gave an answer.
-        confirmed: whether people, or a better judge, showed its errors.
+    Source: Rogan & Gladen 1978; Horvitz & Thompson 1952.
     """
-
-    probability: Floats = field(default_factory=lambda: np.zeros(0))
-    known: tuple[float, float] = UNKNOWN
-    asked: int = 0
-    answered: int = 0
-    confirmed: bool = False
-
-    @property
-    def power(self) -> float:
-        """Se + sp − 1: 0 for a judge who knows nothing, 1 for one who never errs."""
-        return self.sensitivity + self.specificity - 1
-
-    def share(self, rows: Marks) -> tuple[float, float]:
-        """Return the share of some rows that is relevant by these answers, and its standard error; NaN and ∞: not told.
-
-        Each answer counts for the rows that it was drawn for, 1/probability, and the share q that the judge calls
-        relevant is corrected by its errors, (q + sp − 1)/(se + sp − 1), with standard error
-        √(q(1 − q)/n)/(se + sp − 1), n the effective number of answers.
-
-        Args:
-            rows: (n,) which of all rows.
-
-        Source: Rogan & Gladen 1978; Horvitz & Thompson 1952.
-        """
-        here = rows[self.rows] & np.isfinite(self.probability)
-        if here.sum() < LEAST:
-            return float("nan"), float("inf")
-        w = 1 / self.probability[here]
-        q, effective = np.average(self.relevant[here], weights=w), w.sum() ** 2 / (w**2).sum()
-        smoothed = (q * effective + 0.5) / (effective + 1)
-        error = float(np.sqrt(smoothed * (1 - smoothed) / effective) / self.power)
-        return float(np.clip((q + self.specificity - 1) / self.power, 0, 1)), error
+    weights = 1 / probability[judged.rows]
+    here = rows[judged.rows] & np.isfinite(weights)
+    if here.sum() < LEAST:
+        return float("nan"), float("inf")
+    sp, w = judged.specificity, weights[here]
+    power = judged.sensitivity + sp - 1
+    q = np.average(judged.relevant[here], weights=w)
+    effective = w.sum() ** 2 / (w**2).sum()
+    smoothed = (q * effective + 0.5) / (effective + 1)
+    error = float(np.sqrt(smoothed * (1 - smoothed) / effective) / power)
+    return float(np.clip((q + sp - 1) / power, 0, 1)), error
 
 
 def believed_errors(positives: Sequence[int], others: Sequence[int]) -> tuple[float, float]:
@@ -179,29 +156,73 @@ def believed_errors(positives: Sequence[int], others: Sequence[int]) -> tuple[fl
         others: how many random documents it did not call relevant, and how many it judged.
     """
     pairs = zip((positives, others), UNKNOWN, strict=True)
-    se, sp = ((right + ALIKE_ERRORS * usual) / (of + ALIKE_ERRORS) for (right, of), usual in pairs)
+    se, sp = ((right + USUAL * usual) / (of + USUAL) for (right, of), usual in pairs)
     return max(CHANCE, se), max(CHANCE, sp)
 
 
+ROUNDS = 4  # draws that a judge's budget is divided into
+MOST_ERROR = 0.1  # standard error of a share that says something
+LEAST_POWER = 0.4  # se + sp − 1 of a judge, from which on it is heeded
+STEPS = 41  # thresholds that are tried
+PEOPLE = "people"
+POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
+
+
+@dataclass
+class Judged:
+    """The answers of a judge so far.
+
+    Attributes:
+        probability: (k,) of each row, to be drawn in any of the draws so far; NaN: not known.
+        known: sensitivity and specificity where the truth is known.
+        answers: with the judge's errors as they are estimated now.
+        checked: answers to pairs whose truth is known, as rows of a file of labels.
+        asked: rows that it was asked about in this run. answered: of these.
+        confirmed: whether people, or a better judge, showed its errors.
+    """
+
+    probability: Floats
+    known: tuple[float, float] = UNKNOWN
+    answers: Answers = field(default_factory=lambda: Answers(np.zeros(0, np.int64), np.zeros(0)))
+    checked: list[dict[str, Any]] = field(default_factory=list)
+    asked: int = 0
+    answered: int = 0
+    confirmed: bool = False
+
+    @property
+    def telling(self) -> bool:
+        """Whether the judge is far better than chance, as far as is known."""
+        return self.answers.sensitivity + self.answers.specificity - 1 >= LEAST_POWER
+
+    def add(self, rows: Rows, relevant: Floats) -> None:
+        """Keep answers to further rows."""
+        rows, relevant = np.concatenate([self.answers.rows, rows]), np.concatenate([self.answers.relevant, relevant])
+        order = np.argsort(rows)
+        self.answers = replace(self.answers, rows=rows[order], relevant=relevant[order])
+
+
+@dataclass
 class Cascade:
     """The rows of a table, their evidence, and the answers so far.
 
-    Args:
+    Attributes:
         collection: texts and judgements.
         pairs: query_id, doc_id and text of the rows that have evidence.
         evidence: of these rows.
         seed: of the draws.
-
-    Attributes:
         judges: name -> answers, from the cheapest judge to the best.
-        checked: answers to pairs whose truth is known, as rows of a file of labels.
         crowd: what the evidence and the answers say together.
     """
 
-    def __init__(self, collection: Collection, pairs: pa.Table, evidence: Evidence, *, seed: int = 0) -> None:
-        self.collection, self.pairs, self.evidence, self.seed = collection, pairs, evidence, seed
-        self.judges, self.checked = dict[str, Judged](), list[dict[str, Any]]()
-        self.crowd: Crowd = learn(evidence.features, evidence.belief, [])
+    collection: Collection
+    pairs: pa.Table
+    evidence: Evidence
+    seed: int = 0
+    judges: dict[str, Judged] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._numbers = permanent_numbers(pair_keys(self.pairs).to_pylist(), seed=self.seed)
+        self.crowd: Crowd = learn(self.evidence.features, self.evidence.belief, [])
 
     def take(self, labels: Labels) -> None:
         """Take over answers that are there already, before anybody is asked: people's are taken for the truth."""
@@ -209,13 +230,15 @@ class Cascade:
             given, probability = labels.match(self.pairs, judge=name)
             rows = np.flatnonzero(np.isfinite(given))
             if len(rows):
-                known = (1.0, 1.0) if name is None else believed_errors(*labels.checks(name))
-                own = Judged(rows, given[rows], probability=probability[rows], known=known, confirmed=name is None)
-                self.judges[name or PEOPLE] = own
+                known = (SURE, SURE) if name is None else believed_errors(*labels.checks(name))
+                self.judges[name or PEOPLE] = Judged(probability, known, Answers(rows, given[rows]))
         self._learn()
 
     def ask(self, judge: PairJudge, questions: int, *, checks: int) -> None:
-        """Ask a judge about rows, those that are most open with the largest probability, and learn from the answers.
+        """Ask a judge about rows, first about those that are most open, in a few draws; learn from each.
+
+        Row j keeps its number u_j from draw to draw, so that it is drawn in one of them where u_j < max_r size_rj·T_r:
+        the probability that its answer counts with, whichever draw it came from (`foils.statistics.survey.draw`).
 
         Args:
             judge: whom to ask.
@@ -223,32 +246,41 @@ class Cascade:
             checks: labelled positives, and random documents, that it judges first.
 
         Raises:
-            InputError, FailureError: what the judge raises; nothing is taken from it.
+            InputError, FailureError: what the judge raises; nothing is taken from a draw that failed.
         """
-        own, checked = self.judges.get(judge.name, Judged(np.zeros(0, np.int64), np.zeros(0))), []
-        if checks:
-            queries = self.pairs["query_id"]
-            checked = ask_checks(judge, self.collection, queries, pairs=checks, seed=self.seed)
-            own = replace(own, known=believed_errors(*Labels(pa.Table.from_pylist(checked, LABELS)).checks(judge.name)))
-        size = importance([np.arange(len(self.pairs))], len(self.pairs), belief=self.crowd.posterior)
-        size[own.rows] = 0
-        drawn = draw(size, permanent_numbers(pair_keys(self.pairs).to_pylist(), seed=self.seed), questions)
-        order = np.argsort(drawn.rows)
-        rows, probability = drawn.rows[order], drawn.probability[order]
-        given = np.array([np.nan if each is None else float(each) for each in judge.judge(self.shown(rows))])
-        there = np.isfinite(given)
-        if missing := int((~there).sum()):
-            log.info("%s gave no answer on %d of %d rows; they stay as they were", judge.name, missing, len(rows))
-        self.checked += checked
-        self.judges[judge.name] = replace(
-            own,
-            rows=np.append(own.rows, rows[there]),
-            relevant=np.append(own.relevant, given[there]),
-            probability=np.append(own.probability, probability[there]),
-            asked=len(rows),
-            answered=int(there.sum()),
-        )
-        self._learn()
+        every, new = np.arange(len(self.pairs)), judge.name not in self.judges
+        own = self.judges.setdefault(judge.name, Judged(np.full(len(every), np.nan)))
+        if checks or new:
+            how: dict[str, Any] = {"pairs": checks, "seed": self.seed}
+            own.checked = ask_checks(judge, self.collection, self.pairs["query_id"], **how) if checks else []
+            own.known = believed_errors(*Labels(pa.Table.from_pylist(own.checked, LABELS)).checks(judge.name))
+        known = np.isin(every, own.answers.rows)
+        tried = known.copy()
+        for part in range(ROUNDS):
+            count = (questions - own.asked) // (ROUNDS - part)
+            if not count or tried.all():
+                continue
+            size = importance([every], len(every), belief=self._without(own))
+            drawn = draw(np.where(tried, 0.0, size), self._numbers, count)
+            rows = np.sort(drawn.rows)
+            so_far = np.fmax(own.probability, np.minimum(1.0, size * drawn.threshold))
+            own.probability = np.where(known, own.probability, so_far)
+            given = np.array([np.nan if each is None else float(each) for each in judge.judge(self.shown(rows))])
+            there = np.isfinite(given)
+            if missing := int((~there).sum()):
+                log.info("%s gave no answer on %d of %d rows; they stay as they were", judge.name, missing, len(rows))
+            own.add(rows[there], given[there])
+            tried[rows] = True
+            own.asked += len(rows)
+            own.answered += int(there.sum())
+            self._learn()
+
+    def _without(self, own: Judged) -> Floats:
+        """(k,) the probability of each row being relevant, a judge's own answer about it left out."""
+        p, rows = self.crowd.posterior.copy(), own.answers.rows
+        if self.heeded(own):
+            p[rows] = expit(logits_of(p[rows]) - evidence_of([own.answers], rows))
+        return p
 
     def shown(self, rows: Rows) -> list[Pair]:
         """Return the texts of rows."""
@@ -261,7 +293,7 @@ class Cascade:
         of the same rows to show how often it errs. `heeded`: its answers were learned from.
         """
         own = self.judges[name]
-        se, sp = (own.sensitivity, own.specificity) if len(own.rows) else (np.nan, np.nan)
+        se, sp = (own.answers.sensitivity, own.answers.specificity) if len(own.answers.rows) else (np.nan, np.nan)
         return {
             "name": name, "asked": own.asked, "answered": own.answered, "sensitivity": se, "specificity": sp,
             "confirmed": own.confirmed, "heeded": self.heeded(own),
@@ -273,46 +305,43 @@ class Cascade:
             {**pair, "relevant": int(relevant), "judge": name}
             for name, own in self.judges.items()
             for pair, relevant in zip(
-                self.pairs.take(pa.array(own.rows)).to_pylist(), own.relevant.tolist(), strict=True
+                self.pairs.take(pa.array(own.answers.rows)).to_pylist(), own.answers.relevant.tolist(), strict=True
             )
         ]
         there = {(row["query_id"], row["doc_id"], row["judge"]) for row in rows}
-        rows += [row for row in self.checked if (row["query_id"], row["doc_id"], row["judge"]) not in there]
+        checked = (row for own in self.judges.values() for row in own.checked)
+        rows += [row for row in checked if (row["query_id"], row["doc_id"], row["judge"]) not in there]
         return Labels(pa.Table.from_pylist(rows, LABELS))
 
-    def verdicts(
-        self, precision: float, negative_precision: float
-    ) -> tuple[npt.NDArray[np.str_], float | None, float | None]:
+    def verdicts(self, precision: float, negative_precision: float) -> tuple[npt.NDArray[np.str_], float, float]:
         """Return (k,) the verdict of each row, and the probabilities from which on, and up to which, one is given.
 
         A row is called positive where it is relevant with probability ½ at least, and rows at least as probable are
         expected to be relevant in the wanted share. Once somebody was asked, the answers about rows like them have to
-        agree: the bar is raised until they do; people's own answers need no such proof. Negative likewise. None: no row
-        is called so.
+        agree: the bar is raised until they do; people's own answers need no such proof. Negative likewise. A bar above
+        1, or below 0: no row is called so.
         """
         p, prior, proven = self.crowd.posterior, self.crowd.prior, np.zeros(len(self.pairs), bool)
         if PEOPLE in self.judges:
-            proven[self.judges[PEOPLE].rows] = True
+            proven[self.judges[PEOPLE].answers.rows] = True
         high, low = max(0.5, threshold(p, precision)), max(0.5, threshold(1 - p, negative_precision))
         bar = self._held(high, p, lambda t: self.judged_share(prior >= t), precision)
         floor = self._held(low, 1 - p, lambda t: 1 - self.judged_share(1 - prior >= t, most=True), negative_precision)
         verdict = np.where(1 - p >= np.where(proven, low, floor), NEGATIVE, UNSURE)
-        verdict = np.where(p >= np.where(proven, high, bar), POSITIVE, verdict)
-        return verdict, bar if bar <= 1 else None, 1 - floor if floor <= 1 else None
+        return np.where(p >= np.where(proven, high, bar), POSITIVE, verdict), bar, 1 - floor
 
     def judged_share(self, rows: Marks, *, most: bool = False) -> float:
         """Return the share of some rows that is relevant by the answers alone, NaN where they do not tell.
 
-        Taken is that of the best judge whose standard error is at most 0.1, from 30 answers at least: of people, else
-        of the judge who was asked last, and so on. The specificity of a judge whom nobody confirms is taken low; for
-        the `most` that may be relevant, as high as on random documents.
+        Taken is that of the best judge whose standard error is at most 0.1 (`share_by_answers`), from 30 answers at
+        least: of people, else of the judge who was asked last, and so on. The specificity of a judge whom nobody
+        confirms is taken low; for the `most` that may be relevant, as high as on random documents.
         """
-        for _, own in self._from_best():
-            if self.heeded(own):
-                highest = max(own.specificity, own.known[1] if most and not own.confirmed else 0.0)
-                share, error = replace(own, specificity=highest).share(rows)
-                if error <= MOST_ERROR:
-                    return share
+        for own in filter(self.heeded, self._from_best()):
+            sp = max(own.answers.specificity, own.known[1] if most and not own.confirmed else 0.0)
+            share, error = share_by_answers(replace(own.answers, specificity=sp), own.probability, rows)
+            if error <= MOST_ERROR:
+                return share
         return np.nan
 
     def heeded(self, own: Judged) -> bool:
@@ -322,10 +351,10 @@ class Cascade:
         little better than chance is not heeded, however many answers it gave: its errors follow the evidence more than
         its answers follow the truth, and rows would look relevant that are not.
         """
-        if own.confirmed or own.power < LEAST_POWER:
-            return own.power >= LEAST_POWER
+        if own.confirmed or not own.telling:
+            return own.telling
         drawn = np.nan_to_num(own.probability, nan=1.0)  # not known: answers that somebody else asked for
-        return replace(own, probability=drawn).share(np.ones(len(self.pairs), bool))[1] <= MOST_ERROR
+        return share_by_answers(own.answers, drawn, np.ones(len(self.pairs), bool))[1] <= MOST_ERROR
 
     def _held(self, least: float, probability: Floats, share: Callable[[float], float], wanted: float) -> float:
         """The smallest threshold, from the least on, at which the judged share is as wanted; above 1 where none is."""
@@ -335,22 +364,25 @@ class Cascade:
         tried = np.unique(np.quantile(above, np.linspace(0, 1, STEPS)))
         return next((float(t) for t in tried if share(float(t)) >= wanted), 2.0)
 
-    def _from_best(self) -> list[tuple[str, Judged]]:
+    def _from_best(self) -> list[Judged]:
         """The judges: people, who judge best, then from the last that was asked to the first."""
-        latest = [*self.judges.items()][::-1]
-        return sorted(latest, key=lambda each: each[0] != PEOPLE)
+        others = [own for name, own in reversed(self.judges.items()) if name != PEOPLE]
+        return [self.judges[PEOPLE], *others] if PEOPLE in self.judges else others
 
     def _learn(self) -> None:
-        """Learn from the answers, having estimated the errors of each judge by the answers of better ones."""
+        """Learn from the answers, having estimated the judges' errors by what was learned before."""
         better: list[Answers] = []
-        for name, own in self._from_best():
-            self.judges[name] = own = own if name == PEOPLE else self._with_errors(own, better)
-            better += [own] if own.power >= LEAST_POWER else []
-        heeded = [own for own in self.judges.values() if self.heeded(own)]
+        for own in self._from_best():
+            se, sp = (1.0, 1.0) if own is self.judges.get(PEOPLE) else self._errors(own, better)
+            own.answers = replace(own.answers, sensitivity=se, specificity=sp)
+            better += [own.answers] if own.telling else []
+        if PEOPLE in self.judges:
+            self.judges[PEOPLE].confirmed = True
+        heeded = [own.answers for own in self.judges.values() if self.heeded(own)]
         self.crowd = learn(self.evidence.features, self.evidence.belief, heeded)
 
-    def _with_errors(self, own: Judged, better: Sequence[Answers]) -> Judged:
-        """Return a judge's answers with its sensitivity and specificity.
+    def _errors(self, own: Judged, better: Sequence[Answers]) -> tuple[float, float]:
+        """Return a judge's sensitivity and specificity.
 
         Where a better judge, or a person, judged thirty of the same rows, they are estimated there, by what these
         alone say: a judge with many answers would confirm itself. Else the
@@ -358,18 +390,20 @@ class Cascade:
         documents, which are easier to judge; or less, where it would take more relevant rows than there can be for the
         judge to call so many relevant. A judge of whom little is known is believed less than it may deserve.
         """
-        shared = np.isin(own.rows, np.concatenate([np.zeros(0, np.int64), *(each.rows for each in better)]))
+        judged = own.answers
+        shared = np.isin(judged.rows, np.concatenate([np.zeros(0, np.int64), *(each.rows for each in better)]))
         if shared.sum() < LEAST:
-            (se, sp), most, known = own.known, self.evidence.most, np.isfinite(own.probability)
-            weights = 1 / own.probability[known]
-            q = float(np.average(own.relevant[known], weights=weights)) if known.any() else 0.0
+            (se, sp), most, weights = own.known, self.evidence.most, 1 / own.probability[judged.rows]
+            known = np.isfinite(weights)
+            q = float(np.average(judged.relevant[known], weights=weights[known])) if known.any() else 0.0
             highest = 1 - (q - se * most) / (1 - most) if most < 1 else 1.0
-            return replace(own, sensitivity=se, specificity=max(1.01 - se, min((CHANCE + sp) / 2, highest)))
-        p = learn(self.evidence.features, self.evidence.belief, better).posterior[own.rows[shared]]
-        said = own.relevant[shared]
-        se, sp = (p @ said + 1) / (p.sum() + 2), ((1 - p) @ (1 - said) + 1) / ((1 - p).sum() + 2)
-        se, sp = (float(np.clip(each, CHANCE, SURE)) for each in (se, sp))
-        return replace(own, sensitivity=se, specificity=sp, confirmed=True)
+            return se, max(1.01 - se, min((CHANCE + sp) / 2, highest))
+        own.confirmed = True
+        p = learn(self.evidence.features, self.evidence.belief, better).posterior[judged.rows[shared]]
+        said = judged.relevant[shared]
+        se = (p @ said + 1) / (p.sum() + 2)
+        sp = ((1 - p) @ (1 - said) + 1) / ((1 - p).sum() + 2)
+        return float(np.clip(se, CHANCE, SURE)), float(np.clip(sp, CHANCE, SURE))
 
 
 NOT_SURE = "may be relevant"
@@ -396,23 +430,23 @@ class Relabelled(Negatives):
     Attributes:
         judges: what each was asked, in that order (`Cascade.use`).
         evidence: names of what is seen of a row, and the weight of each.
-        high: probability from which on a row that nobody answered about is called positive; None: none is.
-        low: probability up to which it is called negative; None: none is.
+        high: probability from which on a row that nobody answered about is called positive, above 1: none is; low: up
+            to which it is called negative, below 0: none is.
         answers: of all judges, as labels.
         models: name -> use, of the language models among the judges.
     """
 
     judges: tuple[dict[str, Any], ...]
     evidence: Mapping[str, float]
-    high: float | None
-    low: float | None
+    high: float
+    low: float
     answers: Labels = field(repr=False)
     models: Mapping[str, ModelUse] = field(default_factory=dict)
 
     @cached_property
     def promoted(self) -> Labels:
         """The rows that are called positive and whose document is in the collection, as labels."""
-        table = self.table.filter(pc.fill_null(pc.equal(self.table["verdict"], POSITIVE), False))
+        table = self._of(POSITIVE)
         if "text" in table.column_names:
             table = table.filter(table["text"].is_null())
         columns = {name: table[name] for name in ("query_id", "doc_id")}
@@ -438,41 +472,32 @@ class Relabelled(Negatives):
 
     def tables(self) -> list[Table]:
         """Return the verdicts, and what each judge was asked."""
-        bars = {
-            POSITIVE: "–" if self.high is None else f"≥ {self.high:.2f}",
-            UNSURE: "",
-            NEGATIVE: "–" if self.low is None else f"≤ {self.low:.2f}",
-        }
-        rows = [(name, f"{of['rows']:,}", number(of["relevant"]), bars[name]) for name, of in self.counts().items()]
-        columns, notes = ("verdict", "rows", "relevant, expected", "probability"), "\n".join(self._notes())
-        verdicts = Table(self.title, columns, rows, notes)
-        if not self.judges:
-            return [verdicts]
-        counts, rates = ("asked", "answered"), ("sensitivity", "specificity")
-        asked: list[tuple[str, ...]] = [
-            (each["name"], *(f"{each[name]:,}" for name in counts), *(number(each[name]) for name in rates))
-            for each in self.judges
+        rows = [
+            (name, f"{of['rows']:,}", number(of["relevant"]), said)
+            for (name, of), said in zip(self.counts().items(), self._bars(), strict=True)
         ]
-        asked += [(name, value, "", "", "") for model, use in self.models.items() for name, value in use.rows(model)]
-        return [verdicts, Table("Judges", ("judge", *counts, *rates), asked)]
-
-    def _notes(self) -> list[str]:
-        """What is rejected, and what to do where nobody was asked, not heeded, or not confirmed."""
-        confirm = f"label {LEAST} of the same rows yourself ({spelled('labels')}) or ask a better judge after it"
-        unheeded = [each["name"] for each in self.judges if each["answered"] and not each["heeded"]]
-        doubted = [each["name"] for each in self.judges if each["heeded"] and not each["confirmed"]]
-        without, notes = self.table["verdict"].null_count, [f"{name}: {count}" for name, count in self.rejected_rows()]
-        if without:
-            why = "their query has no positive in the split, or they are positives"
-            notes.insert(0, f"{without:,} rows without a verdict: {why}")
+        without = self.table["verdict"].null_count
+        notes = [f"{without:,} rows without a verdict: their query has no positive in the split, or they are positives"]
+        notes = notes if without else []
+        notes += [f"{name}: {count}" for name, count in self.rejected_rows()]
         if not len(self.answers):
             ways = f"{spelled('judge')} or {spelled('labels')}"
             notes.append(f"Nobody was asked: the probabilities are a belief. Give a {ways}.")
-        elif self.high is None and self.low is None:
+        elif self.high > 1 and self.low < 0:
             notes.append(
                 "The answers do not tell which rows are which: ask about more rows, ask a better judge, or label some "
                 "yourself, so that the judge's errors are known."
             )
+        notes += self._doubts()
+        verdicts = Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))
+        return [verdicts, *([self._judges()] if self.judges else [])]
+
+    def _doubts(self) -> list[str]:
+        """What to do about judges that were not heeded, or whom nobody confirmed."""
+        confirm = f"label {LEAST} of the same rows yourself ({spelled('labels')}) or ask a better judge after it"
+        unheeded = [each["name"] for each in self.judges if each["answered"] and not each["heeded"]]
+        doubted = [each["name"] for each in self.judges if each["heeded"] and not each["confirmed"]]
+        notes = []
         if unheeded:
             notes.append(
                 f"{', '.join(unheeded)}: not heeded, for the answers do not tell what share of the rows is relevant; "
@@ -482,16 +507,41 @@ class Relabelled(Negatives):
             notes.append(f"Nobody confirmed {', '.join(doubted)}, which leaves more rows unsure: {confirm}.")
         return notes
 
+    def _bars(self) -> tuple[str, str, str]:
+        """From which probability on a row that nobody answered about has each verdict."""
+        return (f"≥ {self.high:.2f}" if self.high <= 1 else "–", "", f"≤ {self.low:.2f}" if self.low >= 0 else "–")
+
+    def _judges(self) -> Table:
+        columns = ("judge", "asked", "answered", "sensitivity", "specificity")
+        rows = [
+            (
+                each["name"],
+                f"{each['asked']:,}",
+                f"{each['answered']:,}",
+                number(each["sensitivity"]),
+                number(each["specificity"]),
+            )
+            for each in self.judges
+        ]
+        rows += [(name, value, "", "", "") for model, use in self.models.items() for name, value in use.rows(model)]
+        return Table("Judges", columns, rows)
+
     def to_json(self) -> dict[str, Any]:
         """Return verdicts, thresholds, what the judges were asked and how often they err, and the settings."""
         used = {name: use.to_json() for name, use in self.models.items()}
         return {
             "settings": self.provenance.get("settings", {}),
             "verdicts": self.counts(),
-            "thresholds": {"positive": self.high, "negative": self.low},
+            "thresholds": {
+                "positive": self.high if self.high <= 1 else None,
+                "negative": self.low if self.low >= 0 else None,
+            },
             "promoted": len(self.promoted),
             "judges": [without_nan(each) for each in self.judges],
             "evidence": dict(self.evidence),
             "rejected": self.rejected(),
             **({"language_models": used} if used else {}),
         }
+
+    def _of(self, verdict: str) -> pa.Table:
+        return self.table.filter(pc.fill_null(pc.equal(self.table["verdict"], verdict), False))
