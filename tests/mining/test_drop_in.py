@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import foils
@@ -138,6 +138,7 @@ EXAMPLES = settings(
 
 
 @EXAMPLES
+@example(19, {"query_prompt_name": "@sign", "corpus_prompt": "de "})  # the name is no text that begins with an @
 @given(st.integers(0, 20), OPTIONS)
 def test_same_options_same_data_set(model, vectors, seed, options):
     dataset = datasets.Dataset.from_dict(pairs(seed))

@@ -241,6 +241,9 @@ class FakeCrossEncoder:
     def state_dict(self):
         return {}
 
+    def children(self):
+        return []
+
     def predict(self, texts, **settings):
         scores = [len(set(query) & set(document)) if document else np.nan for query, document in texts]
         return np.array(scores, np.float32)

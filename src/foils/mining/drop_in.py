@@ -222,17 +222,19 @@ def _pairs(
 def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, tuple[str | None, str | None]]) -> SentenceEncoder:
     """The encoder that `encode_query` and `encode_document` of a model are, compared by the cosine.
 
-    Its settings take the model's prompt of a name as @NAME, and a text that begins with an @ as @@.
+    Its settings take a prompt that begins with an @ with another one before it; a name may begin with one, too.
     """
     opened = load_model(model) if isinstance(model, (str, Path)) else model
     own, chosen = getattr(opened, "prompts", None) or {}, dict[str, Any]()
     for kind, (text, name) in prompts.items():
         if name is None and not any(each in own for each in PROMPT_NAMES[kind]):
             name = getattr(opened, "default_prompt_name", None)
+        if text is None and name is not None:
+            if name not in own:
+                raise UnknownNameError(f"prompt of the model for a {kind}", name, own)
+            text = own[name]
         if text is not None:
             chosen[f"{kind}_prompt"] = f"@{text}" if text.startswith("@") else text
-        elif name is not None:
-            chosen[f"{kind}_prompt"] = f"@{name}"
     encoder = as_encoder(opened, EncoderSettings(similarity="cosine", encode_batch=batch_size, **chosen))
     if not isinstance(encoder, SentenceEncoder):
         raise InputError(f"a model of type {type(model).__name__}; expected a SentenceTransformer, or the name of one")
