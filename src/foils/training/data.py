@@ -116,7 +116,7 @@ class PairFacts:
         pairs = self.known_query, self.known_document
         queries, documents = (int(max(each.max(initial=0) for each in both)) + 1 for both in
                               zip((self.queries, self.documents), pairs, strict=True))  # fmt: skip
-        shape = queries, documents + 1  # the last column stays empty: an absent document, of number −1, is found there
+        shape = queries, documents
         object.__setattr__(self, "_known", sparse.csr_array((np.arange(len(kept)), pairs), shape=shape))
 
     def __len__(self) -> int:
@@ -143,8 +143,12 @@ class PairFacts:
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise InputError(f"rows {rows.min()} to {rows.max()}; the data set has {len(self)}")
         documents = self.documents[rows].T.ravel()
-        met = self._known[self.queries[rows]][:, documents].tocoo()
-        row, column, pair = met.row, met.col, met.data
+        order, known = np.argsort(documents, kind="stable"), self._known[self.queries[rows]].tocoo()
+        # A known document may be several columns of the batch: those from `start` on, of the columns by document.
+        start, end = (np.searchsorted(documents[order], known.col, side) for side in ("left", "right"))
+        counts = end - start
+        row, pair = np.repeat(known.row, counts), np.repeat(known.data, counts)
+        column = order[np.arange(counts.sum()) + np.repeat(start - np.cumsum(counts) + counts, counts)]
         weight = self.known_log_weight[pair]
         if least_gap is not None:
             weight = np.where(self.known_gap[pair] <= least_gap, -np.inf, weight)
