@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import foils
-from foils.cli.app import PURPOSE
+from foils.cli.app import EVERYWHERE, PURPOSE
 from foils.cli.program import described, help_text, options_of_verb, settings_of_verb, shown_default
 from foils.cli.verbs import DOORS, Verb
 from foils.data.negatives import KNOWN, REQUIRED
-from foils.runtime.keyed import KeyedSetting, options_of
 from foils.runtime.options import Setting
 
 DOCS = Path(__file__).parent
@@ -149,7 +148,15 @@ def options() -> str:
         f"{MADE}\n\n# Every option\n",
         "Every verb of the program with its arguments and options, as `foils VERB --help` shows them. In Python, each\n"
         "is a keyword argument of the function of the same name ([library](api.md)): `--relative-margin 0.05` is\n"
-        "`relative_margin=0.05`, and so is each key of an option that takes `KEY=VALUE`.\n",
+        "`relative_margin=0.05`.\n",
+        "\n".join(
+            [
+                "| Options of most verbs | |",
+                "|---|---|",
+                *(f"| `{flag}` | {_plain(EVERYWHERE[flag])} |" for flag in EVERYWHERE),
+            ]
+        ),
+        "",
         ", ".join(f"[{verb}](#foils-{verb})" for verb in sorted(DOORS)) + "\n",
     ]
     for name in sorted(DOORS):
@@ -162,7 +169,7 @@ def _tables(verb: Verb) -> Iterator[str]:
     flags = options_of_verb(verb)
     named = {each.name for each in flags}
     headings = list(dict.fromkeys(each.heading for each in flags))
-    arguments = [each for each in options_of(settings_of_verb(verb)) if each.name not in named]
+    arguments = [each for each in settings_of_verb(verb) if each.name not in named and not each.option.program_wide]
     groups = [("Argument", arguments)]
     groups += [(heading or "Option", [each for each in flags if each.heading == heading]) for heading in headings]
     for heading, group in groups:
@@ -180,12 +187,7 @@ def _rows(setting: Setting, *, positional: bool) -> Iterator[str]:
         value = "" if bool in kinds else option.metavar or ("" if option.allowed() else "VALUE")
         names = ", ".join(f"`{each}`" for each in (option.short, setting.flag) if each)
         name = f"{names} `{value}`" if value else names
-    if isinstance(setting, KeyedSetting):
-        yield _row(name, "Further settings, as KEY=VALUE,KEY=VALUE:", setting)
-        for key in setting.keys:
-            yield _row(f"   `{key.key}=`", _with_choices(key), key)
-    else:
-        yield _row(name, _with_choices(setting), setting)
+    yield _row(name, _with_choices(setting), setting)
 
 
 def _with_choices(setting: Setting) -> str:

@@ -48,7 +48,7 @@ from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives, load_collection
 from foils.evaluation import measure_encoder
 from foils.runtime.errors import check_names
-from foils.runtime.keyed import parsed_settings
+from foils.runtime.options import parsed_settings
 from foils.statistics import compare_systems
 from foils.training import train as train_module
 from foils.training.data import TrainingSet, training_set

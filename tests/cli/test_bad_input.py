@@ -52,7 +52,7 @@ NO_TRAIN = "unknown split of the collection judged 'train'; expected one of: tes
     ("mine cut -o out", ["corpus.jsonl.gz:", "damaged", "get the file again"]),
     ("mine small --split trian -o out", ["unknown split", "'trian'", "test, train", "Did you mean 'train'"]),
     ("mine small --with bm52 -o out", ['"bm52" for --with', '"bm25"']),
-    ("mine small --with dense --encoder-args precision=int4 -o out", ["--encoder-args precision", "int4", "bfloat16"]),
+    ("mine small --with dense --precision int4 -o out", ["--precision", "int4", "bfloat16"]),
     ("mine small -o text.txt/out", ["cannot make the folder"]),
     ("mine judged -o out", [NO_TRAIN + "--split"]),
     ("train judged --model static:all-MiniLM-L6-v2 -o out", [NO_TRAIN + "--split"]),

@@ -6,6 +6,7 @@ name, and a second time objects in the place of names. What they write must have
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
@@ -24,7 +25,6 @@ pytest.importorskip("sentence_transformers")
 
 import foils as library
 from fakes import HashingEncoder
-from foils.cli.program import options_of_verb
 from foils.cli.verbs import DOORS
 from foils.data import Negatives, Run
 from foils.llm import Client
@@ -92,7 +92,7 @@ describe small --json out.json
 mine small {OUT}
 mine small --top 2 --relative-margin 0.3 --max-score 3 -o out.parquet
 mine small --ranks 1-6 --draw simans:5,-1 -o out.parquet
-generate small --base-url URL --llm-model m --top 3 --limit 2 --llm-args price=1000000,0 {OUT}
+generate small --base-url URL --llm-model m --top 3 --limit 2 --price 1000000,0 {OUT}
 fuse small {BOTH} --method rrf --rrf-k 9 {OUT}
 filter small bm25.parquet --max-score 1 {OUT}
 score-pairs learnable learnable.parquet --teacher bi-encoder:static --teacher bi-encoder:other {OUT}
@@ -134,13 +134,10 @@ def as_given(words: Sequence[str]) -> dict[str, Any]:
     """What a command gives to the verb's door, by name, as it is spelt; what it writes of the result is left out."""
     door, given, rest, arguments = DOORS[words[0]], {}, iter(words[1:]), []
     settings = door.function().settings  # type: ignore[attr-defined]
-    names = {flag.removesuffix("…"): name for name, each in settings.items() for flag in (each.flag, each.option.short)}
+    names = {flag: name for name, each in settings.items() for flag in (each.flag, each.option.short)}
     for word in rest:
         if not word.startswith("-"):
             arguments.append(word)
-        elif word.endswith("-args"):
-            pairs = re.findall(r"(\w+=)(.*?)(?=,\w+=|$)", next(rest))
-            given |= {names[f"{word} {key}"]: read(value) for key, value in pairs}
         elif word.startswith("--set"):
             key, _, value = next(rest).partition("=")
             given.setdefault(names[word], {})[key] = read(value)
@@ -149,11 +146,10 @@ def as_given(words: Sequence[str]) -> dict[str, Any]:
             given[names[word]] = [given[names[word]], value] if names[word] in given else value
         else:
             next(rest)
-    keyed = {each.name for each in options_of_verb(door)}
     places = [
         name
-        for name, each in settings.items()
-        if name not in keyed and not each.option.within and each.option.in_program
+        for name, each in inspect.signature(door.function()).parameters.items()
+        if each.kind is each.POSITIONAL_OR_KEYWORD and not settings[name].option.flag
     ]
     several = arguments[len(places) - 1 :] if len(arguments) > len(places) else arguments[len(places) - 1]
     given |= dict(zip(places, [*arguments[: len(places) - 1], several], strict=True))

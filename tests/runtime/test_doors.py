@@ -17,8 +17,7 @@ from foils.cli.program import add_verb
 from foils.cli.verbs import Verb
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.keyed import parsed_settings
-from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelling
+from foils.runtime.options import Needs, Option, Settings, parsed_settings, refuse, settings_of, several, spelling
 from foils.runtime.results import Result, Table, counted, number, p_value
 
 
@@ -173,6 +172,8 @@ def test_settings_of_a_class_that_inherits():
     ({"tpo": 3}, TypeError, "got an unexpected keyword argument 'tpo'"),
     ({"method": "dense", "draw": "uniform"}, InputError, "draw uniform: no effect with method dense"),
     ({"ranks": "7"}, InputError, "ranks 7: expected FROM-TO"),
+    ({"top": "many"}, InputError, "top many; expected a whole number"),
+    ({"penalty": "much"}, InputError, "penalty much; expected a number"),
 ])  # fmt: skip
 def test_what_a_door_refuses(given, error, message):
     with pytest.raises(error, match=message):
@@ -332,7 +333,15 @@ def test_a_setting_that_has_an_effect_or_its_default_is_taken():
 
 
 def test_a_text_is_read_as_the_program_reads_it():
-    assert WindowSettings(ranks="0-7", weights="a=2").ranks == (0, 7)  # type: ignore[arg-type]
+    read = WindowSettings(ranks="0-7", top="3", penalty="2")  # type: ignore[arg-type]
+    assert (read.ranks, read.top, read.penalty) == ((0, 7), 3, 2.0)
+
+
+def test_one_value_and_several():
+    given = ["a"]
+    assert several(given) == given
+    assert several(given) is not given, "what is done to the list is not done to what was given"
+    assert [several(each) for each in ("a.tsv", 0.5, ("a", "b"), [])] == [["a.tsv"], [0.5], ["a", "b"], []]
 
 
 def test_a_result_is_one_line_in_a_list():

@@ -28,10 +28,9 @@ from foils.runtime import progress
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
-from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option
+from foils.runtime.options import Option, settings_option
 from foils.runtime.results import Result, Table, number, signed
-from foils.runtime.surroundings import ScaleSettings
+from foils.runtime.scale import ScaleSettings
 
 Vectors = NDArray[np.floating]
 Values = NDArray[np.float64]

@@ -9,14 +9,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import Annotated, Any, get_origin
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from foils.cli.show import say
 from foils.cli.verbs import DOORS, Door, UsageError, Verb
-from foils.runtime.keyed import KeyedSetting, options_of
-from foils.runtime.options import Setting, dashed, several, spelling
+from foils.runtime.options import Setting, dashed, key_values, several, spelling
 
 _OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")  # sentences that the program's help leaves out
 _QUIET: Any = {
@@ -37,17 +37,13 @@ def program(*verbs: str) -> App:
 
 def add_verb(app: App, name: str, verb: Verb) -> None:
     """Give the program a verb."""
-    door, every = verb.function(), settings_of_verb(verb)
-    options, places = options_of(every), _positional(door)
+    door, settings = verb.function(), settings_of_verb(verb)
+    places = _positional(door)
 
     def run(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
-        with spelling({each.name: _shown(each) if each.name in places else each.flag for each in every}):
-            values: dict[str, Any] = {}
-            for each in options:
-                if each.name in given:
-                    value = _parsed(each, given[each.name])
-                    values |= value if isinstance(each, KeyedSetting) else {each.name: value}
+        with spelling({each.name: _shown(each) if each.name in places else each.flag for each in settings}):
+            values = {each.name: _parsed(each, given[each.name]) for each in settings if each.name in given}
             if verb.writes in ("table of negatives", "plan"):
                 from foils.data.tables import check_parquet_name  # loads pyarrow: not for `foils --help`
 
@@ -56,13 +52,15 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
             result = door(**{key: value for key, value in values.items() if key in taken})
             _finish(verb, result, values)
 
-    headings = list(dict.fromkeys(each.heading for each in options))
-    parameters = [_parameter(each, each.name in places, 1 + headings.index(each.heading)) for each in options]
+    headings = list(dict.fromkeys(each.heading for each in settings))
+    parameters = [_parameter(each, each.name in places, 1 + headings.index(each.heading)) for each in settings]
     signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
-    usage = f"Usage: {' '.join(['foils', name, *_usage(options, places)])}\n"
-    app.command(run, name=name, usage=usage, help=described(door), help_epilogue=f"Example: {verb.example}")
+    usage = f"Usage: {' '.join(['foils', name, *_usage(settings, places)])}\n"
+    wide = ", ".join(each.flag for each in settings if each.option.program_wide)
+    epilogue = f"Options of the program, which foils --help describes: {wide}.\n\nExample: {verb.example}"
+    app.command(run, name=name, usage=usage, help=described(door), help_epilogue=epilogue)
 
 
 def settings_of_verb(verb: Verb) -> list[Setting]:
@@ -72,9 +70,9 @@ def settings_of_verb(verb: Verb) -> list[Setting]:
 
 
 def options_of_verb(verb: Verb) -> list[Setting]:
-    """Return the options of a verb as its help shows them: several settings may be keys of one; no arguments."""
+    """Return the options of a verb as its help shows them: no arguments, and none of the program as a whole."""
     places = _positional(verb.function())
-    return [each for each in options_of(settings_of_verb(verb)) if each.name not in places]
+    return [each for each in settings_of_verb(verb) if each.name not in places and not each.option.program_wide]
 
 
 def help_text(setting: Setting) -> str:
@@ -108,17 +106,23 @@ def run_verb(arguments: Sequence[str]) -> int:
         program(name)([name, "--help"])
         return 2
     try:
-        program(name)(list(arguments))
+        program(name)([*_one_by_one(arguments, {each.flag for each in settings_of_verb(verb)})])
     except CycloptsError as error:
-        raise UsageError(_place(verb, arguments) or " ".join(str(error).split())) from error
+        raise UsageError(" ".join(str(error).split())) from error
     return 0
 
 
-def _place(verb: Verb, arguments: Sequence[str]) -> str:
-    """What to give in place of the first argument that is a key of an option; empty: there is none."""
-    places = {dashed(each.name): each.flag for each in settings_of_verb(verb) if each.option.within}
-    flags = [argument.partition("=")[0].replace("--no-", "--") for argument in arguments]
-    return next((f"{flag} is no option of this verb: give {places[flag]}" for flag in flags if flag in places), "")
+def _one_by_one(arguments: Sequence[str], flags: set[str]) -> Iterator[str]:
+    """The arguments with options of their own in the place of `--encoder-args KEY=VALUE,…`, as 0.2.0 had them."""
+    rest = iter(arguments)
+    for argument in rest:
+        flag, _, text = argument.partition("=")
+        if not flag.endswith("-args") or flag in flags:
+            yield argument
+            continue
+        for key, value in key_values(f",{text or next(rest, '')}")[1].items():
+            own = (f"{flag.removesuffix('-args')}-{key}".replace("_", "-"), dashed(key))
+            yield f"{next((each for each in own if each in flags), own[1])}={value}"
 
 
 def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
@@ -129,8 +133,8 @@ def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
         return
     tables = result.tables()
     for output in verb.outputs():
-        if (value := values.get(output.name)) is not None and output.write is not None:
-            output.write(result, value)
+        if (value := values.get(output.name)) is not None and output.write:
+            attrgetter(output.write)(result)(value)
             if output.name == "output" and verb.writes:
                 tables = [replace(tables[0], title=f"{tables[0].title} → {value}"), *tables[1:]]
     print_tables(tables)
@@ -185,6 +189,7 @@ def _parameter(setting: Setting, positional: bool, place: int) -> inspect.Parame
         annotation = list[str] if option.repeated else str
         annotation = annotation if setting.default is inspect.Parameter.empty else annotation | None
     more: dict[str, Any] = {"help": help_text(setting), "negative_iterable": (), "negative_none": ()}
+    more["show"] = not option.program_wide
     if names := option.allowed():
         more["choices"] = names
     if option.metavar or (not names and annotation in (str, str | None)):

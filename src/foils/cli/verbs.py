@@ -28,51 +28,33 @@ class Output(Setting):
     """An option of the program alone, mostly what to write of the result; nothing where it is not given.
 
     Attributes:
-        write: writes a result to the value of the option. None: the option is for `Verb.after`.
+        write: name of the result's method that writes to the value of the option; empty: the option is for
+            `Verb.after`.
     """
 
-    write: Callable[[Any, Any], None] | None = None
+    write: str = ""
 
 
-def _output(name: str, kind: Any, text: str, write: Callable[[Any, Any], None] | None, **option: Any) -> Output:
-    return Output(name, kind | None, Option(**option), None, text, "Output", write=write)
+def _file(name: str, text: str, write: str, **option: Any) -> Output:
+    return Output(name, Path | None, Option(**{"metavar": "FILE", **option}), None, text, "Output", write=write)
 
 
-def _write_json(result: Any, path: Path) -> None:
-    from foils.runtime.files import write_json
-
-    write_json(path, result.to_json())
-
-
-JSON = _output("json", Path, "Write the result as JSON to this file.", _write_json, metavar="FILE")
-REPORT = _output(
-    "report", Path, "Write an HTML page to this file.", lambda result, path: result.report(path), metavar="FILE"
+JSON = _file("json", "Write the result as JSON to this file.", "write_json", program_wide=True)
+REPORT = _file("report", "Write an HTML page to this file.", "report")
+PAGE = _file("page", "Write the page to this file.", "report", flag="--output", short="-o")
+RUNS = _file(
+    "write_runs", "Write the run of each system, in TREC form, to this folder.", "write_runs", metavar="FOLDER"
 )
-PROMOTED = _output(
+PROMOTED = _file(
     "promoted",
-    Path,
     "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
     "--add-judgements.",
-    lambda result, path: result.promoted.write(path),
-    metavar="FILE",
+    "promoted.write",
 )
-RUNS = _output(
-    "write_runs",
-    Path,
-    "Write the run of each system, in TREC form, to this folder.",
-    lambda result, folder: result.write_runs(folder),
-    metavar="FOLDER",
-)
-PAGE = _output(
-    "page",
-    Path,
-    "Write the page to this file.",
-    lambda result, path: result.report(path),
-    flag="--output",
-    short="-o",
-    metavar="FILE",
-)
-OPEN = _output("open_report", bool, "Open the report in a browser (on a terminal). Default: yes.", None, flag="--open")
+OPEN = Output(
+    "open_report", bool | None, Option(flag="--open"), None,
+    "Open the report in a browser (on a terminal). Default: yes.", "Output",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,7 +92,7 @@ class Verb:
         """Return the options of the program alone."""
         text = f"Write the {self.writes} to this file."
         option, nothing = Option(short="-o", metavar="FILE"), inspect.Parameter.empty
-        output = Output("output", Path, option, nothing, text, "Output", write=lambda result, path: result.write(path))
+        output = Output("output", Path, option, nothing, text, "Output", write="write")
         return [*([output] if self.writes else []), *self.more, JSON, *([REPORT] if self.reports else [])]
 
     def summary(self) -> str:

@@ -14,7 +14,7 @@ from foils.runtime.doors import door
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.options import Option
 from foils.runtime.results import Table
-from foils.runtime.surroundings import ScaleSettings
+from foils.runtime.scale import ScaleSettings
 from foils.scoring.scores import Scores, ScoreSettings, SourceScore, score_sources
 
 BENEFIT = "benefit"

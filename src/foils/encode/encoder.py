@@ -18,7 +18,7 @@ import numpy.typing as npt
 from foils.encode.forward import WINDOW, batched_vectors, pads_texts
 from foils.encode.models import SIMILARITIES, STATIC, is_static, load_model, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import PROGRAM_WIDE, Option, Settings, spelled
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -28,7 +28,6 @@ Floats = npt.NDArray[np.float32]
 AnyFloats = TypeVar("AnyFloats", bound=npt.NDArray[np.floating])
 
 ENCODE_BATCH = 32  # texts, of a model that makes its batches itself and cuts texts; of one that does not: `WINDOW`
-ENCODER_ARGS = "encoder_args"  # the program's option that takes rarely used settings as its keys
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 PROMPT_NAMES: dict[Kind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
@@ -79,13 +78,13 @@ class EncoderSettings(Settings):
     heading = "Encoder"
 
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = None
-    device: str | None = None
-    query_prompt: Annotated[str | None, Option(within=ENCODER_ARGS)] = None
-    document_prompt: Annotated[str | None, Option(within=ENCODER_ARGS)] = None
+    device: Annotated[str | None, PROGRAM_WIDE] = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
     similarity: Annotated[str | None, Option(names=SIMILARITIES, in_program=False)] = None
-    precision: Annotated[str, Option(names=PRECISIONS, within=ENCODER_ARGS)] = "auto"
-    encode_batch: Annotated[int | None, Option(least=1, within=ENCODER_ARGS)] = None
-    trust_remote_code: Annotated[bool, Option(within=ENCODER_ARGS)] = False
+    precision: Annotated[str, Option(names=PRECISIONS)] = "auto"
+    encode_batch: Annotated[int | None, Option(least=1)] = None
+    trust_remote_code: Annotated[bool, PROGRAM_WIDE] = False
 
 
 class SentenceEncoder:

@@ -21,7 +21,7 @@ from foils.evaluation.systems import (
 )
 from foils.runtime.doors import door
 from foils.runtime.options import Option, Settings, refuse, spelled
-from foils.runtime.surroundings import ScaleSettings
+from foils.runtime.scale import ScaleSettings
 from foils.statistics.measures import DEFAULT_MEASURES, parsed_names
 
 

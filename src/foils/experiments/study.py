@@ -49,8 +49,7 @@ from foils.experiments.tasks import (
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import cache_folder, write_sealed
-from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option, Settings, settings_of, spelled
+from foils.runtime.options import Option, Settings, settings_of, settings_option, spelled
 from foils.scoring import ScoreSettings, score_sources
 from foils.statistics.measures import parse_measures, parsed_names
 

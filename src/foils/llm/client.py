@@ -161,8 +161,6 @@ if TYPE_CHECKING:
 else:
     LanguageModelLike = str
 
-LLM_ARGS = "llm_args"  # the program's option that takes rarely used settings as its keys
-
 
 def parsed_price(text: str) -> Price:
     """Read two prices, `IN,OUT`.
@@ -214,10 +212,10 @@ class LLMSettings(Settings):
 
     llm_model: LanguageModelLike = ""
     base_url: Annotated[str | None, Option(metavar="URL")] = None
-    llm_temperature: Annotated[float, Option(least=0, flag="temperature", within=LLM_ARGS)] = 0.0
-    max_tokens: Annotated[int | None, Option(least=1, within=LLM_ARGS)] = None
-    concurrency: Annotated[int, Option(least=1, within=LLM_ARGS)] = 8
-    price: Annotated[Price | None, Option(parse=parsed_price, least=0, within=LLM_ARGS)] = None
+    llm_temperature: Annotated[float, Option(least=0)] = 0.0
+    max_tokens: Annotated[int | None, Option(least=1)] = None
+    concurrency: Annotated[int, Option(least=1)] = 8
+    price: Annotated[Price | None, Option(parse=parsed_price, least=0)] = None
 
     def client(self) -> Client:
         """Return how the model is reached.

@@ -42,7 +42,7 @@ from foils.mining.scorers import (
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, spelled
-from foils.runtime.surroundings import ScaleSettings
+from foils.runtime.scale import ScaleSettings
 
 WRITER = LLMSettings(llm_temperature=TEMPERATURE)
 

@@ -17,8 +17,7 @@ from foils.data.run import METHODS, NORMALISATIONS, fuse_lists, ranks_within
 from foils.data.tables import provenance
 from foils.mining.pairs import BEFORE, NOT_DRAWN
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.keyed import parsed_settings
-from foils.runtime.options import Needs, Option, Settings
+from foils.runtime.options import Needs, Option, Settings, parsed_settings
 from foils.runtime.results import Table
 
 _WEIGHTED: Needs = {"method": ["weighted"]}

@@ -49,7 +49,7 @@ from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Needs, Option, spelled
 from foils.runtime.results import Table, number
-from foils.runtime.surroundings import ScaleSettings
+from foils.runtime.scale import ScaleSettings
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,6 @@ from foils.encode.encoder import Kind
 from foils.encode.vectors import Texts
 from foils.llm import Client, Form, Questions, Sampling, Template, Usage, digest
 from foils.llm.asking import ANSWER_TOKENS, CHARACTERS_A_TOKEN
-from foils.llm.client import LLM_ARGS
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LONGEST
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, texts_of
@@ -272,9 +271,9 @@ class QuestionSettings(Settings):
 
     heading = "Language model"
 
-    question: Annotated[TemplateLike | None, Option(within=LLM_ARGS)] = None
-    answer: Annotated[str, Option(names=tuple(FORMS), within=LLM_ARGS)] = PREFERENCE
-    domain: Annotated[str, Option(within=LLM_ARGS)] = "general"
+    question: TemplateLike | None = None
+    answer: Annotated[str, Option(names=tuple(FORMS))] = PREFERENCE
+    domain: str = "general"
 
     @cached_property
     def template(self) -> Template:

@@ -17,10 +17,9 @@ from foils.rating.distil import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
 from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, LLMJudge, QuestionSettings
 from foils.rating.session import JudgementRecord, RecordedJudge
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import cache_folder
-from foils.runtime.keyed import parsed_keys, without_keys
-from foils.runtime.options import Needs, Option, Settings, settings_of, several, spelled
+from foils.runtime.options import Needs, Option, Settings, key_values, settings_of, several, spelled
 
 if TYPE_CHECKING:
     JudgeLike = str | Judge
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 else:
     JudgeLike = JudgesLike = str
 
-RATING_ARGS, DISTIL_ARGS = "rating_args", "distil_args"  # options of the program that take settings as their keys
 UNBOUNDED: Needs = {"budget": False, "why": "further questions could exceed it"}
 BI_ENCODER = "bi-encoder"
 
@@ -47,7 +45,7 @@ class JudgeSettings(Settings):
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
-    between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE", within=RATING_ARGS)] = None
+    between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE")] = None
     temperature: Annotated[float | None, Option(above=0)] = None
     judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
 
@@ -80,9 +78,9 @@ class RatingSettings(Settings):
 
     degree: Annotated[int, Option(least=2)] = 6
     budget: Annotated[int | None, Option(least=1)] = None
-    between: Annotated[int | None, Option(least=2, within=RATING_ARGS, needs=UNBOUNDED)] = None
-    model: Annotated[str, Option(names=tuple(ESTIMATORS), within=RATING_ARGS)] = "thurstone"
-    prior_sd: Annotated[float | None, Option(above=0, metavar="SD", within=RATING_ARGS)] = None
+    between: Annotated[int | None, Option(least=2, needs=UNBOUNDED)] = None
+    model: Annotated[str, Option(flag="--rating-model", names=tuple(ESTIMATORS))] = "thurstone"
+    prior_sd: Annotated[float | None, Option(above=0, metavar="SD")] = None
     validate: Annotated[str, Option(names=("none", "borderline", "all"), needs=UNBOUNDED)] = "none"
 
 
@@ -102,10 +100,10 @@ class DistilSettings(Settings):
     heading = "Distillation"
 
     distil: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
-    distil_from: Annotated[str | Path, Option(flag="from", within=DISTIL_ARGS)] = DEFAULT_MODEL
-    distil_form: Annotated[str, Option(flag="form", names=tuple(FORMS), within=DISTIL_ARGS)] = SCORES
-    distil_epochs: Annotated[int, Option(flag="epochs", least=1, within=DISTIL_ARGS)] = 1
-    distil_length: Annotated[int, Option(flag="length", least=16, within=DISTIL_ARGS)] = 256
+    distil_from: str | Path = DEFAULT_MODEL
+    distil_form: Annotated[str, Option(names=tuple(FORMS))] = SCORES
+    distil_epochs: Annotated[int, Option(least=1)] = 1
+    distil_length: Annotated[int, Option(least=16)] = 256
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,7 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
     """
     if not isinstance(judge, str):
         return judge
-    kind, _, where = without_keys(judge)[0].partition(":")
+    kind, _, where = key_values(judge)[0].partition(":")
     if (form := JUDGES[kind].form) and not where:
         raise InputError(f"{kind} needs its {form.partition(':')[2].lower()}: {form}")
     return JUDGES[kind].make(where, opening.with_own(_own(judge)), collection)
@@ -231,7 +229,7 @@ def _named(judge: JudgeLike) -> JudgeLike:
     """A judge whose name begins with its kind, a bare model being a bi-encoder's; its own settings are read."""
     if not isinstance(judge, str):
         return judge
-    named = judge if without_keys(judge)[0].partition(":")[0] in JUDGES else f"{BI_ENCODER}:{judge}"
+    named = judge if key_values(judge)[0].partition(":")[0] in JUDGES else f"{BI_ENCODER}:{judge}"
     _own(named)
     return named
 
@@ -243,13 +241,15 @@ def _own(judge: str) -> dict[str, Any]:
         InputError: a value that is not of its key's type, or a kind of judge that has no settings of its own.
         UnknownNameError: an unknown key.
     """
-    name, keys = without_keys(judge)
+    name, values = key_values(judge)
     kind = name.partition(":")[0]
-    if not keys:
+    if not values:
         return {}
     heeded = JUDGES[kind].heeds - {"llm_model", "price"}  # the model stands in the name, prices are of the run
     groups = (JudgeSettings, LLMSettings, QuestionSettings)
-    known = [each for group in groups for each in settings_of(group) if each.name in heeded]
+    own = (each for group in groups for each in settings_of(group) if each.name in heeded)
+    known = {each.name.removeprefix("llm_"): each for each in own}
     if not known:
-        raise InputError(f"{spelled('judge', judge)}: {name} has no settings; leave {keys} out")
-    return parsed_keys([keys], keys=known, option=f"{spelled('judge')} {kind}")
+        raise InputError(f"{spelled('judge', judge)}: {name} has no settings; leave {', '.join(values)} out")
+    check_names(f"key of {spelled('judge')} {kind}", values, known)
+    return {known[key].name: known[key].checked(value) for key, value in values.items()}

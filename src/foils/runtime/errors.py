@@ -63,7 +63,6 @@ class UnknownNameError(InputError):
         names = sorted(known)
         near = get_close_matches(str(given), names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        what = what.removesuffix("=…")  # of a key within an option of the program
         way = f" Give one with {option}." if option else ""
         super().__init__(f"unknown {what} {given!r}; expected one of: {', '.join(names)}.{hint}{way}")
 

@@ -19,11 +19,13 @@ to have an effect, and what the program needs beside them stand in `Option`.
 from __future__ import annotations
 
 import inspect
+import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 from pathlib import PurePath
 from types import MappingProxyType
@@ -58,8 +60,7 @@ class Option:
         parse: Makes the value of a text (of the list of texts where `repeated`), and raises an InputError for a text
             that is not of its form. None: the program reads it by its type.
         repeated: Whether the program takes the option several times.
-        within: Name of the option of which it is a key in the program, as encoder_args for --encoder-args KEY=VALUE
-            (see `foils.runtime.keyed`); empty: it is an option of its own.
+        program_wide: Whether every verb that has it means the same by it: the program's help says so once.
         in_program: Whether the program has it; where not, it is an argument in Python alone.
         help: What it is, where the docstring does not say it: of a type that many doors take.
         needs: Conditions on other settings without which this one has no effect (see `Needs`).
@@ -74,7 +75,7 @@ class Option:
     names: Collection[str] | Callable[[], Iterable[str]] = ()
     parse: Callable[[Any], Any] | None = None
     repeated: bool = False
-    within: str = ""
+    program_wide: bool = False
     in_program: bool = True
     help: str = ""
     needs: Needs = ()
@@ -103,9 +104,17 @@ class Option:
                 continue
             low = (self.least is not None and each < self.least) or (self.above is not None and each <= self.above)
             if low or (self.most is not None and each > self.most):
-                raise InputError(f"{_valued(name, f'{each:g}')}; expected {self.range}")
+                raise InputError(f"{name} {each:g}; expected {self.range}")
             if self.range and not isfinite(each):
-                raise InputError(f"{_valued(name, f'{each:g}')}; expected a finite number")
+                raise InputError(f"{name} {each:g}; expected a finite number")
+
+
+PROGRAM_WIDE = Option(program_wide=True)
+_READERS: dict[type, tuple[str, Callable[[str], Any]]] = {  # of texts, by the type of a setting
+    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
+    int: ("a whole number", int),
+    float: ("a number", float),
+}
 
 
 @dataclass(frozen=True)
@@ -131,15 +140,8 @@ class Setting:
     needs: tuple[Needs, ...] = ()
 
     @property
-    def key(self) -> str:
-        """Its name within a keyed option."""
-        return self.option.flag or self.name
-
-    @property
     def flag(self) -> str:
-        """The name that the program has for it; of a key, with its option, as `--encoder-args precision=…`."""
-        if self.option.within:
-            return f"{dashed(self.option.within)} {self.key}=…"
+        """The name that the program has for it."""
         return self.option.flag or dashed(self.name)
 
     @property
@@ -154,10 +156,20 @@ class Setting:
             InputError: the value is outside the range, or a text is not of its form.
             UnknownNameError: the value is not one of the allowed names.
         """
-        if isinstance(value, str) and self.option.parse is not None and str not in self.kinds:
-            value = self.option.parse([value] if self.option.repeated else value)
+        if isinstance(value, str) and str not in self.kinds:
+            value = self._read(value)
         self.option.check(spelled(self.name), value)
         return float(value) if type(value) is int and float in self.kinds and int not in self.kinds else value
+
+    def _read(self, text: str) -> Any:
+        if self.option.parse is not None:
+            return self.option.parse([text] if self.option.repeated else text)
+        for expected, reader in (_READERS[kind] for kind in _READERS if kind in self.kinds):
+            try:
+                return reader(text)
+            except (KeyError, ValueError):
+                raise InputError(f"{spelled(self.name, text)}; expected {expected}") from None
+        return text
 
 
 class Settings:
@@ -266,12 +278,7 @@ def in_program() -> bool:
 def spelled(name: str, value: object = None) -> str:
     """Return an option's name as the caller knows it, the keyword argument's or the program's, and a value after it."""
     flag = _flags.get().get(name, name)
-    return flag if value is None else _valued(flag, value)
-
-
-def _valued(flag: str, value: object) -> str:
-    """A name and a value; in a keyed option, `--encoder-args precision=…`, the value takes the place of the dots."""
-    return f"{flag[:-1]}{value}" if flag.endswith("=…") else f"{flag} {value}"
+    return flag if value is None else f"{flag} {value}"
 
 
 def dashed(name: str) -> str:
@@ -357,11 +364,9 @@ def _holds(condition: Condition, value: Any) -> bool:
 def _with_value(name: str, value: Any) -> str:
     name = spelled(name)
     if isinstance(value, bool) and name.startswith("--"):
-        if name.endswith("=…"):
-            return _valued(name, str(value).lower())
         return name if value else f"--no-{name.removeprefix('--')}"
     values = [f"{key}={each}" for key, each in value.items()] if isinstance(value, Mapping) else several(value)
-    return _valued(name, " ".join(str(each) if isinstance(each, _PLAIN) else type(each).__name__ for each in values))
+    return " ".join([name, *(str(each) if isinstance(each, _PLAIN) else type(each).__name__ for each in values)])
 
 
 def several(given: Value | Sequence[Value]) -> list[Value]:
@@ -385,3 +390,48 @@ def numbers_of(kind: Callable[[str], N], name: str, expected: str, text: str) ->
         return tuple(kind(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"{spelled(name, text)}; expected {expected}") from None
+
+
+_NEXT = re.compile(r",\s*(?=[A-Za-z][\w-]*=)")
+
+
+def key_values(text: str) -> tuple[str, dict[str, str]]:
+    """Return what stands before the first `,KEY=VALUE` of a text, and the values by key; a comma may stand in one."""
+    before, *pairs = _NEXT.split(text)
+    split = (pair.partition("=") for pair in pairs)
+    return before, {key.strip().replace("-", "_"): value for key, _, value in split}
+
+
+_WORD = re.compile(
+    r"(?!(?:true|false|null|NaN|Infinity)\Z)(?:[^\W\d]|\.{0,2}/|~)[\w./:~-]*"
+)  # no JSON: a name or a path
+
+
+def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bool = False) -> dict[str, Any]:
+    """Read NAME=VALUE of each text, the value as JSON; a later one of a name holds.
+
+    Args:
+        texts: as the program is given them.
+        option: name of the keyword argument that they are for.
+        words: whether a value that is not JSON may be a word, as in mixing=gradnorm, or a path, as in guide=./model.
+
+    Raises:
+        InputError: a text that is not of this form.
+    """
+    settings: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
+        try:
+            settings[name] = value if words and _WORD.fullmatch(value) else json.loads(value)
+        except (ValueError, RecursionError) as error:
+            expected = "a number, true, false or a list as in [100, 200, 400, 600]"
+            raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
+    return settings
+
+
+def settings_option(name: str = "settings", *, flag: str = "--set", words: bool = False) -> Option:
+    """Return the option of a dictionary of settings, which the program takes as NAME=VALUE (`parsed_settings`)."""
+    parse = partial(parsed_settings, option=name, words=words)
+    return Option(flag=flag, metavar="NAME=VALUE", parse=parse, repeated=True)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
 
@@ -65,6 +66,12 @@ class Result(ABC):
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return the result for `--json`: numbers, texts, lists and dictionaries; what is not known is None."""
+
+    def write_json(self, path: str | Path) -> None:
+        """Write what `to_json` returns, whole."""
+        from foils.runtime.files import write_json
+
+        write_json(path, self.to_json())
 
     def __str__(self) -> str:
         """Return the tables as plain text."""

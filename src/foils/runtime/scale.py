@@ -17,13 +17,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import uuid4
 
 from threadpoolctl import threadpool_limits
 
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, FoilsError, InputError, require
+from foils.runtime.options import Option, Settings
 from foils.runtime.parallel import executing, workers
 
 Item = TypeVar("Item")
@@ -34,6 +35,29 @@ RETRIES = 5
 AHEAD = 4  # shards sent for each that can run at once: the others go on while the first in line is done again
 SHARED = ("FOILS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM")
 _HOST_PORT = re.compile(r"(?P<host>[^/:\s]+):(?P<port>\d+)")
+
+
+@dataclass(frozen=True)
+class ScaleSettings(Settings):
+    """Machines.
+
+    Attributes:
+        ray: Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), or auto
+            (the cluster of this machine). The result has the same bytes.
+    """
+
+    heading = "Machine"
+
+    ray: Annotated[str | None, Option(metavar="ADDRESS", program_wide=True)] = None
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Give shards to Ray inside the context."""
+        if self.ray is None:
+            yield
+            return
+        with on_ray(self.ray):
+            yield
 
 
 class RayExecutor:

@@ -18,7 +18,7 @@ from foils.llm import digest
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
-from foils.runtime.surroundings import ScaleSettings
+from foils.runtime.scale import ScaleSettings
 from foils.searching.answers import AnswersLike, read_answers
 from foils.searching.choosing import choose_settings, judged_queries
 from foils.searching.index import ExactIndex, FaissIndex

@@ -19,7 +19,6 @@ else:
     RunLike = Path
     IndexLike = str
 
-DIMENSION_ARGS = "dimension_args"  # the program's option that takes the settings of dimensions as its keys
 Method = Literal["none", "dime", "eclipse", "rdime", "rocchio"]
 METHODS = ("none", "dime", "eclipse", "rdime", "rocchio")
 TUNABLE = ("dime", "eclipse", "rocchio")  # their shares and weights want choosing
@@ -56,13 +55,13 @@ class ImportanceSettings(Settings):
 
     heading = "Dimensions"
 
-    k_plus: Annotated[int | None, Option(least=1, within=DIMENSION_ARGS)] = None
-    k_minus: Annotated[int, Option(least=1, within=DIMENSION_ARGS)] = 5
-    alpha: Annotated[float, Option(above=0, within=DIMENSION_ARGS)] = 1.0
-    beta: Annotated[float, Option(least=0, within=DIMENSION_ARGS)] = 0.5
-    share: Annotated[float, Option(above=0, most=1, within=DIMENSION_ARGS)] = 0.8
-    weight: Annotated[float, Option(least=0, within=DIMENSION_ARGS)] = 0.2
-    scaled: Annotated[bool, Option(within=DIMENSION_ARGS)] = True
+    k_plus: Annotated[int | None, Option(least=1)] = None
+    k_minus: Annotated[int, Option(least=1)] = 5
+    alpha: Annotated[float, Option(above=0)] = 1.0
+    beta: Annotated[float, Option(least=0)] = 0.5
+    share: Annotated[float, Option(above=0, most=1)] = 0.8
+    weight: Annotated[float, Option(least=0)] = 0.2
+    scaled: bool = True
 
     def of(self, method: Method) -> DimensionSettings:
         """Return these settings for a method."""

@@ -20,7 +20,7 @@ from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import PROGRAM_WIDE, Option, Settings, refuse, spelled
 from foils.runtime.results import Result, Table, number
 from foils.training.settings import (
     CHECKPOINTS,
@@ -28,7 +28,6 @@ from foils.training.settings import (
     OPEN,
     PROGRESS,
     RECIPES,
-    TRAINING_ARGS,
     MethodSettings,
     Recipe,
     TrainSettings,
@@ -141,15 +140,15 @@ def train(
     output: Annotated[str | Path, Option(short="-o", metavar="FOLDER")],
     reranker: bool = False,
     method: MethodSettings,
-    similarity: Annotated[str | None, Option(names=SIMILARITIES, within=TRAINING_ARGS)] = None,
-    query_prompt: Annotated[str | None, Option(within=TRAINING_ARGS)] = None,
-    document_prompt: Annotated[str | None, Option(within=TRAINING_ARGS)] = None,
-    trust_remote_code: Annotated[bool, Option(within=TRAINING_ARGS)] = False,
+    similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    trust_remote_code: Annotated[bool, PROGRAM_WIDE] = False,
     steps: TrainSettings = OPEN,
     rows: RowSettings,
     evaluation: DevSettings,
     resume: bool = False,
-    device: str | None = None,
+    device: Annotated[str | None, PROGRAM_WIDE] = None,
     reading: CollectionSettings,
 ) -> Trained:
     """Train a model on a source of negatives, and write it with a card that says how.

@@ -381,7 +381,7 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     ):
         log.warning(
             "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a regression learns "
-            "them so; rate with comparisons between queries (foils rate --rating-args between=6), or train with "
+            "them so; rate with comparisons between queries (foils rate --between 6), or train with "
             "listnet and the target elo, which compares documents of one query alone"
         )
     if (loss.settings or {}).get("curriculum") and not np.isfinite(gaps).any():

@@ -14,8 +14,7 @@ from foils.data.sources import SourceLike
 from foils.data.training_rows import MAX_POSITIVES
 from foils.encode.models import STATIC
 from foils.runtime.errors import InputError
-from foils.runtime.keyed import settings_option
-from foils.runtime.options import Needs, Option, Settings, numbers_of, spelled
+from foils.runtime.options import Needs, Option, Settings, numbers_of, settings_option, spelled
 
 if TYPE_CHECKING:
     DataSetsLike = Sequence[CollectionLike | tuple[CollectionLike, SourceLike]]
@@ -24,7 +23,6 @@ else:
 
 CHECKPOINTS = "checkpoints"
 NO_DUPLICATES = "no-duplicates"
-TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
 PROGRESS = "progress"
 ST = "st:"  # before the name of a reranker's loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
@@ -98,11 +96,11 @@ class TrainSettings(Settings):
         default_factory=dict
     )
     batch_size: Annotated[int, Option(least=1)] = 128
-    mini_batch_size: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs=_OF_TRANSFORMERS)] = None
+    mini_batch_size: Annotated[int | None, Option(least=1, needs=_OF_TRANSFORMERS)] = None
     epochs: Annotated[int, Option(least=1)] = 1
     learning_rate: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2, needs=_OF_TRANSFORMERS)] = 128
-    patience: Annotated[int | None, Option(least=1, within=TRAINING_ARGS, needs={"dev": True})] = None
+    patience: Annotated[int | None, Option(least=1, needs={"dev": True})] = None
     seed: Annotated[int, Option(least=0)] = 0
     matryoshka: Annotated[
         tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1, needs=_OF_ENCODERS)
