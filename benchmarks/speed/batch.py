@@ -23,7 +23,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,8 @@ from foils.batching import (
     random_order,
     smooth_hardness,
 )
+from foils.batching.batches import nearest
 from foils.batching.conflicts import Conflicts
-from foils.batching.nearest import nearest
 from foils.batching.plan import epoch_measures, measure_rows
 
 SIZE, SEEDS, CANDIDATES = 128, 8, 128
@@ -216,7 +215,7 @@ def of_methods(rows: int, dim: int) -> dict[str, object]:
         )
         seconds = time.perf_counter() - start
         rows_of = measure_rows(queries, documents, batches, conflicts=conflicts)
-        found[label] = asdict(epoch_measures(batches, rows_of, random=random, seconds=seconds))
+        found[label] = epoch_measures(batches, rows_of, random=random, seconds=seconds)
         print(label, found[label], file=sys.stderr)
     return found
 

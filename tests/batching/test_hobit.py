@@ -22,7 +22,7 @@ from foils.batching import (
     smooth_hardness,
 )
 from foils.batching import hobit as hobit_module
-from foils.batching.nearest import nearest
+from foils.batching.batches import nearest
 from foils.runtime.errors import InputError
 
 

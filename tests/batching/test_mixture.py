@@ -9,9 +9,10 @@ import pytest
 
 from foils.batching.conflicts import no_conflicts
 from foils.batching.hobit import hobit_batches
-from foils.batching.methods import METHODS, BatchChoice
+from foils.batching.methods import METHODS
 from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.batching.rivals import members
+from foils.batching.sampler import BatchPlanner
 
 SIZES = [90, 30, 60]
 OWN = {"hobit": {"seeds": 2}, "hobit-c": {"seeds": 2}, "walks": {"candidates": 20, "neighbours": 5},
@@ -33,7 +34,7 @@ def vectors():
 
 
 def builder(name, mixed, seed=0):
-    choice = BatchChoice(name, OWN.get(name), mixture=mixed)
+    choice = BatchPlanner(name, OWN.get(name), mixture=mixed)
     return partial(choice.build, rows=mixed.rows, conflicts=no_conflicts(mixed.rows), seed=seed)
 
 

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 
 import foils
 import foils.batching.sampler as sampler_module
-from foils.batching import METHODS, find_conflicts, no_conflicts
+from foils.batching import METHODS, find_conflicts
 from foils.batching.sampler import SAVED, BatchPlanner, PlannedBatchSampler
 from foils.batching.vectors import WIDE, EmbeddingCache, narrowed
 from foils.runtime.errors import FormatError, InputError
@@ -152,8 +152,7 @@ def test_annealing_begins_after_the_warm_up(tmp_path, monkeypatch):
         ("hobit", {"warmup": -1}, "warmup"),
         ("hobit", {"refresh": 0}, "refresh"),
         ("ngame", {"anneal": 3}, "alpha"),
-        ("ngame", {"teacher": (np.ones((1, 1)), np.ones((1, 1)))}, "teacher"),
-        ("hobit", {"positives": [("a", "b")], "known": no_conflicts(90)}, "leave out positives"),
+        ("b3", {"settings": {"teacher": "model"}}, "foils train alone reads it"),
     ],
 )
 def test_planner_settings_out_of_range_are_refused(name, given, message):

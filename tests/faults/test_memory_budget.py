@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foils.batching.nearest import nearest as nearest_rows
+from foils.batching.batches import nearest as nearest_rows
 from foils.data import Collection
 from foils.encode import Vectors
 from foils.encode.nearest import top_inner_products

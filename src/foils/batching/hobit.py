@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from foils.batching.batches import Batches, Matrix, Rows, check_batch_size, check_vectors, shuffled
+from foils.batching.batches import Batches, Matrix, Rows, Unused, check_batch_size, check_vectors, shuffled
 from foils.batching.conflicts import Conflicts, check_rows, no_conflicts, swap_conflicts
-from foils.batching.nearest import Unused
 from foils.batching.objective import check_alpha, check_tau
 from foils.batching.objective import greedy as plain_greedy
 from foils.runtime import progress

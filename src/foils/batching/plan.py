@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from foils.batching.batches import Batches
 from foils.batching.conflicts import Conflicts, known_conflicts, random_order, warn_of_classes
-from foils.batching.methods import METHODS, TEACHER, BatchChoice, method_named
+from foils.batching.methods import METHODS
 from foils.data import Collection
 from foils.data.collection import DocumentTexts
 from foils.data.read import CollectionLike, CollectionSettings
@@ -26,7 +26,6 @@ from foils.data.training_rows import RowSettings, TrainingRows, training_rows
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime import progress
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, settings_option
 from foils.runtime.results import Result, Table, number, signed
@@ -52,31 +51,6 @@ class RowMeasures:
     hardness: Values
     loss: Values
     contradictions: int
-
-
-@dataclass(frozen=True)
-class EpochMeasures:
-    """What the batches of an epoch offer to the training.
-
-    Rows differ: one whose positive is near has a low loss in any batch. So batches are compared with random ones by
-    the *same rows*: a gain is the mean over rows of what they have here less what they have in random batches.
-
-    Attributes:
-        hardness, loss: means over rows (see `RowMeasures`; loss at τ = 0.05).
-        hardness_gain, loss_gain: the same, against the same rows in random batches.
-        contradictions: pairs that the loss must mask.
-        rows: pairs visited. batches: how many there are.
-        seconds: it took to build.
-    """
-
-    hardness: float
-    hardness_gain: float
-    loss: float
-    loss_gain: float
-    contradictions: int
-    rows: int
-    batches: int
-    seconds: float
 
 
 def measure_rows(
@@ -107,25 +81,34 @@ def measure_rows(
     return RowMeasures(hardness, loss, contradictions)
 
 
-def epoch_measures(batches: Batches, rows: RowMeasures, *, random: RowMeasures, seconds: float = 0.0) -> EpochMeasures:
-    """Sum an epoch up (see `EpochMeasures`).
+def epoch_measures(
+    batches: Batches, rows: RowMeasures, *, random: RowMeasures, seconds: float = 0.0
+) -> dict[str, float]:
+    """Sum up what the batches of an epoch offer to the training.
+
+    Rows differ: one whose positive is near has a low loss in any batch. So batches are compared with random ones by
+    the *same rows*: a gain is the mean over rows of what they have here less what they have in random batches.
 
     Args:
         batches: of the epoch.
         rows: what its rows meet.
         random: what the same rows meet in random batches.
         seconds: the batches took to build.
+
+    Returns:
+        hardness and loss, means over rows (see `RowMeasures`); hardness_gain and loss_gain; contradictions, pairs that
+        the loss must mask; rows; batches; seconds.
     """
-    return EpochMeasures(
-        hardness=_mean(rows.hardness),
-        hardness_gain=_mean(rows.hardness - random.hardness),
-        loss=_mean(rows.loss),
-        loss_gain=_mean(rows.loss - random.loss),
-        contradictions=rows.contradictions,
-        rows=batches.rows,
-        batches=len(batches),
-        seconds=seconds,
-    )
+    return {
+        "hardness": _mean(rows.hardness),
+        "hardness_gain": _mean(rows.hardness - random.hardness),
+        "loss": _mean(rows.loss),
+        "loss_gain": _mean(rows.loss - random.loss),
+        "contradictions": rows.contradictions,
+        "rows": batches.rows,
+        "batches": len(batches),
+        "seconds": seconds,
+    }
 
 
 def _mean(values: Values) -> float:
@@ -157,8 +140,8 @@ class BatchPlan(Result):
     collection: Collection
     rows: TrainingRows
     batches: Batches
-    measures: EpochMeasures
-    random: EpochMeasures
+    measures: dict[str, float]
+    random: dict[str, float]
     unguarded: int
     negative_ids: pa.ChunkedArray | None
     settings: Mapping[str, Any]
@@ -193,8 +176,8 @@ class BatchPlan(Result):
             "settings": self.settings,
             "batch_size": self.batches.batch_size,
             "pairs": len(self.rows),
-            "measures": without_nan(asdict(self.measures)),
-            "random": without_nan(asdict(self.random)),
+            "measures": without_nan(self.measures),
+            "random": without_nan(self.random),
             "unguarded": self.unguarded,
             "capped": self.rows.capped,
             "uncovered": self.rows.uncovered,
@@ -206,12 +189,12 @@ class BatchPlan(Result):
         rows = [
             (
                 label,
-                number(each.hardness),
-                signed(each.hardness_gain),
-                number(each.loss),
-                signed(each.loss_gain),
-                f"{each.contradictions:,}",
-                f"{each.seconds:.1f} s",
+                number(each["hardness"]),
+                signed(each["hardness_gain"]),
+                number(each["loss"]),
+                signed(each["loss_gain"]),
+                f"{each['contradictions']:,}",
+                f"{each['seconds']:.1f} s",
             )
             for label, each in ((settings["with"], self.measures), ("random", self.random))
         ]
@@ -228,14 +211,14 @@ class BatchPlan(Result):
 
 
 def plan_epoch(
-    queries: Vectors, documents: Vectors, choice: BatchChoice, *, batch_size: int, seed: int, conflicts: Conflicts
+    queries: Vectors, documents: Vectors, planner: Any, *, batch_size: int, seed: int, conflicts: Conflicts
 ) -> dict[str, Any]:
     """Build the batches of the first epoch from fixed vectors, by the generator that the trainer's sampler uses.
 
     Args:
         queries: (N, d) unit vectors of the pairs' queries.
         documents: (N, d) unit vectors of their documents.
-        choice: of the method and its settings.
+        planner: a `BatchPlanner`.
         batch_size: rows per batch.
         seed: of the generators.
         conflicts: rows to keep apart.
@@ -252,14 +235,14 @@ def plan_epoch(
     first = [seed, 0]
     reference = measure(shuffled(rng=np.random.default_rng([seed, REFERENCE]), conflicts=conflicts))
 
-    def measured(build: Callable[[], Batches]) -> tuple[Batches, EpochMeasures]:
+    def measured(build: Callable[[], Batches]) -> tuple[Batches, dict[str, float]]:
         begin = time.perf_counter()
         batches = build()
         seconds = time.perf_counter() - begin
         return batches, epoch_measures(batches, measure(batches), random=reference, seconds=seconds)
 
     rows: dict[str, Any] = {"rows": len(queries), "conflicts": conflicts, "seed": seed}
-    batches, measures = measured(partial(choice.build, 0, (queries, documents), batch_size, **rows))
+    batches, measures = measured(partial(planner.build, 0, (queries, documents), batch_size, **rows))
     _, random = measured(partial(shuffled, rng=np.random.default_rng(first), conflicts=conflicts))
     plain = shuffled(rng=np.random.default_rng(first))
     unguarded = sum(int(conflicts.matrix(batch).sum()) for batch in plain)
@@ -298,10 +281,10 @@ def batch(
         InputError: a collection or source that cannot be read, or options that have no effect together.
         UnknownNameError: no such method, or no such setting of it.
     """
+    from foils.batching.sampler import BatchPlanner  # loads torch
+
     own = dict(settings or {})
-    method_named(method, own)  # before anything is read
-    if TEACHER in own:
-        raise InputError(f"{TEACHER}: no effect on a plan, whose vectors are the encoder's; leave it out")
+    planner = BatchPlanner(method, own)  # before anything is read
     rows = rows.completed("pairs" if source is None else "triplets")
     loaded = reading.open(collection)
     negatives = None if source is None else as_source(source, loaded)
@@ -310,9 +293,7 @@ def batch(
     queries = store.embed(encoder, loaded.query_texts(trained.query_rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(loaded, trained.doc_rows), "document").take(slice(None))
     known = known_conflicts(loaded, trained.query_rows, trained.doc_rows)
-    planned = plan_epoch(
-        queries, documents, BatchChoice(method, own), batch_size=batch_size, seed=seed, conflicts=known
-    )
+    planned = plan_epoch(queries, documents, planner, batch_size=batch_size, seed=seed, conflicts=known)
     chosen = {"with": method, **own, "batch_size": batch_size, **vars(rows)}
     inputs = {"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})}
     named = {"name": encoder.name, "fingerprint": encoder.fingerprint}

@@ -39,9 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 
-from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors
+from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors, nearest
 from foils.batching.conflicts import Conflicts, no_conflicts, separate_conflicts, swap_conflicts
-from foils.batching.nearest import nearest
 from foils.runtime.errors import InputError, require
 
 

@@ -17,28 +17,29 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from transformers import TrainerCallback
 
 from foils.batching.batches import Batches, Rows
-from foils.batching.conflicts import Conflicts, find_conflicts, warn_of_classes
-from foils.batching.methods import BatchChoice
+from foils.batching.conflicts import Conflicts, find_conflicts, random_order, warn_of_classes
+from foils.batching.methods import SCHEDULE, TEACHER, method_named
+from foils.batching.multi_dataset import Mixture, mixed_batches
+from foils.batching.rivals import joined, members, rank_communities
 from foils.batching.vectors import (
     BLOCK,
     DistinctTexts,
     EmbeddingCache,
     Encode,
+    ForwardWatch,
+    Vectors,
     broadcast,
     encoder_of,
-    narrowed,
     rank_and_count,
     share_cache,
 )
@@ -320,102 +321,150 @@ class PlannedBatchSampler(EpochBatchSampler):
         self._planned, self._communities = planned, communities
 
 
-class ForwardWatch:
-    """Leaves the vectors of a training's own forward passes in HOBIT-C's cache, by a hook on the model.
-
-    Passes with gradients come batch by batch in the order in which the sampler gave them, column by column: the first b
-    vectors of a batch of b rows are the queries', the next b the positives'. Passes that are cut to fewer dimensions
-    (Matryoshka), those of evaluations and those without gradients do not count.
-    """
-
-    def __init__(self) -> None:
-        self.due: deque[tuple[PlannedBatchSampler, Rows]] = deque()
-        self.seen: list[torch.Tensor] = []
-        self.split = False
-        self.number = self.skipped = 0
-        self.filled = False
-        self.width = 0
-        self._handle: Any = None
-
-    @property
-    def started(self) -> bool:
-        """Whether a model is watched."""
-        return self._handle is not None
-
-    def start(self, model: Any, *, split: bool) -> None:
-        """Watch a model; `split`: of several processes each trains on its part of every batch."""
-        self.split = split
-        self.stop()
-        self._handle = model.register_forward_hook(self._keep)
-
-    def stop(self) -> None:
-        """Watch no longer."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
-
-    def begin(self, skipped: int = 0) -> None:
-        """Begin an epoch, of which the first batches are skipped."""
-        self.due.clear()
-        self.seen.clear()
-        self.skipped = skipped
-        self.number = 0
-
-    def expect(self, sampler: PlannedBatchSampler, rows: Rows) -> None:
-        """Note the next batch that the sampler gives."""
-        rank, count = rank_and_count()
-        number, self.number = self.number, self.number + 1
-        if self.split and count > 1:
-            size = sampler.batch_size // count
-            rows = rows[size * rank : size * (rank + 1)]
-        elif number % count != rank:
-            return
-        if number // (1 if self.split else count) >= self.skipped and rows.size:
-            self.due.append((sampler, rows))
-
-    def _keep(self, model: Any, _inputs: Any, output: Any) -> None:
-        vectors = output.get("sentence_embedding") if isinstance(output, dict) else None
-        if vectors is None or not model.training or not vectors.requires_grad or not self.due:
-            return
-        sampler, rows = self.due[0]
-        self.width = max(self.width, vectors.shape[1])
-        if vectors.shape[1] < self.width:  # cut vectors of a Matryoshka loss: the loader is a batch ahead by then
-            return
-        self.seen.append(torch.from_numpy(narrowed(vectors.detach())))
-        count = sum(map(len, self.seen))
-        if count >= len(rows) * len(sampler.columns):
-            pair = torch.cat(self.seen)[: 2 * len(rows)].numpy()
-            if sampler.cache is not None:
-                sampler.cache.update(rows, pair[: len(rows)], pair[len(rows) :])
-            self.filled = True
-            self.due.popleft()
-            self.seen.clear()
-
-    def check(self) -> None:
-        """Raise an InputError where a step's passes were not those of its rows."""
-        if self.started and self.due and (self.seen or not self.filled):
-            sampler, rows = self.due[0]
-            raise InputError(
-                f"the loss computed {sum(map(len, self.seen))} vectors for {len(rows)} rows of {len(sampler.columns)} "
-                "texts; HOBIT-C needs a loss that embeds each column once through the model"
-            )
-
-
-class BatchPlanner(BatchChoice, BatchHook):
-    """What batches to build: the trainer's `batch_sampler` and, for exact resuming, its callback.
+class BatchPlanner(BatchHook):
+    """Which batches a training builds, from which vectors, and how: the trainer's `batch_sampler`, and its callback.
 
     Args:
-        name: one of `foils.batching.METHODS`.
-        settings: of the method, as `BatchChoice` takes them.
-        more: of `BatchChoice`.
+        name: one of `METHODS`.
+        settings: the method's own settings, and those of `SCHEDULE`: `warmup`, epochs of random batches before the
+            method begins (HOBIT A.9); `refresh`, embed anew every so many epochs; `anneal`, epochs after the warm-up
+            over which HOBIT's α rises linearly from 0 to its value (0: constant).
+        positives: further (query text, document text) pairs known to be relevant.
+        known: conflicts among the rows of the one training set, as `foils.batching.conflicts.known_conflicts` finds
+            them in a collection; None: found by the texts of the data set and `positives`.
+        teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
+        mixture: of the one training set, which holds several data sets; None: it is one.
+        more: further settings, as keywords.
+
+    Attributes:
+        history: of each epoch that was built: its number, and the seconds of embedding and of building.
+
+    Raises:
+        InputError: an unknown method or setting, or counts out of range.
     """
 
     made = PlannedBatchSampler
+    _resumed_at = 0
 
-    def __init__(self, name: str, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
-        super().__init__(name, settings, **more)
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        positives: Sequence[tuple[str, str]] = (),
+        known: Conflicts | None = None,
+        teacher: tuple[Vectors, Vectors] | None = None,
+        mixture: Mixture | None = None,
+        **more: Any,
+    ) -> None:
+        self.name, self.settings = name, {**(settings or {}), **more}
+        self.method = method_named(name, self.settings)
+        if TEACHER in self.settings:
+            raise InputError(f"{TEACHER}: foils train alone reads it; in Python give a teacher's vectors")
+        counts = [self.settings.pop(each, default) for each, default in SCHEDULE.items()]
+        self.warmup, self.refresh, self.anneal = counts
+        if not all(isinstance(each, int) and each >= least for each, least in zip(counts, (0, 1, 0), strict=True)):
+            raise InputError(
+                f"warmup and anneal are at least 0 epochs, refresh at least 1; got {self.warmup}, {self.anneal}, "
+                f"{self.refresh}"
+            )
+        if self.anneal and "alpha" not in self.method.settings:
+            raise InputError(f"anneal raises the setting alpha, which {name} does not have")
+        self.positives, self.known = tuple(positives), known
+        self.teacher, self.mixture = teacher, mixture
+        self.history: list[dict[str, float]] = []
         self.registered, self.watch = False, ForwardWatch()
         self.sampler: PlannedBatchSampler | None = None
+
+    def epoch_rows(self, rows: int) -> int:
+        """Return how many rows an epoch of a data set has: all, or what its mixture takes."""
+        return rows if self.mixture is None or self.mixture.rows != rows else self.mixture.epoch_rows
+
+    def settings_at(self, epoch: int) -> dict[str, Any]:
+        """Return the method's settings in this epoch (α annealed)."""
+        if not self.anneal:
+            return self.settings
+        alpha = self.settings.get("alpha", self.method.settings["alpha"])
+        return {**self.settings, "alpha": alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)}
+
+    def kind(self, epoch: int) -> str:
+        """Return whose vectors an epoch's batches are built from, as `BatchingMethod.vectors` has it."""
+        return "none" if epoch < self.warmup else self.method.vectors
+
+    def drawn(self, epoch: int, seed: int) -> Rows | None:
+        """Return the rows whose vectors an epoch's batches are built from, ascending; None: all.
+
+        A teacher's communities are of all rows, once for the training.
+        """
+        if self.mixture is None or self.kind(epoch) == "teacher":
+            return None
+        return np.unique(np.concatenate(self.mixture.drawn(epoch, seed=seed)))
+
+    def communities(self, vectors: tuple[Vectors, Vectors] | None) -> Rows:
+        """Return (N,) the number of each row's community by a teacher's vectors; of a mixture, each data set's own."""
+        queries, documents = self._needed(vectors)
+        if self.mixture is None:
+            return rank_communities(queries, documents, **self.settings)
+        numbers = self.mixture.source_of * len(queries)
+        for k in range(len(self.mixture.names)):
+            rows = np.flatnonzero(self.mixture.source_of == k)
+            numbers[rows] += rank_communities(queries[rows], documents[rows], **self.settings)
+        return numbers
+
+    def build(
+        self,
+        epoch: int,
+        vectors: tuple[Vectors, Vectors] | None,
+        batch_size: int,
+        *,
+        rows: int,
+        conflicts: Conflicts | None,
+        seed: int,
+        communities: Rows | None = None,
+    ) -> Batches:
+        """Return an epoch's batches; of a mixture, each data set's apart, and joined.
+
+        Args:
+            epoch: counted from 0.
+            vectors: (N, d) of queries and of documents; None where the epoch needs none. Of a mixture, rows that are
+                not `drawn` are not looked at.
+            batch_size: rows per batch.
+            rows: N.
+            conflicts: rows to keep apart.
+            seed: epoch e uses the generator of (seed, e).
+            communities: (N,) of a teacher's vectors.
+
+        Raises:
+            InputError: vectors are needed, and there are none.
+        """
+
+        def built(batch_size: int, rng: np.random.Generator, of: Rows | None = None) -> Batches:
+            """Batches over all rows or, by their places, over some of them."""
+            kind, known = self.kind(epoch), conflicts if conflicts is None or of is None else conflicts.of(of)
+            options: dict[str, Any] = {"batch_size": batch_size, "rng": rng, "conflicts": known}
+            if kind == "none":
+                return random_order(rows if of is None else of.size, **options)
+            if kind == "teacher":
+                numbers = self.communities(self.teacher or vectors) if communities is None else communities
+                return joined(members(numbers, of), **options)
+            queries, documents = (each if of is None else each[of] for each in self._needed(vectors))
+            return self.method.build(queries, documents, **options, **self.settings_at(epoch))
+
+        if self.mixture is None:
+            return built(batch_size, np.random.default_rng([seed, epoch]))
+        parts, begin, sources = self.mixture.parts_of(batch_size), 0, {}
+        drawn = self.mixture.drawn(epoch, seed=seed)
+        for k, (name, of) in enumerate(zip(self.mixture.names, drawn, strict=True)):
+            own = built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), of)
+            sources[name] = (begin + np.arange(of.size), own)
+            begin += of.size
+        mixed = mixed_batches(sources, parts=parts, rng=np.random.default_rng([seed, epoch]))
+        return Batches(np.concatenate(drawn)[mixed.order], batch_size, among=self.mixture.rows)
+
+    def _needed(self, vectors: tuple[Vectors, Vectors] | None) -> tuple[Vectors, Vectors]:
+        if vectors is None:
+            raise InputError(f"{self.name} needs vectors; attach an encoder")
+        return vectors
 
     def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
         """Return the sampler of a data set; the trainer that asks for it calls this planner back."""
@@ -439,8 +488,6 @@ class BatchPlanner(BatchChoice, BatchHook):
         if self.method.vectors == "cached":
             self.watch.start(model, split=bool(args.accelerator_config.split_batches))
             self._resumed_at = state.global_step
-
-    _resumed_at = 0
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Tell the sampler its epoch, and the watch where it begins."""

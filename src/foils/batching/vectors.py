@@ -12,8 +12,9 @@ the next one begins. Warm-up epochs fill the cache as all others. Memory is boun
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,20 +107,11 @@ BLOCK = 16384
 """Texts that are looked up and embedded at once."""
 
 
-@runtime_checkable
-class ColumnTexts(Protocol):
-    """A data set's transform by which the text of a column depends on what this column stores, and on nothing else."""
-
-    def texts(self, column: str, stored: Sequence[Any]) -> Sequence[str]:
-        """Return the text of each stored value of a column."""
-        ...
-
-
 class DistinctTexts:
     """The texts of a data set's column, each of which is looked up and embedded once, however many rows have it.
 
     Rows are compared by what the column stores where its texts depend on nothing else (texts themselves, or a transform
-    that is `ColumnTexts`), by their texts otherwise.
+    with a method `texts(column, stored)`), by their texts otherwise.
 
     Args:
         dataset: a `datasets.Dataset`.
@@ -129,7 +121,7 @@ class DistinctTexts:
     def __init__(self, dataset: Any, column: str) -> None:
         self.dataset, self.column = dataset, column
         transform = dataset.format["format_kwargs"].get("transform")
-        self._lookup = transform.texts if isinstance(transform, ColumnTexts) else None
+        self._lookup = getattr(transform, "texts", None)
         self._stored: Any = None
         if transform is None or self._lookup is not None:
             self._stored = dataset.with_format("arrow").select_columns([column])[:][column]
@@ -251,3 +243,78 @@ def share_cache(cache: EmbeddingCache) -> None:
             if each is not None:
                 cache.update(*each)
     cache.fresh()
+
+
+class ForwardWatch:
+    """Leaves the vectors of a training's own forward passes in HOBIT-C's cache, by a hook on the model.
+
+    Passes with gradients come batch by batch in the order in which the sampler gave them, column by column: the first b
+    vectors of a batch of b rows are the queries', the next b the positives'. Passes that are cut to fewer dimensions
+    (Matryoshka), those of evaluations and those without gradients do not count.
+    """
+
+    def __init__(self) -> None:
+        self.due: deque[tuple[Any, Rows]] = deque()  # samplers, and the rows of their batches
+        self.seen: list[Vectors] = []
+        self.split = False
+        self.number = self.skipped = 0
+        self.filled = False
+        self.width = 0
+        self._handle: Any = None
+
+    def start(self, model: Any, *, split: bool) -> None:
+        """Watch a model; `split`: of several processes each trains on its part of every batch."""
+        self.split = split
+        self.stop()
+        self._handle = model.register_forward_hook(self._keep)
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def begin(self, skipped: int = 0) -> None:
+        """Begin an epoch, of which the first batches are skipped."""
+        self.due.clear()
+        self.seen.clear()
+        self.skipped = skipped
+        self.number = 0
+
+    def expect(self, sampler: Any, rows: Rows) -> None:
+        """Note the next batch that the sampler gives."""
+        rank, count = rank_and_count()
+        number, self.number = self.number, self.number + 1
+        if self.split and count > 1:
+            size = sampler.batch_size // count
+            rows = rows[size * rank : size * (rank + 1)]
+        elif number % count != rank:
+            return
+        if number // (1 if self.split else count) >= self.skipped and rows.size:
+            self.due.append((sampler, rows))
+
+    def _keep(self, model: Any, _inputs: Any, output: Any) -> None:
+        vectors = output.get("sentence_embedding") if isinstance(output, dict) else None
+        if vectors is None or not model.training or not vectors.requires_grad or not self.due:
+            return
+        sampler, rows = self.due[0]
+        self.width = max(self.width, vectors.shape[1])
+        if vectors.shape[1] < self.width:  # cut vectors of a Matryoshka loss: the loader is a batch ahead by then
+            return
+        self.seen.append(narrowed(vectors))
+        count = sum(map(len, self.seen))
+        if count >= len(rows) * len(sampler.columns):
+            pair = np.concatenate(self.seen)
+            sampler.cache.update(rows, pair[: len(rows)], pair[len(rows) : 2 * len(rows)])
+            self.filled = True
+            self.due.popleft()
+            self.seen.clear()
+
+    def check(self) -> None:
+        """Raise an InputError where a step's passes were not those of its rows."""
+        if self._handle is not None and self.due and (self.seen or not self.filled):
+            sampler, rows = self.due[0]
+            raise InputError(
+                f"the loss computed {sum(map(len, self.seen))} vectors for {len(rows)} rows of {len(sampler.columns)} "
+                "texts; HOBIT-C needs a loss that embeds each column once through the model"
+            )
