@@ -15,12 +15,12 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from foils.runtime.options import Needs, Setting, Settings, documented, refuse_idle, settings_of, taken_apart
 
 Result = TypeVar("Result")
-Groups = Mapping[str, tuple[type[Settings], Settings | None]]
 
 
 def door(
@@ -48,16 +48,7 @@ def door(
     """
     if function is None:
         return functools.partial(door, check=check, needs=needs)
-    groups, own = _taken(function)
-    settings = _settings(function, own, groups, needs or {})
-    parameters = [
-        own[each.name].replace(annotation=each.annotation)
-        if each.name in own and each.name not in groups
-        else inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.annotation
-        )
-        for each in settings.values()
-    ]
+    groups, settings, parameters = _taken(function, needs or {})
     signature = inspect.Signature(parameters)
 
     @functools.wraps(function)
@@ -67,7 +58,7 @@ def door(
         given = dict(bound.arguments)
         grouped = {
             name: group(**{each.name: given.pop(each.name) for each in settings_of(group)})
-            for name, (group, _) in groups.items()
+            for name, group in groups.items()
         }
         given = {name: settings[name].checked(value) for name, value in given.items()}
         fields = {name: value for group in grouped.values() for name, value in vars(group).items()}
@@ -85,40 +76,39 @@ def door(
     return opened
 
 
-def _taken(function: Callable[..., Any]) -> tuple[Groups, dict[str, inspect.Parameter]]:
-    """The groups of a function's parameters, with their own defaults, and all parameters, their annotations read."""
-    groups, own = {}, {}
+def _taken(
+    function: Callable[..., Any], needs: Mapping[str, Needs]
+) -> tuple[dict[str, type[Settings]], dict[str, Setting], list[inspect.Parameter]]:
+    """A door's groups, its settings by name (the fields of groups in their places), and its parameters."""
+    texts = documented(function.__doc__ or "")
+    groups, settings, parameters = dict[str, type[Settings]](), dict[str, Setting](), list[inspect.Parameter]()
     for name, parameter in inspect.signature(function).parameters.items():
-        if isinstance(parameter.annotation, str):  # read in the function's own module
-            parameter = parameter.replace(annotation=eval(parameter.annotation, vars(sys.modules[function.__module__])))
-        own[name], kind = parameter, taken_apart(parameter.annotation)[0]
+        annotation, more = parameter.annotation, (needs[name],) if name in needs else ()
+        if isinstance(annotation, str):  # read in the function's own module
+            annotation = eval(annotation, vars(sys.modules[function.__module__]))
+        kind, option = taken_apart(annotation)
         if isinstance(kind, type) and issubclass(kind, Settings):
-            groups[name] = (kind, None if parameter.default is inspect.Parameter.empty else parameter.default)
-    return groups, own
-
-
-def _settings(
-    function: Callable[..., Any], own: Mapping[str, inspect.Parameter], groups: Groups, needs: Mapping[str, Needs]
-) -> dict[str, Setting]:
-    """What a door takes, by name: its own parameters, and the fields of its groups in their places."""
-    texts, taken = documented(function.__doc__ or ""), list[Setting]()
-    for name, parameter in own.items():
-        more = (needs[name],) if name in needs else ()
-        if name not in groups:
-            kind, option = taken_apart(parameter.annotation)
+            groups[name] = kind
+            base = None if parameter.default is inspect.Parameter.empty else parameter.default
+            own = [_of_group(each, base, more, needs) for each in settings_of(kind)]
+        else:
             text = texts.get(name) or option.help
-            taken.append(Setting(name, kind, option, parameter.default, text, needs=(option.needs, *more)))
-            continue
-        group, base = groups[name]
-        for each in settings_of(group):
-            default = each.default if base is None else getattr(base, each.name)
-            kind = each.annotation | None if default is None else each.annotation
-            wants = (*each.needs, *more, *((needs[each.name],) if each.name in needs else ()))
-            taken.append(Setting(each.name, kind, each.option, default, each.help, each.heading, wants))
-    names = [each.name for each in taken]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise TypeError(f"{function.__name__}: two settings are called {min(twice)!r}")
-    return dict(zip(names, taken, strict=True))
+            own = [Setting(name, kind, option, parameter.default, text, needs=(option.needs, *more))]
+        for each in own:
+            if each.name in settings:
+                raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
+            settings[each.name] = each
+            place = inspect.Parameter.KEYWORD_ONLY if name in groups else parameter.kind
+            parameters.append(inspect.Parameter(each.name, place, default=each.default, annotation=each.annotation))
+    return groups, settings, parameters
+
+
+def _of_group(setting: Setting, base: Settings | None, more: tuple[Needs, ...], needs: Mapping[str, Needs]) -> Setting:
+    """A setting of a group as a door has it: with the door's own default and needs."""
+    default = setting.default if base is None else getattr(base, setting.name)
+    kind = setting.annotation | None if default is None else setting.annotation
+    wants = (*setting.needs, *more, *((needs[setting.name],) if setting.name in needs else ()))
+    return replace(setting, annotation=kind, default=default, needs=wants)
 
 
 def _with_arguments(docstring: str, settings: Iterable[Setting]) -> str:

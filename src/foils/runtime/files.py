@@ -104,7 +104,7 @@ def remove_dead(folder: Path) -> None:
     """Remove what writers that were killed left in a folder: that on which nobody holds a lock."""
     for left in folder.glob(".*.part") if fcntl else ():
         if TEMPORARY.fullmatch(left.name):
-            with suppress(OSError), _alone(left):
+            with suppress(OSError), _locked(left):
                 _remove(left)
 
 
@@ -112,16 +112,8 @@ def remove_dead(folder: Path) -> None:
 def alone(path: Path) -> Iterator[None]:
     """Wait until no other process is between reading and writing this file, and keep others waiting meanwhile."""
     make_folder(path.parent)
-    if fcntl is None:
+    with _locked(path.parent, wait=True):  # the file itself is replaced by each writing
         yield
-        return
-    handle = os.open(path.parent, os.O_RDONLY)  # the file itself is replaced by each writing
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def hold(folder: Path, *, by: object) -> None:
@@ -154,10 +146,10 @@ def remove_unused(path: Path) -> bool:
     temporary = _beside(path)
     try:
         with ExitStack() as locks:
-            locks.enter_context(_alone(path))
+            locks.enter_context(_locked(path))
             for writing in path.glob(".*.part") if path.is_dir() else ():
                 if TEMPORARY.fullmatch(writing.name):
-                    locks.enter_context(_alone(writing))
+                    locks.enter_context(_locked(writing))
             path.rename(temporary)  # what a kill leaves of it, the next writer beside it removes
             shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink()
     except FileNotFoundError:
@@ -174,17 +166,18 @@ class _InUseError(OSError):
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Lock a file or folder that nobody else holds."""
+def _locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Lock a file or folder: once nobody else holds it, or only if nobody does."""
     if fcntl is None:
         yield
         return
     handle = os.open(path, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise _InUseError from error
+            if not wait:  # else: a file system without locks
+                raise _InUseError from error
         yield
     finally:
         os.close(handle)

@@ -19,12 +19,12 @@ from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
 from foils.runtime.scale import ScaleSettings
-from foils.searching.answers import AnswersLike, read_answers
 from foils.searching.choosing import choose_settings, judged_queries
 from foils.searching.index import ExactIndex, FaissIndex
 from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, own_run, search_collection
 from foils.searching.settings import (
     METHODS,
+    AnswersLike,
     DimensionSettings,
     ImportanceSettings,
     Method,
@@ -34,6 +34,7 @@ from foils.searching.settings import (
     check_search,
     chosen_by,
     chosen_method,
+    read_answers,
 )
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from foils.data import Run
+from foils.data.records import Complaints, json_objects, text_field
 from foils.encode.models import own_kind
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
@@ -15,8 +16,9 @@ from foils.runtime.options import Option, Settings, refuse, spelled
 if TYPE_CHECKING:
     IndexLike = str | Any  # Any: an `Index`, or faiss' own
     RunLike = str | Path | Run
+    AnswersLike = str | Path | Mapping[str, str | None]
 else:
-    RunLike = Path
+    RunLike = AnswersLike = Path
     IndexLike = str
 
 Method = Literal["none", "dime", "eclipse", "rdime", "rocchio"]
@@ -200,3 +202,29 @@ def check_own_search(given: Any, dimensions: Method | None, idle: Mapping[str, A
             f"{flag} {dimensions} with a {kind} model, whose query is no one dense vector; leave {flag} out"
         )
     refuse(idle, f"with a {kind} model, which searches once, exactly, by its own similarity; leave it out")
+
+
+def read_answers(path: str | Path) -> dict[str, str | None]:
+    """Read lines of {"query_id": …, "answer": …}; an answer that is null is none.
+
+    The vectors of answers take the place of the sun (LLM DIME and LLM Eclipse).
+
+    Raises:
+        InputError: no such file.
+        FormatError: a line of another form, a blank answer, or a second answer to a query; all are listed.
+
+    Source: DIME (Faggioli et al. 2024), LLM DIM estimators; Eclipse eq. 2 and 4.
+    """
+    complaints = Complaints(path)
+    answers: dict[str, str | None] = {}
+    for line, record in json_objects(path, complaints):
+        query, answer = text_field(record.get("query_id")), text_field(record.get("answer"))
+        missing = "answer" in record and record["answer"] is None
+        if query is None or not (missing or (answer or "").strip()):
+            complaints.add('expected {"query_id": string, "answer": a text that is not empty, or null}', line)
+        elif query in answers:
+            complaints.add(f"{query!r} has an answer on an earlier line already", line)
+        else:
+            answers[query] = answer
+    complaints.settle()
+    return answers
