@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,7 +13,7 @@ from foils.batching import Batches, find_conflicts, no_conflicts
 from foils.batching.conflicts import known_conflicts
 from foils.batching.plan import batch, epoch_measures, measure_rows, plan_epoch
 from foils.batching.sampler import BatchPlanner
-from foils.data import Collection
+from foils.data import Collection, Negatives
 from foils.data.training_rows import training_rows
 from foils.encode import VectorStore
 
@@ -144,3 +145,15 @@ def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
     facts = json.loads(json.dumps(planned.to_json(), allow_nan=False))
     assert facts["pairs"] == 121
     assert facts["random"]["contradictions"] == facts["measures"]["contradictions"] == 0
+    shown = str(planned)
+    assert "121 rows in 8 batches of 16, made of 121 pairs" in shown
+    assert "contradictions in a plain shuffle" in shown
+
+
+def test_a_source_says_which_queries_take_part(collection, tmp_path):
+    rows = [{"query_id": f"q{i}", "doc_id": f"d{i + 7}", "source": "s", "rank": 0, "score": 1.0} for i in range(20)]
+    given = {"source": Negatives(pa.Table.from_pylist(rows)), "encoder": Hashed(), "vectors": VectorStore(tmp_path)}
+    table = batch(collection, "random", batch_size=8, max_positives=1, **given).table()
+    assert sorted(table["query_id"].to_pylist()) == sorted(f"q{i}" for i in range(20))
+    assert all(f"d{int(row['query_id'][1:]) + 7}" == row["negative_id"] for row in table.to_pylist())
+    assert len(batch(collection, "random", form="pairs", **given).table()) == 121

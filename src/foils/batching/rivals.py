@@ -292,13 +292,8 @@ def rank_communities(
         InputError: `community_size` < 1, `skip` < 0 or `ranks` < 1.
         MissingExtraError: pymetis is not installed.
     """
-    bad = [
-        f"{name} must be at least {least}, got {given}"
-        for name, given, least in (("community_size", community_size, 1), ("skip", skip, 0), ("ranks", ranks, 1))
-        if given < least
-    ]
-    if bad:
-        raise InputError("; ".join(bad))
+    if community_size < 1 or skip < 0 or ranks < 1:
+        raise InputError(f"community_size {community_size}, skip {skip}, ranks {ranks}; expected at least 1, 0 and 1")
     n = queries.shape[0]
     parts = -(-n // community_size)
     if parts <= 1:

@@ -329,11 +329,8 @@ def file_digest(path: str | Path) -> str:
 
 def file_checksum(path: Path) -> str:
     """Return xxh3_64 of a file's bytes, as 16 hexadecimal digits: against damage, not against attacks."""
-    hasher = xxhash.xxh3_64()
     with path.open("rb") as opened:
-        while piece := opened.read(1 << 22):
-            hasher.update(piece)
-    return hasher.hexdigest()
+        return hashlib.file_digest(opened, xxhash.xxh3_64).hexdigest()
 
 
 def existing_file(path: str | Path) -> Path:
