@@ -127,7 +127,7 @@ def train(given: str, hide: float, seed: int, top: int, model: str = MODEL) -> d
     mined = foils.mine(collection, "dense", top=top, encoder=MODEL)
     truth = false_ones(mined, whole)
     relabelled = foils.relabel(collection, mined, judge=Oracle(whole, NOISE, seed), encoder=MODEL, seed=seed)
-    more = relabelled.with_promoted()
+    more = foils.load(collection, add_judgements=relabelled.promoted)
     ways: dict[str, tuple[Collection, Negatives | None, str | None]] = {
         "untouched": (collection, mined, None),
         "rejected": (collection, relabelled, None),

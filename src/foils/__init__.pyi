@@ -50,7 +50,7 @@ if not typing.TYPE_CHECKING:
     from .experiments.doors import study as study
     from .experiments.doors import tune as tune
     from .labelling.doors import label as label
-    from .labelling.doors import relabel as relabel
+    from .labelling.relabelling import relabel as relabel
     from .mining.doors import filter as filter
     from .mining.doors import fuse as fuse
     from .mining.doors import generate as generate

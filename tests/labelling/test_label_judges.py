@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from label_world import oracle, relevant, source, world
 
 from foils import label
 from foils.data import Labels
 from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
-from foils.labelling.judging import AgainstPositive, ask_checks, errors_by_people, errors_on_known
+from foils.labelling.judging import AgainstPositive, judge_errors, judge_known
 from foils.labelling.sheet import Pair
 from foils.llm import Client
 from foils.runtime.errors import FormatError, InputError
@@ -88,14 +87,13 @@ def keys_of(labelled: Labelled, name: str) -> list[str]:
 
 
 def test_errors_on_known_pairs() -> None:
-    collection = world()
+    collection, universe = world(), pairs_of({"a": source("a", 1)})
     rule = AgainstPositive("judge:rule", Rule(misses=(1, 3)))
 
     def errors_of(pairs: int) -> JudgeErrors:
-        judged = ask_checks(rule, collection, collection.queries["query_id"], pairs=pairs, seed=0)
-        labels = Labels(pa.Table.from_pylist(judged))
+        labels = judge_known(rule, collection, collection.queries["query_id"], pairs=pairs, seed=0)
         assert labels.to_json()["judges"] == {}, "these are no labels of negatives"
-        return errors_on_known(labels, rule.name)
+        return judge_errors(labels, universe, rule.name)
 
     errors = errors_of(100)
     assert errors.sensitivity == (13, 15), "queries of odd numbers have a second positive to compare with the first"
@@ -111,7 +109,7 @@ def test_errors_by_people(tmp_path: Path) -> None:
     path = tmp_path / "labels.tsv"
     label(collection, sources, n=60, output=path, ask=oracle)
     both = label(collection, sources, n=60, output=path, ask=Rule(misses=(2, 4, 6)))
-    counts = errors_by_people(Labels.read(path), pairs_of(sources), "judge:rule")
+    counts = judge_errors(Labels.read(path), pairs_of(sources), "judge:rule")
     assert counts == both.errors["judge:rule"]
     assert counts.specificity[0] == counts.specificity[1] > 20
     assert 0 < counts.sensitivity[0] < counts.sensitivity[1]

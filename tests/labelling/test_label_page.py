@@ -41,7 +41,7 @@ def pressed(page: str, keys: list[str], folder: Path) -> dict[str, object]:
 @needs_chromium
 def test_answers_are_remembered_and_read_again(tmp_path: Path) -> None:
     page = sheet(tmp_path / "labels.tsv")
-    page.rows[1].update(doc_id="llm-1", text=f'=1+1 "two"\n{ATTACK}')
+    page.pairs[page.keys[1]].update(doc_id="llm-1", text=f'=1+1 "two"\n{ATTACK}')
     page.record(0, "anna", 1)
     outcome = pressed(label_page(page, "anna", title="world"), ["n", "s", "Y", "ArrowLeft", "n", "x"], tmp_path)
     assert outcome["kept"] == ["y", "n", "s", "n", None, None]
@@ -49,8 +49,8 @@ def test_answers_are_remembered_and_read_again(tmp_path: Path) -> None:
     labels = Labels.read(tmp_path / "answers.tsv")
     assert labels.table["relevant"].to_pylist() == [1, 0, None, 0, None, None]
     assert labels.table["judge"].to_pylist() == ["anna"] * 4 + [None] * 2
-    assert labels.table["probability"].to_pylist() == [row["probability"] for row in page.rows]
-    assert labels.table["text"].to_pylist()[1] == page.rows[1]["text"]
+    assert labels.table["probability"].to_pylist() == [row["probability"] for row in page.pairs.values()]
+    assert labels.table["text"].to_pylist()[1] == page.pairs[page.keys[1]]["text"]
     assert pair_keys(labels.table.slice(2)).to_pylist() == list(page.keys[2:])
     assert outcome["again"] == outcome["table"], "a page that is opened again goes on"
     assert outcome["at"] == 4

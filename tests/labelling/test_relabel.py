@@ -92,11 +92,11 @@ def test_a_judge_is_heeded_as_far_as_is_known_of_it(
     assert np.array_equal(result.keep, verdicts(result) == "negative")
     if not heeded:
         assert result.table["relevance"] == unasked.table["relevance"]
-        assert f"{use['name']}: not heeded, for the answers do not tell" in " ".join(str(result).split())
+        assert "not heeded" in str(result)
     elif judge is oracle:
         assert min(right[called].mean(), called[right].mean()) > 0.9
         assert (min(use["sensitivity"], use["specificity"]) > 0.9) == confirmed
-        assert ("Nobody confirmed function:oracle" in " ".join(str(result).split())) != confirmed
+        assert ("not confirmed" in str(result)) == ("To confirm a judge, label 30" in str(result)) != confirmed
 
 
 def test_a_better_judge_confirms_a_weak_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +137,9 @@ def test_the_draws_of_a_judge_together_weigh_every_row_alike(monkeypatch: pytest
     rng = np.random.default_rng(0)
     feature = rng.normal(size=1000)
     right = rng.random(1000) < 1 / (1 + np.exp(2 - 3 * feature))
-    monkeypatch.setattr(Cascade, "shown", lambda self, wanted: wanted)
-    judge, shares = SimpleNamespace(name="function:right", judge=lambda wanted: right[wanted].tolist()), []
+    monkeypatch.setattr("foils.labelling.relabelling.shown_of", lambda collection, pairs: pairs)
+    judge = SimpleNamespace(name="function:right", judge=lambda pairs: [right[int(pair["text"])] for pair in pairs])
+    shares = []
     for seed in range(20):
         cascade = cascade_of(feature[:, None], -1.0, seed=seed)
         cascade.ask(judge, 200, checks=0)
@@ -161,9 +162,8 @@ def test_the_best_judge_says_what_share_is_relevant() -> None:
 def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> None:
     result = relabelled(tmp_path, labels=people(source("a", 1)))
     result.promoted.write(tmp_path / "found.tsv")
-    after = result.with_promoted()
+    after, read = (foils.load(world(), add_judgements=each) for each in (result.promoted, tmp_path / "found.tsv"))
     assert len(after.known_positives.doc_rows) == len(world().known_positives.doc_rows) + int(truth(result).sum())
-    read = foils.load(world(), add_judgements=tmp_path / "found.tsv")
     assert read.qrels["train"].equals(after.qrels["train"])
     assert read.digest == after.digest
     assert result.promoted.provenance["stage"] == "relabel"

@@ -193,7 +193,7 @@ DOORS: dict[str, Verb] = {
         next="foils score {collection} {sources} --labels {output}",
     ),
     "relabel": Verb(
-        "foils.labelling.doors:relabel",
+        "foils.labelling.relabelling:relabel",
         "foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 "
         "--promoted found.tsv -o relabelled.parquet",
         writes=NEGATIVES,

@@ -121,7 +121,7 @@ def label_page(sheet: LabelSheet, judge: str, *, title: str, file: str = "answer
         "file": file,
         "key": f"foils-{digest('label page', judge, sheet.keys)}",
         "answers": answers,
-        "pairs": [{**row, **vars(shown)} for row, shown in zip(sheet.rows, sheet.shown, strict=True)],
+        "pairs": [{**sheet.pairs[key], **vars(shown)} for key, shown in zip(sheet.keys, sheet.shown, strict=True)],
     }
     template = files("foils.pages").joinpath("templates", "label.html").read_text("utf-8")
     return template.replace(">DATA<", f">{script_json(data)}<")

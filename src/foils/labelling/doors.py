@@ -1,4 +1,4 @@
-"""The doors of labelling: a sample of labels, and every row called by a cascade of judges."""
+"""The door of labelling: a sample of labels, and what it says of the sources that it was drawn from."""
 
 from __future__ import annotations
 
@@ -8,53 +8,111 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
-import pyarrow as pa
 
-from foils.data.collection import Collection
-from foils.data.labels import Labels, is_program
-from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
+from foils.data.labels import PERSON, Labels, check_ending
+from foils.data.read import AddedLike, CollectionLike, CollectionSettings
+from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.dialogue import label_page, on_terminal
-from foils.labelling.evidence import evidence_of, prior_before_labels
+from foils.labelling.evidence import prior_before_labels
 from foils.labelling.judging import (
+    BY_PEOPLE,
     PAGE,
     SCORING,
     TERMINAL,
-    UNCERTAIN,
     Answer,
     ByFunction,
     JudgeErrors,
-    LabelSettings,
     PairJudge,
     RelevanceJudge,
-    ask_checks,
-    by_program,
-    errors_by_people,
-    errors_on_known,
+    is_judge,
+    judge_errors,
+    judge_known,
+    kind_of,
     open_judge,
 )
-from foils.labelling.relabelling import (
-    REJECT,
-    Cascade,
-    Relabelled,
-    RelabelSettings,
-    marked,
-)
-from foils.labelling.sheet import LabelSheet, PairPool, pairs_in, pairs_of
+from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
 from foils.llm import LLMSettings, ModelUse
+from foils.llm.prompts import TemplateLike
+from foils.rating import Judge
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.options import several, spelled
+from foils.runtime.options import Option, Settings, several, spelled
 from foils.runtime.results import Result, Table, number
 from foils.statistics.survey import Floats, Rows, Share, estimate_share
 
+log = logging.getLogger(__name__)
+
 PEOPLE = "people"
+EQUAL, UNCERTAIN = "equal", "uncertain"
+
+if TYPE_CHECKING:
+    AskLike = str | Judge | Answer
+else:
+    AskLike = str
+
+
+def by_person(who: Any) -> bool:
+    """Tell whether a person answers, or a function in their place."""
+    return who in BY_PEOPLE if isinstance(who, str) else not is_judge(who)
+
+
+def by_program(who: Any) -> bool:
+    """Tell whether a program answers."""
+    return not by_person(who)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSettings(Settings):
+    """How pairs are labelled.
+
+    Attributes:
+        n: Number of pairs to label. A larger number keeps all pairs of a smaller one.
+        ask: Who judges: terminal asks you here, page writes an HTML page beside the labels, or a program:
+            bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER or llm[:MODEL]. Default: terminal, where there is
+            one and no --answers are given. In Python also a judge of `foils.rate`, or a function of query, positive and
+            document that returns True, False or None.
+        draw: Which pairs come first: equal gives all pairs of a source the same probability; uncertain prefers those
+            that the encoder cannot tell, by what `foils score` believes of each pair before any label. Give the options
+            of the encoder that scores.
+        split: Split of the judgements that uncertain learns from.
+        output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
+            again.
+        answers: File with answers to add, as the page gives it. May be given several times. In Python
+            also labels or a DataFrame.
+        labeller: Name under which a person's answers are kept.
+        checks: Number of labelled positives, and of documents drawn at random, that a program also judges, so that its
+            errors can be estimated; 0 for none.
+        question: Prompt of your own for a language model: a text file with {query} and {document}, and optionally
+            {answer}. In Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
+        seed: Seed of the draw; the same seed draws the same pairs.
+    """
+
+    heading = "Labels"
+
+    n: Annotated[int, Option(flag="--number", short="-n", least=1)] = 60
+    ask: Annotated[AskLike | None, Option(flag="--with", metavar="WHO")] = None
+    draw: Annotated[str, Option(names=(EQUAL, UNCERTAIN))] = EQUAL
+    split: Annotated[str, Option(needs={"draw": UNCERTAIN})] = "train"
+    output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
+    answers: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
+    labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
+    checks: Annotated[int, Option(least=0, needs={"ask": by_program})] = 100
+    question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"ask": "llm"})] = None
+    seed: Annotated[int, Option(least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ending(self.output)
+        if isinstance(self.ask, str) and self.ask not in BY_PEOPLE:
+            kind_of(self.ask)
+        if not self.labeller.strip() or ":" in self.labeller:
+            raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
 
 
 @dataclass(frozen=True)
@@ -86,9 +144,7 @@ class SourceShare:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts and shares."""
-        facts: dict[str, Any] = {name: getattr(self, name) for name in ("source", "judge", "negatives", "drawn")}
-        corrected = None if self.corrected is None else self.corrected.to_json()
-        return {**facts, "relevant": self.relevant, **self.share.to_json(), "corrected": corrected}
+        return {**vars(self), **self.share.to_json(), "corrected": self.corrected and self.corrected.to_json()}
 
 
 @dataclass(frozen=True)
@@ -99,7 +155,6 @@ class Labelled(Result):
         labels: of the drawn pairs, and what the file held beside them.
         universe: the pairs that they were drawn from.
         drawn: (k,) rows of the universe that were drawn.
-        errors: program -> how often it is right.
         models: name -> use, of a language model that judged.
         facts: settings, seed and collection, for JSON.
         output: the file of the labels.
@@ -110,7 +165,6 @@ class Labelled(Result):
     labels: Labels
     universe: PairPool = field(repr=False)
     drawn: Rows = field(repr=False)
-    errors: Mapping[str, JudgeErrors]
     models: Mapping[str, ModelUse]
     facts: Mapping[str, Any]
     output: Path
@@ -118,12 +172,16 @@ class Labelled(Result):
     notes: Sequence[str] = ()
 
     @cached_property
+    def errors(self) -> dict[str, JudgeErrors]:
+        """How often each program is right."""
+        return {name: judge_errors(self.labels, self.universe, name) for name in self.labels.programs()}
+
+    @cached_property
     def shares(self) -> list[SourceShare]:
         """The share of false negatives of each source, by people, and by each program that judged."""
-        names = [name for name in self.labels.table["judge"].unique().to_pylist() if name is not None]
-        programs = [name for name in names if is_program(name)]
-        judges = [*([None] if len(names) > len(programs) or not names else []), *programs]
-        return [share for judge in judges for share in self._by(judge)]
+        programs, names = self.labels.programs(), self.labels.table["judge"].unique().drop_null()
+        people = [None] if len(names) > len(programs) or not programs else []
+        return [share for judge in (*people, *programs) for share in self._by(judge)]
 
     def tables(self) -> list[Table]:
         """Return for each source how many pairs were drawn and judged, and the share of false negatives."""
@@ -165,8 +223,8 @@ class Labelled(Result):
         """What is said of programs: their errors, or that these are not known."""
         remarks = []
         for name in dict.fromkeys(each.judge for each in self.shares if each.judge != PEOPLE):
-            errors = self.errors.get(name)
-            if errors is None or not errors.known:
+            errors = self.errors[name]
+            if not errors.known:
                 remarks.append(f"{name}: its errors are not known, and not corrected for; judge some pairs yourself")
                 continue
             (hits, of), (passed, others) = errors.sensitivity, errors.specificity
@@ -180,9 +238,6 @@ class Labelled(Result):
                     "judge some pairs yourself for more"
                 )
         return remarks
-
-
-log = logging.getLogger(__name__)
 
 
 def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
@@ -199,28 +254,6 @@ def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = Fal
         log.info("%s gave no answer on %d of %d pairs; they are asked about again", name, missing, len(places))
 
 
-def errors_of(
-    labelling: LabelSettings, sheet: LabelSheet, collection: Collection, universe: PairPool, program: PairJudge | None
-) -> dict[str, JudgeErrors]:
-    """How often each program is right: on pairs that people judged, or on known positives and random documents."""
-    labels = sheet.labels()
-    errors = {name: errors_by_people(labels, universe, name) for name in labels.programs()}
-    if program is not None and labelling.checks and program.name in errors and not errors[program.name].known:
-        judged = ask_checks(
-            program, collection, universe.table["query_id"], pairs=labelling.checks, seed=labelling.seed,
-            known=lambda key: sheet.has(key, program.name),
-        )  # fmt: skip
-        if judged:
-            sheet.add(Labels(pa.Table.from_pylist(judged)))
-            sheet.write()
-            labels = sheet.labels()
-    unknown = [name for name, each in errors.items() if not each.known]
-    return {**errors, **{name: errors_on_known(labels, name) for name in unknown if labels.checks(name)[0][1]}}
-
-
-RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "unsure", "split")
-
-
 def _check_labelling(labelling: LabelSettings) -> None:
     """Refuse a question without anybody who answers it."""
     if labelling.ask is None and not labelling.answers and not sys.stdin.isatty():
@@ -228,13 +261,7 @@ def _check_labelling(labelling: LabelSettings) -> None:
         raise InputError(f"nobody is there to judge: there is no terminal; give one of {ways}")
 
 
-@door(
-    check=_check_labelling,
-    needs={
-        "llm": {"ask": "llm"},
-        "encoding": [{"draw": UNCERTAIN}, {"ask": SCORING}],
-    },
-)
+@door(check=_check_labelling, needs={"llm": {"ask": "llm"}, "encoding": [{"draw": UNCERTAIN}, {"ask": SCORING}]})
 def label(
     collection: CollectionLike,
     sources: SourcesLike,
@@ -257,8 +284,9 @@ def label(
     named = as_sources(sources, loaded)
     negatives = {source.name: source.negatives for source in named}
     universe = pairs_of(negatives)
+    who, notes = labelling.ask, list[str]()
     belief: Floats | None = None
-    who, program, notes = labelling.ask, None, list[str]()
+    models: dict[str, ModelUse] = {}
     name = who if isinstance(who, str | None) else getattr(who, "name", type(who).__name__)
     settings = {"n": labelling.n, "with": name, "checks": labelling.checks, "as": labelling.labeller}
     if labelling.draw == UNCERTAIN:
@@ -285,70 +313,15 @@ def label(
     elif by_program(who):
         program = open_judge(cast("Any", who), loaded, encoding=encoding, llm=llm, question=labelling.question)
         _judged(program, sheet, program.name)
+        errors = judge_errors(sheet.labels(), universe, program.name)
+        if labelling.checks and (errors.bounds or not errors.known):
+            judged = judge_known(
+                program, loaded, universe.table["query_id"], pairs=labelling.checks, seed=labelling.seed,
+                known=lambda key: sheet.has(key, program.name),
+            )  # fmt: skip
+            sheet.add(judged)
+            sheet.write()
+        models = {program.name: program.questions.asked} if isinstance(program, RelevanceJudge) else {}
     elif who is not None:
         _judged(ByFunction(cast("Answer", who)), sheet, labelling.labeller, skips=True)
-    errors = errors_of(labelling, sheet, loaded, universe, program)
-    models = {program.name: program.questions.asked} if isinstance(program, RelevanceJudge) else {}
-    return Labelled(sheet.labels(), universe, drawn.rows, errors, models, facts, sheet.path, belief, notes)
-
-
-@door(needs={"llm": {"judge": "llm"}})
-def relabel(
-    collection: CollectionLike,
-    source: SourceLike,
-    *,
-    relabelling: RelabelSettings,
-    reading: CollectionSettings,
-    llm: LLMSettings,
-    encoding: EncodingSettings = AT_128,
-) -> Relabelled:
-    """Relabel negatives: say of each row whether it is an answer after all, by a cascade of judges within a budget.
-
-    The table gains `relevance`, a probability, and `verdict`: positive, negative or unsure. Rows that are called
-    positive are no longer trained on as negatives, and can join the judgements: --promoted FILE here, and
-    --add-judgements FILE wherever the collection is used. Rejected rows are judged, too, and stay rejected.
-
-    Raises:
-        InputError: a collection, source, judge or labels that cannot be read, or no row of a judged query.
-        FailureError: a judge failed; what a language model answered is kept, and the same command goes on.
-    """
-    loaded = reading.open(collection)
-    named = as_source(source, loaded)
-    encoder, store = encoding.open(loaded)
-    taken = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
-    if taken:
-        raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
-    labels = [Labels.of(each, loaded) for each in several(relabelling.labels)]
-    known = Labels(pa.concat_tables(each.table for each in labels)) if labels else None
-    how: dict[str, Any] = {"encoding": encoding, "llm": llm, "question": relabelling.question}
-    judges = [open_judge(each, loaded, **how) for each in relabelling.judges]
-    evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
-    cascade = Cascade(
-        loaded, pairs_in(named.negatives.table.take(pa.array(evidence.rows))), evidence, seed=relabelling.seed
-    )
-    if known is not None:
-        cascade.take(known)
-    for judge, count in zip(judges, relabelling.questions(len(evidence.rows)), strict=True):
-        cascade.ask(judge, count, checks=relabelling.checks)
-    verdict, high, low = cascade.verdicts(relabelling.positive_precision, relabelling.negative_precision)
-    settings = {
-        "judges": [each.name for each in judges],
-        **{name: getattr(relabelling, name) for name in RECORDED},
-        "labels": [len(each) for each in labels],
-        "encoder": encoder.fingerprint,
-    }
-    digests = {"collection": loaded.digest, named.name: named.digest}
-    table = marked(named.negatives, evidence.rows, cascade.crowd.posterior, verdict, relabelling.unsure == REJECT)
-    made = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
-    return Relabelled.of(
-        table.with_provenance(made),
-        title=f"{named.name}, relabelled",
-        collection=loaded,
-        split=relabelling.split,
-        judges=tuple(cascade.use(judge.name) for judge in judges),
-        evidence=dict(zip(("constant", *evidence.names), cascade.crowd.weights.tolist(), strict=True)),
-        high=high,
-        low=low,
-        answers=cascade.labels(),
-        models={judge.name: judge.questions.asked for judge in judges if isinstance(judge, RelevanceJudge)},
-    )
+    return Labelled(sheet.labels(), universe, drawn.rows, models, facts, sheet.path, belief, notes)

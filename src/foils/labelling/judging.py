@@ -1,19 +1,19 @@
-"""Who judges pairs of a query and a document, by which settings, and how often a program is right."""
+"""Who judges pairs of a query and a document, and how often a program is right."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, cast
+from typing import Any, Protocol, TypeGuard, cast
 
 import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending, pair_keys
+from foils.data.labels import CHECKS, LABELS, Labels, pair_keys
 from foils.encode.opening import EncodingSettings
-from foils.labelling.sheet import Pair, PairPool
+from foils.labelling.sheet import Pair, PairPool, shown_of
 from foils.llm import Client, Form, LLMSettings, Questions, Sampling, Template
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LONGEST
@@ -21,84 +21,18 @@ from foils.rating import Candidates, Judge, LLMJudge, Pairs, QuestionSettings, a
 from foils.rating.opening import JudgeSettings, Opening
 from foils.rating.opening import open_judge as open_compared
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import spelled
 from foils.statistics.survey import Share, corrected_share
 
 Answer = Callable[[str, str, str], bool | None]
 """A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
 TERMINAL, PAGE = "terminal", "page"
 BY_PEOPLE = (TERMINAL, PAGE)
-EQUAL, UNCERTAIN = "equal", "uncertain"
-
-if TYPE_CHECKING:
-    AskLike = str | Judge | Answer
-    AnswersLike = LabelsLike | Sequence[LabelsLike]
-else:
-    AskLike = str
-    AnswersLike = list[str]
 
 
 def is_judge(who: Any) -> TypeGuard[Judge]:
     """Tell whether an object is a judge of `foils rate`."""
     return hasattr(who, "judge")
-
-
-def by_person(who: Any) -> bool:
-    """Tell whether a person answers, or a function in their place."""
-    return not by_program(who)
-
-
-def by_program(who: Any) -> bool:
-    """Tell whether a program answers."""
-    return who not in BY_PEOPLE if isinstance(who, str) else is_judge(who)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelSettings(Settings):
-    """How pairs are labelled.
-
-    Attributes:
-        n: Number of pairs to label. A larger number keeps all pairs of a smaller one.
-        ask: Who judges: terminal asks you here, page writes an HTML page beside the labels, or a program:
-            bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER or llm[:MODEL]. Default: terminal, where there is
-            one and no --answers are given. In Python also a judge of `foils.rate`, or a function of query, positive and
-            document that returns True, False or None.
-        draw: Which pairs come first: equal gives all pairs of a source the same probability; uncertain prefers those
-            that the encoder cannot tell, by what `foils score` believes of each pair before any label. Give the options
-            of the encoder that scores.
-        split: Split of the judgements that uncertain learns from.
-        output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
-            again.
-        answers: File with answers to add, as the page gives it. May be given several times. In Python
-            also labels or a DataFrame.
-        labeller: Name under which a person's answers are kept.
-        checks: Number of labelled positives, and of documents drawn at random, that a program also judges, so that its
-            errors can be estimated; 0 for none.
-        question: Prompt of your own for a language model: a text file with {query} and {document}, and optionally
-            {answer}. In Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
-        seed: Seed of the draw; the same seed draws the same pairs.
-    """
-
-    heading = "Labels"
-
-    n: Annotated[int, Option(flag="--number", short="-n", least=1)] = 60
-    ask: Annotated[AskLike | None, Option(flag="--with", metavar="WHO")] = None
-    draw: Annotated[str, Option(names=(EQUAL, UNCERTAIN))] = EQUAL
-    split: Annotated[str, Option(needs={"draw": UNCERTAIN})] = "train"
-    output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
-    answers: Annotated[AnswersLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
-    labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
-    checks: Annotated[int, Option(least=0, needs={"ask": by_program})] = 100
-    question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"ask": "llm"})] = None
-    seed: Annotated[int, Option(least=0)] = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_ending(self.output)
-        if isinstance(self.ask, str) and self.ask not in BY_PEOPLE:
-            kind_of(self.ask)
-        if not self.labeller.strip() or ":" in self.labeller:
-            raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
 
 
 SCORING = ("bi-encoder", "cross-encoder", "pairwise")
@@ -280,25 +214,24 @@ class JudgeErrors:
         return {"sensitivity": self.sensitivity, "specificity": self.specificity, "basis": self.basis}
 
 
-def errors_by_people(labels: Labels, universe: PairPool, judge: str) -> JudgeErrors:
-    """Return how often a judge was right on the pairs that people judged, too."""
-    people, (answers, _) = labels.match(universe.table)[0], labels.match(universe.table, judge=judge)
-    relevant, other = people == 1, people == 0
-    both = np.isfinite(answers)
-    return JudgeErrors(
-        (int((answers == 1)[relevant].sum()), int((relevant & both).sum())),
-        (int((answers == 0)[other].sum()), int((other & both).sum())),
-        "pairs that people judged, too",
+def judge_errors(labels: Labels, universe: PairPool, judge: str) -> JudgeErrors:
+    """Return how often a judge was right on the pairs that people judged, too.
+
+    Where these are not pairs of both kinds: on labelled positives and on documents drawn at random (`judge_known`), if
+    it judged any.
+    """
+    people, own = (labels.match(universe.table, judge=who)[0] for who in (None, judge))
+    sensitivity, specificity = (
+        (int((own[people == truth] == truth).sum()), int(np.isfinite(own[people == truth]).sum())) for truth in (1, 0)
     )
+    errors = JudgeErrors(sensitivity, specificity, "pairs that people judged, too")
+    positives, others = labels.checks(judge)
+    if errors.known or not positives[1]:
+        return errors
+    return JudgeErrors(positives, others, "labelled positives and documents drawn at random", bounds=True)
 
 
-def errors_on_known(labels: Labels, judge: str) -> JudgeErrors:
-    """Return how often a judge was right on labelled positives, and on documents drawn at random (`ask_checks`)."""
-    sensitivity, specificity = labels.checks(judge)
-    return JudgeErrors(sensitivity, specificity, "labelled positives and documents drawn at random", bounds=True)
-
-
-def ask_checks(
+def judge_known(
     judge: PairJudge,
     collection: Collection,
     query_ids: pa.ChunkedArray,
@@ -306,8 +239,8 @@ def ask_checks(
     pairs: int,
     seed: int,
     known: Callable[[str], bool] = lambda _: False,
-) -> list[dict[str, Any]]:
-    """Have a judge judge pairs whose truth is known; return its answers as rows of a file of labels.
+) -> Labels:
+    """Have a judge judge pairs whose truth is known; return its answers.
 
     A labelled positive is shown beside another one of its query; a judge who compares with the positive judges those
     of queries with two or more. Documents drawn at random are taken as not relevant. Both are easier to judge than
@@ -323,25 +256,22 @@ def ask_checks(
     """
     truth, rng = collection.known_positives, np.random.default_rng(seed)
     inside = np.flatnonzero(np.isin(truth.query_rows, collection.query_rows(query_ids.unique())))
-    inside = rng.permutation(inside)
-    compares = isinstance(judge, AgainstPositive)
-    of_positives = [each for each in inside.tolist() if len(truth.of(each)) > compares][:pairs]
-    positives = [(truth.query_rows[each], truth.of(each)[0], truth.of(each)[-1]) for each in of_positives]
-    documents = rng.integers(len(collection.documents), size=min(pairs, len(inside)))
-    drawn = zip(inside[:pairs].tolist(), documents.tolist(), strict=True)
-    random = [(truth.query_rows[each], truth.of(each)[0], row) for each, row in drawn if row not in truth.of(each)]
-    rows = np.array([*positives, *random], np.int64).reshape(-1, 3)
+    places, compares = rng.permutation(inside).tolist(), isinstance(judge, AgainstPositive)
+    positives = [(place, truth.of(place)[-1]) for place in places if len(truth.of(place)) > compares][:pairs]
+    drawn = zip(places, rng.integers(len(collection.documents), size=min(pairs, len(places))).tolist(), strict=False)
+    random = [(place, row) for place, row in drawn if row not in truth.of(place)]
+    queries, documents = np.array([*positives, *random], np.int64).reshape(-1, 2).T
     table = pa.table(
         {
-            "query_id": collection.queries["query_id"].take(pa.array(rows[:, 0])),
-            "doc_id": collection.documents["doc_id"].take(pa.array(rows[:, 2])),
-            "sources": pa.array([CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random), pa.string()),
+            "query_id": collection.queries["query_id"].take(pa.array(truth.query_rows[queries])),
+            "doc_id": collection.documents["doc_id"].take(pa.array(documents)),
+            "text": pa.nulls(len(documents), pa.large_string()),
+            "sources": [CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random),
         }
     )
-    there = np.array([not known(key) for key in pair_keys(table).to_pylist()], bool)
-    table, (queries, positive, document) = table.filter(pa.array(there)), rows[there].T
-    texts = (
-        collection.query_texts(queries), collection.document_texts(positive), collection.document_texts(document)
-    )  # fmt: skip
-    answers = zip(table.to_pylist(), judge.judge([Pair(*each) for each in zip(*texts, strict=True)]), strict=True)
-    return [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]
+    open_rows = [
+        row for row, key in zip(table.to_pylist(), pair_keys(table).to_pylist(), strict=True) if not known(key)
+    ]
+    answers = zip(open_rows, judge.judge(shown_of(collection, open_rows)), strict=True)
+    rows = [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]
+    return Labels(pa.Table.from_pylist(rows, LABELS))

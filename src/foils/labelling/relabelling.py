@@ -15,30 +15,33 @@ import pyarrow.compute as pc
 from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
-from foils.data.labels import LABELS, Labels, LabelsLike, pair_keys, with_judgements
+from foils.data.labels import LABELS, Labels, pair_keys
 from foils.data.negatives import Negatives
-from foils.labelling.evidence import Evidence
-from foils.labelling.judging import Answer, PairJudge, ask_checks, kind_of
-from foils.labelling.sheet import Pair, shown_of
-from foils.llm import ModelUse
+from foils.data.read import AddedLike, CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike, as_source
+from foils.data.tables import provenance
+from foils.encode.opening import AT_128, EncodingSettings
+from foils.labelling.evidence import Evidence, evidence_of
+from foils.labelling.judging import Answer, PairJudge, RelevanceJudge, judge_known, kind_of, open_judge
+from foils.labelling.sheet import pairs_in, shown_of
+from foils.llm import LLMSettings, ModelUse
 from foils.llm.prompts import TemplateLike
 from foils.rating.judges import Judge
+from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, numbers_of, several, spelled
 from foils.runtime.results import Table, number
-from foils.statistics.noisy_labels import Answers, Crowd, evidence_of, learn, logits_of, threshold
+from foils.statistics.noisy_labels import Answers, Crowd, learn, log_odds_of, logits_of, threshold
 from foils.statistics.survey import draw, importance, permanent_numbers
 
 REJECT, KEEP = "reject", "keep"
 
 if TYPE_CHECKING:
     JudgesLike = str | Judge | Answer | Sequence[str | Judge | Answer]
-    AnswersLike = LabelsLike | Sequence[LabelsLike]
     BudgetsLike = float | Sequence[float]
 else:
     JudgesLike = list[str]
-    AnswersLike = list[str]
     BudgetsLike = list[float]
 
 
@@ -80,7 +83,7 @@ class RelabelSettings(Settings):
     positive_precision: Annotated[float, Option(above=0, most=1)] = 0.9
     negative_precision: Annotated[float, Option(above=0, most=1)] = 0.95
     unsure: Annotated[str, Option(names=(REJECT, KEEP))] = REJECT
-    labels: Annotated[AnswersLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
+    labels: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     checks: Annotated[int, Option(least=0, needs={"judge": True})] = 100
     question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"judge": "llm"})] = None
     split: str = "train"
@@ -176,7 +179,7 @@ class Judged:
         probability: (k,) of each row, to be drawn in any of the draws so far; NaN: not known.
         known: sensitivity and specificity where the truth is known.
         answers: with the judge's errors as they are estimated now.
-        checked: answers to pairs whose truth is known, as rows of a file of labels.
+        checked: answers to pairs whose truth is known.
         asked: rows that it was asked about in this run. answered: of these.
         confirmed: whether people, or a better judge, showed its errors.
     """
@@ -184,7 +187,7 @@ class Judged:
     probability: Floats
     known: tuple[float, float] = UNKNOWN
     answers: Answers = field(default_factory=lambda: Answers(np.zeros(0, np.int64), np.zeros(0)))
-    checked: list[dict[str, Any]] = field(default_factory=list)
+    checked: Labels = field(default_factory=lambda: Labels(LABELS.empty_table()))
     asked: int = 0
     answered: int = 0
     confirmed: bool = False
@@ -250,10 +253,10 @@ class Cascade:
         """
         every, new = np.arange(len(self.pairs)), judge.name not in self.judges
         own = self.judges.setdefault(judge.name, Judged(np.full(len(every), np.nan)))
+        if checks:
+            own.checked = judge_known(judge, self.collection, self.pairs["query_id"], pairs=checks, seed=self.seed)
         if checks or new:
-            how: dict[str, Any] = {"pairs": checks, "seed": self.seed}
-            own.checked = ask_checks(judge, self.collection, self.pairs["query_id"], **how) if checks else []
-            own.known = believed_errors(*Labels(pa.Table.from_pylist(own.checked, LABELS)).checks(judge.name))
+            own.known = believed_errors(*own.checked.checks(judge.name))
         known = np.isin(every, own.answers.rows)
         tried = known.copy()
         for part in range(ROUNDS):
@@ -265,7 +268,8 @@ class Cascade:
             rows = np.sort(drawn.rows)
             so_far = np.fmax(own.probability, np.minimum(1.0, size * drawn.threshold))
             own.probability = np.where(known, own.probability, so_far)
-            given = np.array([np.nan if each is None else float(each) for each in judge.judge(self.shown(rows))])
+            pairs = shown_of(self.collection, self.pairs.take(pa.array(rows)).to_pylist())
+            given = np.array([np.nan if each is None else float(each) for each in judge.judge(pairs)])
             there = np.isfinite(given)
             if missing := int((~there).sum()):
                 log.info("%s gave no answer on %d of %d rows; they stay as they were", judge.name, missing, len(rows))
@@ -279,12 +283,8 @@ class Cascade:
         """(k,) the probability of each row being relevant, a judge's own answer about it left out."""
         p, rows = self.crowd.posterior.copy(), own.answers.rows
         if self.heeded(own):
-            p[rows] = expit(logits_of(p[rows]) - evidence_of([own.answers], rows))
+            p[rows] = expit(logits_of(p[rows]) - log_odds_of([own.answers], rows))
         return p
-
-    def shown(self, rows: Rows) -> list[Pair]:
-        """Return the texts of rows."""
-        return shown_of(self.collection, self.pairs.take(pa.array(rows)).to_pylist())
 
     def use(self, name: str) -> dict[str, Any]:
         """Return what a judge was asked, how often it is right as all answers so far show it, and its standing.
@@ -301,17 +301,14 @@ class Cascade:
 
     def labels(self) -> Labels:
         """Return every answer as labels, with those to pairs whose truth is known."""
-        rows = [
-            {**pair, "relevant": int(relevant), "judge": name}
-            for name, own in self.judges.items()
-            for pair, relevant in zip(
-                self.pairs.take(pa.array(own.answers.rows)).to_pylist(), own.answers.relevant.tolist(), strict=True
-            )
-        ]
-        there = {(row["query_id"], row["doc_id"], row["judge"]) for row in rows}
-        checked = (row for own in self.judges.values() for row in own.checked)
-        rows += [row for row in checked if (row["query_id"], row["doc_id"], row["judge"]) not in there]
-        return Labels(pa.Table.from_pylist(rows, LABELS))
+        rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for name, own in self.judges.items():
+            pairs = self.pairs.take(pa.array(own.answers.rows)).to_pylist()
+            answers = zip(pairs, own.answers.relevant.tolist(), strict=True)
+            answered = [{**pair, "relevant": int(relevant), "judge": name} for pair, relevant in answers]
+            for row in [*answered, *own.checked.table.to_pylist()]:
+                rows.setdefault((row["query_id"], row["doc_id"], name), row)
+        return Labels(pa.Table.from_pylist([*rows.values()], LABELS))
 
     def verdicts(self, precision: float, negative_precision: float) -> tuple[npt.NDArray[np.str_], float, float]:
         """Return (k,) the verdict of each row, and the probabilities from which on, and up to which, one is given.
@@ -408,19 +405,8 @@ class Cascade:
 
 NOT_SURE = "may be relevant"
 RELEVANT = "relabelled positive"
-
-
-def marked(
-    negatives: Negatives, rows: Rows, probability: Floats, verdict: npt.NDArray[np.str_], unsure: bool
-) -> Negatives:
-    """The table with what was found; rows without evidence have neither, and stay as they are."""
-    relevance, said = np.full(len(negatives), np.nan), np.full(len(negatives), None, object)
-    relevance[rows], said[rows] = probability, verdict
-    table = negatives.with_columns({"relevance": pa.array(relevance), "verdict": pa.array(said, pa.string())})
-    return table.reject(said == POSITIVE, RELEVANT).reject((said == UNSURE) & unsure, NOT_SURE)
-
-
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
+RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "unsure", "split")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -445,23 +431,16 @@ class Relabelled(Negatives):
 
     @cached_property
     def promoted(self) -> Labels:
-        """The rows that are called positive and whose document is in the collection, as labels."""
-        table = self._of(POSITIVE)
+        """The rows that are called positive and whose document is in the collection, as labels.
+
+        `foils.load(collection, add_judgements=relabelled.promoted)` is the collection with them as positives.
+        """
+        table = self.table.filter(pc.equal(self.table["verdict"], POSITIVE))
         if "text" in table.column_names:
             table = table.filter(table["text"].is_null())
-        columns = {name: table[name] for name in ("query_id", "doc_id")}
-        relevant, judge = pa.repeat(pa.scalar(1), len(table)), pa.repeat(pa.scalar(PROGRAM), len(table))
-        return Labels(pa.table({**columns, "relevant": relevant, "judge": judge}), self.provenance)
-
-    def with_promoted(self) -> Collection:
-        """Return the collection with the promoted rows as positives of the split.
-
-        Raises:
-            InputError: the collection is not known.
-        """
-        if self.collection is None:
-            raise InputError("the collection of this table is not known; relabel it again")
-        return with_judgements(self.collection, [self.promoted], split=self.split)
+        columns = {"query_id": table["query_id"], "doc_id": table["doc_id"]}
+        added = {name: pa.repeat(value, len(table)) for name, value in {"relevant": 1, "judge": PROGRAM}.items()}
+        return Labels(pa.table({**columns, **added}), self.provenance)
 
     def counts(self) -> dict[str, dict[str, Any]]:
         """Return for each verdict the number of rows, and the share of them that is expected to be relevant."""
@@ -472,14 +451,17 @@ class Relabelled(Negatives):
 
     def tables(self) -> list[Table]:
         """Return the verdicts, and what each judge was asked."""
+        bars = {
+            POSITIVE: f"≥ {self.high:.2f}" if self.high <= 1 else "–",
+            NEGATIVE: f"≤ {self.low:.2f}" if self.low >= 0 else "–",
+        }
         rows = [
-            (name, f"{of['rows']:,}", number(of["relevant"]), said)
-            for (name, of), said in zip(self.counts().items(), self._bars(), strict=True)
+            (name, f"{of['rows']:,}", number(of["relevant"]), bars.get(name, "")) for name, of in self.counts().items()
         ]
-        without = self.table["verdict"].null_count
-        notes = [f"{without:,} rows without a verdict: their query has no positive in the split, or they are positives"]
-        notes = notes if without else []
-        notes += [f"{name}: {count}" for name, count in self.rejected_rows()]
+        notes = [f"{name}: {count}" for name, count in self.rejected_rows()]
+        if without := self.table["verdict"].null_count:
+            why = "their query has no positive in the split, or they are positives"
+            notes = [f"{without:,} rows without a verdict: {why}", *notes]
         if not len(self.answers):
             ways = f"{spelled('judge')} or {spelled('labels')}"
             notes.append(f"Nobody was asked: the probabilities are a belief. Give a {ways}.")
@@ -488,43 +470,28 @@ class Relabelled(Negatives):
                 "The answers do not tell which rows are which: ask about more rows, ask a better judge, or label some "
                 "yourself, so that the judge's errors are known."
             )
-        notes += self._doubts()
-        verdicts = Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))
-        return [verdicts, *([self._judges()] if self.judges else [])]
-
-    def _doubts(self) -> list[str]:
-        """What to do about judges that were not heeded, or whom nobody confirmed."""
-        confirm = f"label {LEAST} of the same rows yourself ({spelled('labels')}) or ask a better judge after it"
-        unheeded = [each["name"] for each in self.judges if each["answered"] and not each["heeded"]]
-        doubted = [each["name"] for each in self.judges if each["heeded"] and not each["confirmed"]]
-        notes = []
-        if unheeded:
-            notes.append(
-                f"{', '.join(unheeded)}: not heeded, for the answers do not tell what share of the rows is relevant; "
-                f"ask about more rows, or {confirm}."
-            )
-        if doubted:
-            notes.append(f"Nobody confirmed {', '.join(doubted)}, which leaves more rows unsure: {confirm}.")
-        return notes
-
-    def _bars(self) -> tuple[str, str, str]:
-        """From which probability on a row that nobody answered about has each verdict."""
-        return (f"≥ {self.high:.2f}" if self.high <= 1 else "–", "", f"≤ {self.low:.2f}" if self.low >= 0 else "–")
+        tables = [Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))]
+        return [*tables, self._judges()] if self.judges else tables
 
     def _judges(self) -> Table:
-        columns = ("judge", "asked", "answered", "sensitivity", "specificity")
-        rows = [
+        """What each judge was asked, and whether it is heeded; what to do about one that nobody confirmed."""
+        columns = ("judge", "asked", "answered", "sensitivity", "specificity", "standing")
+        rows: list[tuple[str, ...]] = [
             (
-                each["name"],
-                f"{each['asked']:,}",
-                f"{each['answered']:,}",
-                number(each["sensitivity"]),
+                each["name"], f"{each['asked']:,}", f"{each['answered']:,}", number(each["sensitivity"]),
                 number(each["specificity"]),
+                "not heeded" if not each["heeded"] else "confirmed" if each["confirmed"] else "not confirmed",
             )
             for each in self.judges
-        ]
-        rows += [(name, value, "", "", "") for model, use in self.models.items() for name, value in use.rows(model)]
-        return Table("Judges", columns, rows)
+        ]  # fmt: skip
+        advice = (
+            f"To confirm a judge, label {LEAST} of the same rows yourself ({spelled('labels')}) or ask a better judge "
+            "after it: more rows get a verdict. One that is not heeded does not tell what share of the rows is "
+            "relevant; asking it about more rows may help, too."
+        )
+        caption = "" if all(each["heeded"] and each["confirmed"] for each in self.judges) else advice
+        rows += [(name, value, *[""] * 4) for model, use in self.models.items() for name, value in use.rows(model)]
+        return Table("Judges", columns, rows, caption)
 
     def to_json(self) -> dict[str, Any]:
         """Return verdicts, thresholds, what the judges were asked and how often they err, and the settings."""
@@ -543,5 +510,65 @@ class Relabelled(Negatives):
             **({"language_models": used} if used else {}),
         }
 
-    def _of(self, verdict: str) -> pa.Table:
-        return self.table.filter(pc.fill_null(pc.equal(self.table["verdict"], verdict), False))
+
+@door(needs={"llm": {"judge": "llm"}})
+def relabel(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    relabelling: RelabelSettings,
+    reading: CollectionSettings,
+    llm: LLMSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Relabelled:
+    """Relabel negatives: say of each row whether it is an answer after all, by a cascade of judges within a budget.
+
+    The table gains `relevance`, a probability, and `verdict`: positive, negative or unsure. Rows that are called
+    positive are no longer trained on as negatives, and can join the judgements: --promoted FILE here, and
+    --add-judgements FILE wherever the collection is used. Rejected rows are judged, too, and stay rejected.
+
+    Raises:
+        InputError: a collection, source, judge or labels that cannot be read, or no row of a judged query.
+        FailureError: a judge failed; what a language model answered is kept, and the same command goes on.
+    """
+    loaded = reading.open(collection)
+    named = as_source(source, loaded)
+    encoder, store = encoding.open(loaded)
+    taken = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
+    if taken:
+        raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
+    labels = [Labels.of(each, loaded) for each in several(relabelling.labels)]
+    judges = [
+        open_judge(each, loaded, encoding=encoding, llm=llm, question=relabelling.question)
+        for each in relabelling.judges
+    ]
+    evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
+    pairs = pairs_in(named.negatives.table.take(pa.array(evidence.rows)))
+    cascade = Cascade(loaded, pairs, evidence, seed=relabelling.seed)
+    if labels:
+        cascade.take(Labels(pa.concat_tables(each.table for each in labels)))
+    for judge, count in zip(judges, relabelling.questions(len(evidence.rows)), strict=True):
+        cascade.ask(judge, count, checks=relabelling.checks)
+    verdict, high, low = cascade.verdicts(relabelling.positive_precision, relabelling.negative_precision)
+    settings = {"judges": [each.name for each in judges], "labels": [len(each) for each in labels]}
+    settings |= {name: getattr(relabelling, name) for name in RECORDED} | {"encoder": encoder.fingerprint}
+    digests = {"collection": loaded.digest, named.name: named.digest}
+    relevance, said = np.full(len(named.negatives), np.nan), np.full(len(named.negatives), None, object)
+    relevance[evidence.rows], said[evidence.rows] = cascade.crowd.posterior, verdict
+    columns = {"relevance": pa.array(relevance), "verdict": pa.array(said, pa.string())}
+    table = named.negatives.with_columns(columns).reject(said == POSITIVE, RELEVANT)
+    if relabelling.unsure == REJECT:
+        table = table.reject(said == UNSURE, NOT_SURE)
+    made = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
+    return Relabelled.of(
+        table.with_provenance(made),
+        title=f"{named.name}, relabelled",
+        collection=loaded,
+        split=relabelling.split,
+        judges=tuple(cascade.use(judge.name) for judge in judges),
+        evidence=dict(zip(("constant", *evidence.names), cascade.crowd.weights.tolist(), strict=True)),
+        high=high,
+        low=low,
+        answers=cascade.labels(),
+        models={judge.name: judge.questions.asked for judge in judges if isinstance(judge, RelevanceJudge)},
+    )

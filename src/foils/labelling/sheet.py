@@ -117,10 +117,9 @@ class LabelSheet:
         path: of the file of labels.
         collection: of the pairs.
         keys: (n,) of the drawn pairs, in the order in which they are asked about.
-        rows: (n,) their columns in the file, less answer and judge.
         shown: (n,) their texts.
+        pairs: key -> columns in the file, less answer and judge: of the drawn pairs, then of others that are labelled.
         provenance: of the file.
-        others: key -> the columns of pairs that are labelled and were not drawn.
         answers: key -> judge -> 1, 0, or None for a pair that was skipped.
         changed: (key, judge) -> the answers that were given or taken back here.
     """
@@ -128,10 +127,9 @@ class LabelSheet:
     path: Path
     collection: Collection
     keys: Sequence[str]
-    rows: Sequence[dict[str, Any]]
     shown: Sequence[Pair]
+    pairs: dict[str, dict[str, Any]]
     provenance: Provenance = field(default_factory=dict)
-    others: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, dict[str, int | None]] = field(default_factory=dict)
     changed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
@@ -139,10 +137,10 @@ class LabelSheet:
     def of(cls, path: Path, collection: Collection, universe: PairPool, drawn: Drawn, **more: Any) -> LabelSheet:
         """Return the sheet of drawn pairs, with the answers that the file has, where it is there."""
         pairs = universe.table.take(pa.array(drawn.rows)).to_pylist()
-        columns = zip(pairs, drawn.probability.tolist(), universe.holders(drawn.rows), strict=True)
-        rows = [{**pair, "probability": p, "sources": names} for pair, p, names in columns]
         keys = [universe.keys[row] for row in drawn.rows.tolist()]
-        sheet = cls(path, collection, keys, rows, shown_of(collection, pairs), **more)
+        columns = zip(keys, pairs, drawn.probability.tolist(), universe.holders(drawn.rows), strict=True)
+        of_key = {key: {**pair, "probability": p, "sources": names} for key, pair, p, names in columns}
+        sheet = cls(path, collection, keys, shown_of(collection, pairs), of_key, **more)
         sheet._take_in()
         return sheet
 
@@ -163,17 +161,15 @@ class LabelSheet:
             labels: the answers.
             person: whose they are, where the labels do not say it.
         """
-        drawn = pa.Table.from_pylist(list(self.rows), LABELS)
+        drawn = pa.Table.from_pylist([self.pairs[key] for key in self.keys], LABELS)
         places, keys = pair_rows(labels.table, drawn).tolist(), pair_keys(labels.table).to_pylist()
         for place, key, row in zip(places, keys, labels.table.to_pylist(), strict=True):
             if row["judge"] is None:
                 continue
             key = self.keys[place] if place >= 0 else key
             self._set(key, person if row["judge"] == PERSON else row["judge"], row["relevant"])
-            if place < 0:
-                self.others[key] = {name: row[name] for name in ("query_id", "doc_id", "text")}
-                if row["sources"] in CHECKS:
-                    self.others[key]["sources"] = row["sources"]
+            sources = row["sources"] if row["sources"] in CHECKS else None
+            self.pairs.setdefault(key, {**row, "probability": None, "sources": sources})
 
     def _set(self, key: str, judge: str, answer: Any) -> None:
         self.changed[key, judge] = self.answers.setdefault(key, {})[judge] = answer
@@ -198,13 +194,11 @@ class LabelSheet:
 
     def labels(self) -> Labels:
         """Return the drawn pairs with their answers, a row for each judge, and after them the answers to others."""
-        drawn, nobody = zip(self.rows, self.keys, strict=True), dict[Any, Any].fromkeys([None])
-        pairs = [(columns, self.answers.get(key) or nobody) for columns, key in drawn]
-        pairs += [(columns, self.answers[key]) for key, columns in self.others.items()]
+        unjudged = {key: {None: None} for key in self.keys}
         rows = [
             {**columns, "judge": judge, "relevant": relevant}
-            for columns, answers in pairs
-            for judge, relevant in answers.items()
+            for key, columns in self.pairs.items()
+            for judge, relevant in (self.answers.get(key) or unjudged.get(key, {})).items()
         ]
         return Labels(pa.Table.from_pylist(rows, LABELS), self.provenance)
 

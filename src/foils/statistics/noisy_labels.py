@@ -70,7 +70,7 @@ def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answ
     x = np.column_stack([np.ones(len(x)), x])
     precision = np.r_[0.01, np.full(x.shape[1] - 1, spread**-2.0)]
     judged = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in answers)]))
-    evidence, at, offsets = evidence_of(answers, judged), x[judged], o[judged]
+    evidence, at, offsets = log_odds_of(answers, judged), x[judged], o[judged]
 
     def loss(w: Floats) -> tuple[float, Floats]:
         z = offsets + at @ w
@@ -84,7 +84,7 @@ def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answ
     return Crowd(weights, prior, after)
 
 
-def evidence_of(answers: Sequence[Answers], judged: Rows) -> Floats:
+def log_odds_of(answers: Sequence[Answers], judged: Rows) -> Floats:
     """Return (k,) the logarithm of the odds that the answers about each of these units give, within ±30 a judge.
 
     Args:
