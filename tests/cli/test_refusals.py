@@ -11,6 +11,7 @@ from foils.cli.program import _one_by_one, options_of_verb
 from foils.cli.verbs import DOORS
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Setting
+from refusals import refused
 
 EVERY = {verb: entry.function().settings for verb, entry in DOORS.items()}  # type: ignore[attr-defined]
 MOST = 38  # options in the help of a verb, and 150 lines of 100 characters
@@ -35,8 +36,7 @@ def test_a_value_outside_its_range_and_a_name_that_is_none(verb):
         wrap = tuple if {list, tuple} & {getattr(kind, "__origin__", kind) for kind in setting.kinds} else None
         for value in outside(setting) if setting.option.parse is None else ():
             value = int(value) if value == value and int in setting.kinds and float not in setting.kinds else value
-            with pytest.raises(InputError, match=rf"{name} \S+; expected "):
-                call(verb, **{name: wrap([value]) if wrap else value})
+            refused(rf"{name} \S+; expected ", call, verb, **{name: wrap([value]) if wrap else value})
         if setting.option.allowed():
             with pytest.raises(UnknownNameError, match=rf"unknown {name} 'no such'; expected one of: "):
                 call(verb, **{name: wrap(["no such"]) if wrap else "no such"})

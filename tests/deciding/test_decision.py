@@ -24,6 +24,7 @@ from foils.runtime.errors import InputError
 from foils.selection.doors import select
 from hidden_positives import hidden_world
 from hostile import hostile_world
+from refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -219,10 +220,8 @@ def test_labels_of_other_pairs_are_refused(half):
     world, _, _ = half
     query = world.collection.queries["query_id"][0].as_py()
     labels = Labels(pa.table({"query_id": [query], "doc_id": ["d0"], "relevant": pa.array([0], pa.int8())}))
-    with pytest.raises(InputError, match="none of the judged pairs"):
-        decided(*half, labels=labels)
-    with pytest.raises(InputError, match="without a judgement"):
-        decided(*half, labels=Labels(labels.table.select(["query_id", "doc_id"])))
+    refused("none of the judged pairs", decided, *half, labels=labels)
+    refused("without a judgement", decided, *half, labels=Labels(labels.table.select(["query_id", "doc_id"])))
 
 
 def noisy_decision(folder, noise=0.0):
@@ -280,7 +279,7 @@ def test_mine_chooses_between_ranks_as_score_does_between_the_same_tables(half):
 
 
 def test_the_page_says_what_is_decided_shows_examples_and_draws_valid_figures(tmp_path):
-    """That it is harmless says tests/faults/test_hostile_pages.py."""
+    """That it is harmless says tests/faults/test_safety.py."""
     hostile = score(*hostile_world(), encoder=HashingEncoder(), vectors=VectorStore(tmp_path))
     page = score_page(hostile)
     verdict = re.search(r'class="verdict">(.*?)</div>', page)[1]

@@ -17,7 +17,7 @@ from foils.encode import EncoderSettings, SentenceEncoder
 from foils.encode import forward as forward_module
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.forward import side_by_side, token_batches, tokens_on
-from foils.runtime.errors import InputError
+from refusals import refused
 from tiny_models import tiny_cross_encoder
 from train_models import WORDS, bert_model
 
@@ -161,13 +161,10 @@ def test_the_digest_is_of_weights_and_length(folder):
 
 
 def test_refusals(folder, tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
-        load_cross_encoder(tmp_path / "none")
-    with pytest.raises(InputError, match="cannot load the cross-encoder"):
-        load_cross_encoder(tmp_path)
+    refused("no such folder", load_cross_encoder, tmp_path / "none")
+    refused("cannot load the cross-encoder", load_cross_encoder, tmp_path)
     several = tiny_cross_encoder(tmp_path, ["a"], outputs=3)
-    with pytest.raises(InputError, match="has 3 outputs"):
-        load_cross_encoder(several)
+    refused("has 3 outputs", load_cross_encoder, several)
 
 
 @pytest.fixture(scope="module")

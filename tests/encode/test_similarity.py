@@ -32,6 +32,7 @@ from foils.mining.scorers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.models import load_trainable
+from refusals import refused
 from tiny_models import tiny_sparse_and_multi_vector
 from train_models import WORDS, bert_model, made_up, static_model, table
 
@@ -64,10 +65,8 @@ def test_the_models_own_similarity_is_taken_unless_another_is_asked_for():
     assert similarity_of(dot_model()) == "dot"
     assert similarity_of(dot_model(), "cosine") == "cosine"
     assert similarity_of(dot_model("euclidean"), "dot") == "dot"
-    with pytest.raises(InputError, match="euclidean distance; retrieval here ranks by cosine or dot"):
-        similarity_of(dot_model("euclidean"))
-    with pytest.raises(UnknownNameError, match="similarity 'manhattan'"):
-        similarity_of(dot_model(), "manhattan")
+    refused("euclidean distance; retrieval here ranks by cosine or dot", similarity_of, dot_model("euclidean"))
+    refused("similarity 'manhattan'", similarity_of, dot_model(), "manhattan", error=UnknownNameError)
 
 
 def test_vectors_of_a_model_for_inner_products_keep_their_lengths():

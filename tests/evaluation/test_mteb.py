@@ -6,8 +6,8 @@ import pytest
 from foils.data.read import collection_from_mteb
 from foils.encode import SentenceEncoder
 from foils.evaluation import measure_run
-from foils.runtime.errors import InputError
 from foils.searching import DimensionSettings, embed_collection, search_collection
+from refusals import refused
 from train_models import made_up, static_model
 
 mteb = pytest.importorskip("mteb")
@@ -98,25 +98,20 @@ def test_a_task_becomes_a_collection():
 
 
 def test_what_is_refused():
-    with pytest.raises(InputError, match="no retrieval task"):
-        collection_from_mteb(made_up())
+    refused("no retrieval task", collection_from_mteb, made_up())
     languages = task_of(made_up())
     languages.load_data()
     languages.dataset = {"deu": languages.dataset["default"], "eng": languages.dataset["default"]}
-    with pytest.raises(InputError, match="in several languages, deu, eng; a collection is of one"):
-        collection_from_mteb(languages)
-    with pytest.raises(InputError, match="instructions"):
-        collection_from_mteb(task_of(made_up(), instructions=True))
+    refused("in several languages, deu, eng; a collection is of one", collection_from_mteb, languages)
+    refused("instructions", collection_from_mteb, task_of(made_up(), instructions=True))
     two = task_of(made_up())
     two.load_data()
     other = task_of(made_up(seed=1))
     other.load_data()
     two.dataset["default"]["test"]["corpus"] = other.dataset["default"]["test"]["corpus"]
-    with pytest.raises(InputError, match=r"'.*' of the corpus of MadeUpRetrieval has two texts"):
-        collection_from_mteb(two)
+    refused(r"'.*' of the corpus of MadeUpRetrieval has two texts", collection_from_mteb, two)
     images = task_of(made_up())
     images.load_data()
     corpus = images.dataset["default"]["dev"]["corpus"]
     images.dataset["default"]["dev"]["corpus"] = corpus.rename_column("text", "image")
-    with pytest.raises(InputError, match="of texts"):
-        collection_from_mteb(images)
+    refused("of texts", collection_from_mteb, images)

@@ -23,6 +23,7 @@ from foils.runtime.errors import FoilsError, FormatError, InputError
 from foils.runtime.files import SEAL, write_sealed
 from foils.scoring import ScoreSettings, score_sources
 from foils.training.models import load_trainable
+from refusals import refused
 from train_models import bert_model, cross_encoder, made_up, static_model, table
 
 QUICK = {"batch_size": 16, "learning_rate": 0.05}
@@ -126,8 +127,7 @@ def test_encoders_are_measured_together_with_bm25(study, place):
 
 
 def test_one_more_source_is_enough_and_no_name_takes_the_place_of_other_rows(study, sources):
-    with pytest.raises(FoilsError, match="two at least"):
-        study("random")
+    refused("two at least", study, "random", error=FoilsError)
     study("random", "bm25")
     assert set(study("made").predictors) == {"random", "bm25", "made"}
     before = files(study.folder)
@@ -201,12 +201,10 @@ def test_what_cannot_be_done_is_refused_before_anything_is_trained(study, change
 
 def test_sources_and_models_are_looked_at_before_the_first_training(study, sources, place):
     two = {name: sources[name] for name in ("random", "bm25")}
-    with pytest.raises(InputError, match="baseline"):
-        study(tables={"untrained": sources["made"], "x": sources["bm25"]})
+    refused("baseline", study, tables={"untrained": sources["made"], "x": sources["bm25"]})
     with pytest.raises(FoilsError, match="/nowhere/at/all"):
         open_study(study.folder, COLLECTION, two, [str(place / "static"), "/nowhere/at/all"], SETTINGS)
-    with pytest.raises(InputError, match="two collections to test on are called larger"):
-        study(tests=[OTHERS[0], OTHERS[0]])
+    refused("two collections to test on are called larger", study, tests=[OTHERS[0], OTHERS[0]])
     assert not study.folder.exists()
 
 
@@ -346,20 +344,16 @@ def test_what_changed_or_has_no_checksum_is_refused(kept, name, was, is_now):
 
 def test_results_of_other_measures_and_a_folder_in_the_place_of_a_file(kept):
     kept["result"].write_bytes(b"[")
-    with pytest.raises(FormatError, match="malformed JSON"):
-        read_cells(kept["study"])
+    refused("malformed JSON", read_cells, kept["study"], error=FormatError)
     write_sealed(kept["result"], {"per_query": {"nDCG@10": [1, 2, 3]}})
-    with pytest.raises(FormatError, match="other measures or queries than with seed 0"):
-        read_cells(kept["study"])
+    refused("other measures or queries than with seed 0", read_cells, kept["study"], error=FormatError)
     for seed in range(2):
         path = trained_file(kept["cell"].parent, "bm25", SOURCES["bm25"], seed)
         write_sealed(path, {"per_query": {"AP": [1, 2]}})
-    with pytest.raises(InputError, match=r"c · m have no nDCG@10; measured were AP, nDCG@10"):
-        analyse(read_cells(kept["study"]))
+    refused(r"c · m have no nDCG@10; measured were AP, nDCG@10", analyse, read_cells(kept["study"]))
     kept["cell"].unlink()
     kept["cell"].mkdir()
-    with pytest.raises(InputError, match=r"cell\.json: "):
-        read_cells(kept["study"])
+    refused(r"cell\.json: ", read_cells, kept["study"])
 
 
 def test_an_encoder_is_cut_in_measures_as_in_training(place):

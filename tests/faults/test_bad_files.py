@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from foils.data import Run, load_collection
 from foils.data.sources import as_source
 from foils.runtime.errors import FoilsError, FormatError
+from refusals import refused
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -122,8 +123,7 @@ def test_a_small_file_that_unpacks_to_many_lines_is_read_in_a_stream(tmp_path):
 
 
 def test_numbers_without_end(folder, small, tmp_path):
-    with pytest.raises(FormatError, match=r"test\.tsv:1: expected"):
-        load_collection(folder(qrels=b"q\td\t" + b"1" * 5000))
+    refused(r"test\.tsv:1: expected", load_collection, folder(qrels=b"q\td\t" + b"1" * 5000), error=FormatError)
     source = tmp_path / "a.jsonl"
     for score in (b"1" + b"0" * 400, b"Infinity", b"-Infinity", b"1e999"):
         passage = b'{"docid": "d2", "score": ' + score + b"}"
@@ -213,9 +213,7 @@ def test_folders_and_pipes_in_the_place_of_files(name, place):
     form = FORMATS[name]
     path = place / f"{name}-special" / form.file
     path.mkdir(parents=True)
-    with pytest.raises(FoilsError, match=path.name.partition(".")[0]):
-        form.read(path)
+    refused(path.name.partition(".")[0], form.read, path, error=FoilsError)
     shutil.rmtree(path)
     os.mkfifo(path)  # opening it to read would wait for a writer for ever
-    with pytest.raises(FoilsError, match=path.name.partition(".")[0]):
-        form.read(path)
+    refused(path.name.partition(".")[0], form.read, path, error=FoilsError)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import foils
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.runtime.errors import InputError
+from refusals import refused
 from tiny_models import tiny_cross_encoder
 from train_models import WORDS, static_model
 
@@ -258,10 +259,8 @@ def test_models_that_are_no_cosine_encoders_are_refused_and_others_are_not_chang
     dataset = datasets.Dataset.from_dict(pairs(0))
     far = static_model()
     far.similarity_fn_name = "euclidean"
-    with pytest.raises(InputError, match="euclidean distance"):
-        ours(dataset, far, vectors)
-    with pytest.raises(InputError, match="type CrossEncoder; expected the name of a model"):
-        ours(dataset, cross_encoder, vectors)
+    refused("euclidean distance", ours, dataset, far, vectors)
+    refused("type CrossEncoder; expected the name of a model", ours, dataset, cross_encoder, vectors)
     half = static_model().to(torch.bfloat16)
     assert len(ours(dataset, half, vectors))
     assert {each.dtype for each in half.parameters()} == {torch.bfloat16}  # it is not changed

@@ -14,7 +14,8 @@ import foils
 from foils.data.formats import FORMS, Exported
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.sources import as_source
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import UnknownNameError
+from refusals import refused
 from tiny_models import tiny_cross_encoder, tiny_encoder
 
 
@@ -173,12 +174,9 @@ def test_texts_come_back(small, table, tmp_path, form):
 
 
 def test_refusals(small, table, tmp_path):
-    with pytest.raises(UnknownNameError, match="flagembedding"):
-        Exported(small, table, "flag", "train").write(tmp_path / "x")
-    with pytest.raises(UnknownNameError, match="triplets"):
-        as_dataset(table, small, form="triples", split="train")
+    refused("flagembedding", Exported, small, table, "flag", "train", error=UnknownNameError)
+    refused("triplets", as_dataset, table, small, error=UnknownNameError, form="triples", split="train")
     only = Negatives(table.table.slice(5, 1))
     for form in FORMS:
-        with pytest.raises(InputError, match="nothing to export"):
-            Exported(small, only, form, "train").write(tmp_path / "x")
+        refused("nothing to export", Exported(small, only, form, "train").write, tmp_path / "x")
     assert not (tmp_path / "x").exists()

@@ -19,8 +19,9 @@ from foils.mining.generation import (
     parse,
     validated,
 )  # fmt: skip
-from foils.runtime.errors import FailureError, FormatError, InputError
+from foils.runtime.errors import FailureError, FormatError
 from llm_server import Reply, serving
+from refusals import refused
 
 
 def good(number: int, asked: dict) -> Reply:
@@ -301,11 +302,9 @@ def test_templates_of_ones_own(tmp_path):
         ("{number} {query} {positive} {topic}", "unknown slots topic"),
     ):
         path.write_text(text)
-        with pytest.raises(InputError, match=reason):
-            asked_for(WritingSettings(prompt=path), "Q", "P", 3)
+        refused(reason, asked_for, WritingSettings(prompt=path), "Q", "P", 3)
     path.write_bytes(b"{query}\n\xff")
-    with pytest.raises(FormatError, match=r"mine-2\.txt:2: not UTF-8"):
-        WritingSettings(prompt=path).describe()
+    refused(r"mine-2\.txt:2: not UTF-8", WritingSettings(prompt=path).describe, error=FormatError)
 
 
 LONG = {

@@ -34,6 +34,7 @@ from foils.mining.rules import (
 from foils.mining.scorers import EncoderScorer
 from foils.runtime import memory
 from foils.runtime.errors import InputError
+from refusals import refused
 
 
 @dataclass
@@ -284,10 +285,8 @@ def test_margins_by_hand(small, rule, limit, sign):
     assert positives.reference(one)[0] == scores.min()
     assert positives.reference(one, mean=True)[0] == pytest.approx(scores.mean())
     for bad, message in (({"relative": 1.5}, "at most 1"), ({"absolute": np.nan}, "finite")):
-        with pytest.raises(InputError, match=message):
-            Margin(positives, **bad)
-    with pytest.raises(InputError, match="no labelled positive"):
-        positives.reference(np.array([3]))
+        refused(message, Margin, positives, **bad)
+    refused("no labelled positive", positives.reference, np.array([3]))
 
 
 def test_another_scorer_gives_the_scale(small):
@@ -393,11 +392,9 @@ def test_simans_draws_as_its_formula_says(many):
     assert counts.argmax() in (3, 4, 5)  # the peak is at 0.6
     flat = drawn(many, draw=SimANS(positives, a=0.0))
     assert (flat == drawn(many, draw=Uniform())).all()
-    with pytest.raises(InputError, match="at least 0"):
-        SimANS(positives, a=-1.0)
+    refused("at least 0", SimANS, positives, a=-1.0)
     none = TextPairs(world, np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, np.nan))
-    with pytest.raises(InputError, match="needs a scorer"):
-        SimANS(positives).log_weights(none)
+    refused("needs a scorer", SimANS(positives).log_weights, none)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from foils.rating import (
 )
 from foils.rating.distil import CARD, FORMS, preference_loss, triples
 from foils.runtime.errors import FormatError, InputError
+from refusals import refused
 from tiny_models import decoder_without_separator, tiny_cross_encoder
 
 WORDS = [f"w{i}" for i in range(12)]
@@ -178,16 +179,11 @@ def test_a_decoder_without_a_separator_is_distilled(tmp_path):
 
 def test_without_judgements_or_model_it_says_so(base, tmp_path):
     candidates, pairs = letters((3,)), all_pairs([3])
-    with pytest.raises(InputError, match="none of a query to train on"):
-        distil(base, candidates, pairs, [np.nan] * 3)
+    refused("none of a query to train on", distil, base, candidates, pairs, [np.nan] * 3)
     w = NumberJudge().judge(candidates, pairs)
-    with pytest.raises(InputError, match="cannot load"):
-        distil(tmp_path, candidates, pairs, w, held_out=0.0)
-    with pytest.raises(InputError, match="no pairwise judge"):
-        load_pairwise_judge(base)
+    refused("cannot load", distil, tmp_path, candidates, pairs, w, held_out=0.0)
+    refused("no pairwise judge", load_pairwise_judge, base)
     (tmp_path / CARD).write_text("{")
-    with pytest.raises(FormatError, match=CARD):
-        load_pairwise_judge(tmp_path)
+    refused(CARD, load_pairwise_judge, tmp_path, error=FormatError)
     (tmp_path / CARD).write_text('{"kind": "x"}')
-    with pytest.raises(InputError, match="is 'x'; expected"):
-        load_pairwise_judge(tmp_path)
+    refused("is 'x'; expected", load_pairwise_judge, tmp_path)

@@ -26,6 +26,7 @@ from foils.rating import (
 from foils.rating.estimators import BRADLEY_TERRY, LINKS, THURSTONE, covariance, mills
 from foils.runtime.errors import ConvergenceError, InputError
 from foils.statistics.elo_scale import ELO_PER_LOGIT, ELO_PER_PROBIT, expected_score
+from refusals import refused
 
 ESTIMATORS = {"thurstone": thurstone, "bradley-terry": bradley_terry}
 LOG_CURVE = {"thurstone": log_ndtr, "bradley-terry": log_expit}
@@ -308,7 +309,5 @@ def test_queries_do_not_mix_and_missing_judgements_change_nothing():
 
 def test_faulty_settings_are_refused():
     pairs = Pairs.of_one(2, [0], [1])
-    with pytest.raises(InputError, match="k_factor"):
-        online_elo(pairs, [1.0], k_factor=0)
-    with pytest.raises(InputError, match="one rating for each"):
-        online_elo(pairs, [1.0], start=[1500])
+    refused("k_factor", online_elo, pairs, [1.0], k_factor=0)
+    refused("one rating for each", online_elo, pairs, [1.0], start=[1500])

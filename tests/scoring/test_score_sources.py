@@ -17,6 +17,7 @@ from foils.encode import VectorStore
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.scoring import Scores, SourceScore
 from foils.scoring.triplets import CONTROL, Records, make_records
+from refusals import refused
 
 DOCUMENTS = {"p": "right", "r": "also right", "e": "right", "n": "wrong", "m": "wrong", "o": "other", "v": "valid"}
 
@@ -130,17 +131,14 @@ def test_the_control_draws_as_many_as_the_sources_have_on_average_and_never_a_po
 
 def test_errors(tiny):
     good = negatives([("q", "n", None)])
-    with pytest.raises(InputError, match="no source"):
-        make_records(tiny, {}, split="train")
+    refused("no source", make_records, tiny, {}, split="train")
     for name in (CONTROL, "a+b"):
-        with pytest.raises(InputError, match=re.escape(repr(name))):
-            make_records(tiny, {name: good}, split="train")
+        refused(re.escape(repr(name)), make_records, tiny, {name: good}, split="train")
     with pytest.raises(UnknownNameError, match=r"'tain'.*dev, train.*Did you mean 'train'"):
         make_records(tiny, {"s": good}, split="tain")
     with pytest.raises(InputError, match=r"1 query_ids are not in the collection tiny \(first: 'x y'\)"):
         make_records(tiny, {"s": negatives([("x y", "n", None)])}, split="train")
-    with pytest.raises(InputError, match="63 sources; at most 62"):
-        make_records(tiny, {f"s{i}": good for i in range(63)}, split="train")
+    refused("63 sources; at most 62", make_records, tiny, {f"s{i}": good for i in range(63)}, split="train")
     with pytest.raises(InputError, match=r"equal \(1 negative \(equal to a positive\).* empty \("):
         make_records(tiny, {"equal": negatives([("q", "e", None)]), "empty": negatives([])}, split="train")
 

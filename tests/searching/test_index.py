@@ -12,6 +12,7 @@ from foils.encode import Vectors
 from foils.runtime.errors import InputError
 from foils.searching import DimensionSettings, ExactIndex, FaissIndex, search_vectors
 from foils.searching.index import as_index
+from refusals import refused
 
 
 @pytest.mark.parametrize("make", [ExactIndex, FaissIndex.build])
@@ -86,7 +87,5 @@ def test_an_index_of_as_many_other_documents_is_refused(kind, common):
     index = filled(faiss.index_factory(D, kind, faiss.METRIC_INNER_PRODUCT), documents)
     as_index(index, Vectors.of(documents))
     for others in (documents[::-1].copy(), documents[np.random.default_rng(0).permutation(800)], unit(800, D, seed=7)):
-        with pytest.raises(InputError, match="other vectors than the 800"):
-            as_index(index, Vectors.of(others))
-        with pytest.raises(InputError, match="other vectors than the 800"):
-            as_index(as_index(index, Vectors.of(documents)), Vectors.of(others))
+        refused("other vectors than the 800", as_index, index, Vectors.of(others))
+        refused("other vectors than the 800", as_index, as_index(index, Vectors.of(documents)), Vectors.of(others))

@@ -16,6 +16,7 @@ from foils.searching import (
     sharpen,
     sharpened_queries,
 )
+from refusals import refused
 
 DOCUMENTS, QUERIES = unit(120), unit(9, seed=1)
 VECTORS = Vectors.of(DOCUMENTS)
@@ -161,17 +162,12 @@ def test_a_function_that_returns_something_else_is_refused(search, said):
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(UnknownNameError, match="rerank"):
-        SharpenedSearch(Database(), SETTINGS["rdime"], second_pass="some")
-    with pytest.raises(InputError, match="no effect"):
-        SharpenedSearch(Database(), SETTINGS["rdime"], candidates=9)
+    refused("rerank", SharpenedSearch, Database(), SETTINGS["rdime"], error=UnknownNameError, second_pass="some")
+    refused("no effect", SharpenedSearch, Database(), SETTINGS["rdime"], candidates=9)
     with pytest.raises(InputError, match="below k=10"):
         SharpenedSearch(Database(), SETTINGS["rdime"], second_pass="rerank", candidates=9)(QUERIES[0])
     with pytest.raises(InputError, match="1 results for 2 queries"):
         SharpenedSearch(lambda queries, k: [([], [])], SETTINGS["rdime"], batched=True).many(QUERIES[:2])
-    with pytest.raises(InputError, match="finite queries"):
-        SharpenedSearch(Database(), SETTINGS["rdime"]).many(QUERIES[0])
-    with pytest.raises(InputError, match="feedback vectors"):
-        sharpen(QUERIES[:1], [DOCUMENTS[0]], SETTINGS["rdime"])
-    with pytest.raises(InputError, match="generator"):
-        sharpen(QUERIES, [DOCUMENTS] * 9, DimensionSettings("eclipse", moon_pool=30))
+    refused("finite queries", SharpenedSearch(Database(), SETTINGS["rdime"]).many, QUERIES[0])
+    refused("feedback vectors", sharpen, QUERIES[:1], [DOCUMENTS[0]], SETTINGS["rdime"])
+    refused("generator", sharpen, QUERIES, [DOCUMENTS] * 9, DimensionSettings("eclipse", moon_pool=30))

@@ -15,6 +15,7 @@ from foils.selection import Candidates, list_benefit, most_useful, select_by_ben
 from foils.selection.benefit import HARMFUL, NOT_CHOSEN
 from foils.selection.doors import select
 from hidden_positives import hidden_world
+from refusals import refused
 
 NAMES = ("hard", "middle", "random")
 
@@ -137,10 +138,8 @@ def test_what_does_not_go_together_is_refused(tmp_path):
         ({"temperature": 0.1}, "it goes with by benefit"),
         ({"in_batch": 3}, "in_batch 3: no effect with by table"),
     ):
-        with pytest.raises(InputError, match=why):
-            select("nowhere.parquet", **given)
-    with pytest.raises(InputError, match="2 tables; a rule on ratings takes one"):
-        select(["a.parquet", "b.parquet"])
+        refused(why, select, "nowhere.parquet", **given)
+    refused("2 tables; a rule on ratings takes one", select, ["a.parquet", "b.parquet"])
 
 
 def test_where_documents_do_not_recur_hard_negatives_weigh_less(spoilt):

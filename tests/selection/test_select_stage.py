@@ -13,6 +13,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.selection import LearningProgress, RatedRows, adapted_gap, curriculum, simans, stage_of
 from foils.selection.curriculum import tier_max
 from foils.selection.doors import select
+from refusals import refused
 
 
 def rated(gaps, *, per_query=4, **more):
@@ -62,15 +63,12 @@ def test_settings_and_seed_reach_the_rule():
 
 
 def test_unknown_names_and_unrated_tables_are_refused():
-    with pytest.raises(UnknownNameError, match=r"mixture.*percentile"):
-        select(rated([1.0]), by="percentiles")
+    refused(r"mixture.*percentile", select, rated([1.0]), error=UnknownNameError, by="percentiles")
     with pytest.raises(UnknownNameError, match="Did you mean 'margin'"):
         select(rated([1.0]), by="relative", settings={"margn": 0.1})
     bare = Negatives(rated([1.0]).table.drop_columns(["elo", "gap"]))
-    with pytest.raises(InputError, match="no elo, gap; rate it first"):
-        select(bare)
-    with pytest.raises(InputError, match="weight"):
-        select(select(rated([300.0])))
+    refused("no elo, gap; rate it first", select, bare)
+    refused("weight", select, select(rated([300.0])))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The same trainings in one process or in several, for `test_gathering.py`: each writes the weights that it ends with.
+"""The same trainings in one process or in several, for `test_losses.py`: each writes the weights that it ends with.
 
 In float64, so that what differs is not rounding, which Adam would enlarge.
 """

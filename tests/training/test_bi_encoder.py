@@ -1,7 +1,8 @@
 import re
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,11 +12,12 @@ from torch.utils.data import SequentialSampler
 
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.runtime import progress
-from foils.runtime.errors import FailureError, InputError, UnknownNameError
-from foils.training.fit import WHOLE, last_whole_checkpoint
+from foils.runtime.errors import FailureError, FormatError, UnknownNameError
+from foils.training.fit import LOSS_STATE, WHOLE, Steps, last_whole_checkpoint
 from foils.training.losses import make_loss
 from foils.training.settings import RECIPES, TrainSettings
 from foils.training.train import train_model
+from refusals import refused
 from train_models import (
     Kill,
     KilledError,
@@ -197,15 +199,11 @@ class Broken(BatchPlanner):
 
 
 def test_what_cannot_go_on_is_refused(tmp_path):
-    with pytest.raises(InputError, match="patience"):
-        trained(tmp_path / "a", patience=1)
-    with pytest.raises(FailureError, match="finite"):
-        trained(tmp_path / "b", score=lambda model: float("nan"))
-    with pytest.raises(FailureError, match="learning rate"):
-        trained(tmp_path / "c", batches=Broken("random"))
+    refused("patience", trained, tmp_path / "a", patience=1)
+    refused("finite", trained, tmp_path / "b", error=FailureError, score=lambda model: float("nan"))
+    refused("learning rate", trained, tmp_path / "c", error=FailureError, batches=Broken("random"))
     (tmp_path / "d" / "checkpoint-5").mkdir(parents=True)  # of another training
-    with pytest.raises(InputError, match="resume"):
-        trained(tmp_path / "d")
+    refused("resume", trained, tmp_path / "d")
 
 
 def test_names_and_ranges_are_checked_at_once():
@@ -214,12 +212,9 @@ def test_names_and_ranges_are_checked_at_once():
         ("weighted", {"temprature": 1}, "temperature"),
         ("hybrid", {"mixing": "mean"}, "gradnorm"),
     ):
-        with pytest.raises(UnknownNameError, match=said):
-            make_loss(name, None, rows_of(), settings=settings)
-    with pytest.raises(InputError, match="prior"):
-        make_loss("debiased", None, rows_of(), settings={"prior": 1.0})
-    with pytest.raises(InputError, match=re.escape("batch_size 0") + ".*epochs"):
-        TrainSettings(batch_size=0, epochs=0)
+        refused(said, make_loss, name, None, rows_of(), error=UnknownNameError, settings=settings)
+    refused("prior", make_loss, "debiased", None, rows_of(), settings={"prior": 1.0})
+    refused(re.escape("batch_size 0") + ".*epochs", TrainSettings, batch_size=0, epochs=0)
 
 
 def test_the_recipes_are_the_papers():
@@ -228,3 +223,37 @@ def test_the_recipes_are_the_papers():
     assert (ours.learning_rate, ours.max_length, ours.loss_settings["temperature"]) == (2e-5, 128, 0.05)
     assert (hobit.batch_size, hobit.epochs, hobit.patience, hobit.trainer) == (128, 40, 5, {"weight_decay": 0.01})
     assert hobit.learning_rate == 1e-5
+
+
+# What a loss learned comes back with its checkpoint, or is refused by name
+
+
+class Learning(torch.nn.Module):
+    """A loss that learns numbers of its own."""
+
+    def __init__(self, size: int, name: str = "mix") -> None:
+        super().__init__()
+        self.register_parameter(name, torch.nn.Parameter(torch.arange(float(size))))
+
+
+def test_what_a_loss_learned_comes_back_or_is_refused_by_name(tmp_path):
+    args = SimpleNamespace(output_dir=tmp_path)
+    state = SimpleNamespace(global_step=7, max_steps=9, is_world_process_zero=True)
+    path = tmp_path / "checkpoint-7" / LOSS_STATE
+    path.parent.mkdir()
+
+    def begin(loss):
+        Steps(loss, ExitStack()).on_train_begin(args, state, None)
+
+    refused(f"{LOSS_STATE}, which is not there", begin, Learning(3))
+    Steps(Learning(3), ExitStack()).on_save(args, state, None)
+    again = Learning(3)
+    torch.nn.init.zeros_(again.mix)
+    begin(again)
+    assert again.mix.tolist() == [0, 1, 2]
+    for other in (Learning(4), Learning(3, "scale")):
+        refused(f"{LOSS_STATE}: .*of another training", begin, other, error=FormatError)
+    whole = path.read_bytes()
+    for data in (b"", whole[:-1], whole[:20], b"\xff" * 8 + whole, whole.replace(b"F32", b"F99"), b"[" * 9_000):
+        path.write_bytes(data)
+        refused(f"{LOSS_STATE}: damaged state of the loss", begin, Learning(3), error=FormatError)

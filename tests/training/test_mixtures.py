@@ -16,11 +16,11 @@ from foils.data import Collection
 from foils.data.read import CollectionSettings
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.evaluation import measure_encoder
-from foils.runtime.errors import InputError
 from foils.training.data import read_data_sets
 from foils.training.losses import make_loss
 from foils.training.settings import MethodSettings, TrainSettings, parsed_data_sets
 from foils.training.train import train_model
+from refusals import refused
 from train_models import (
     WORDS,
     bert_model,
@@ -216,7 +216,5 @@ def test_what_does_not_go_together_is_refused(more, said, world, capsys):
 def test_a_data_set_without_rows_is_named():
     documents = {"d": " ".join(WORDS[:5])}
     empty = Collection.from_dicts("empty", documents, {"q": "ba"}, {"test": {"q": {"d": 1}}})
-    with pytest.raises(InputError, match="no rows to train on in empty"):
-        sets(also=[empty]).training_set(None, form="pairs")
-    with pytest.raises(InputError, match="rows of a mixture cannot be left out"):
-        mixed_set().without(np.zeros(38, bool), reason="any")
+    refused("no rows to train on in empty", sets(also=[empty]).training_set, None, form="pairs")
+    refused("rows of a mixture cannot be left out", mixed_set().without, np.zeros(38, bool), reason="any")

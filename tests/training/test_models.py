@@ -1,19 +1,50 @@
 """The learning rate of each kind of model, told from the loaded model and overridable; weights between two models'."""
 
+import importlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from transformers import TrainerCallback
 
+import foils
 from foils.cli.app import run
 from foils.encode import VectorStore
+from foils.encode.cross_encoders import load_cross_encoder, logits
+from foils.encode.models import load_model
 from foils.experiments import StudySettings, open_study, read_cells, run_cells
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, MissingExtraError
 from foils.runtime.files import write_json
-from foils.training.models import LEARNING_RATES, kind_of, learning_rate_of, load_trainable, merged, with_defaults
+from foils.training.models import (
+    LEARNING_RATES,
+    WEIGHTS,
+    add_adapters,
+    kind_of,
+    learning_rate_of,
+    load_trainable,
+    merged,
+    with_defaults,
+)
 from foils.training.settings import RECIPES, TrainSettings
 from foils.training.train import train_model
-from train_models import bert_model, cross_encoder, made_up, made_up_folder, rows_of, static_model, table, weights
+from refusals import refused
+from train_models import (
+    Kill,
+    KilledError,
+    answering_decoder,
+    bert_model,
+    cross_encoder,
+    decoder,
+    made_up,
+    made_up_folder,
+    resumed_exactly,
+    rows_of,
+    scoring_decoder,
+    static_model,
+    table,
+    weights,
+)
 
 SETTINGS = TrainSettings(batch_size=16, max_length=32)
 STATIC = "static embedding"
@@ -108,7 +139,187 @@ def test_every_weight_lies_between(alpha):
 
 
 def test_what_cannot_be_merged(tmp_path):
-    with pytest.raises(InputError, match=r"alpha 1\.5; expected a number from 0 to 1"):
-        merged(static_model(), static_model(), 1.5)
-    with pytest.raises(InputError, match="1 weights are not of the same names and shapes"):
-        merged(static_model(), static_model(dimension=8), 0.5)
+    refused(r"alpha 1\.5; expected a number from 0 to 1", merged, static_model(), static_model(), 1.5)
+    refused("1 weights are not of the same names and shapes", merged, static_model(), static_model(dimension=8), 0.5)
+
+
+# Training in little memory: low-rank adapters, gradient checkpointing, decoders
+
+
+LORA = TrainSettings(batch_size=16, epochs=1, learning_rate=0.01, max_length=32, lora=2)
+TEXTS = ["ba be bi", "ko ku ka mu", "na"]
+PAIRS = [("ba be", "bi ba"), ("ko", "ku ka")]
+ENCODERS = {"bert": bert_model, "decoder": decoder}
+RERANKERS = {"cross-encoder": cross_encoder, "scoring decoder": scoring_decoder, "answering decoder": answering_decoder}
+KINDS = {**ENCODERS, **RERANKERS}
+
+
+def train(kind, place, folder, settings=LORA, **more):
+    reranker = kind in RERANKERS
+    settings = replace(settings, loss="listnet" if reranker else "mnrl")
+    rows = rows_of("lists" if reranker else "triplets", rated=False)
+    return train_model(KINDS[kind](place), rows, folder, settings=settings, **more)
+
+
+def outputs(model):
+    if hasattr(model, "predict"):
+        return logits(model, PAIRS)
+    return model.encode(TEXTS, show_progress_bar=False)
+
+
+def state_of(model):
+    return {name: each.detach().clone() for name, each in model.state_dict().items()}
+
+
+def trained_weights(model):
+    return {name: each.detach() for name, each in model.named_parameters() if each.requires_grad}
+
+
+class Look(TrainerCallback):
+    """Notes which weights are trained."""
+
+    def on_step_end(self, args, state, control, model=None, **_):
+        self.trained = trained_weights(model)
+
+
+def test_adapters_alone_are_trained_and_become_part_of_the_weights(tmp_path):
+    before, look = state_of(bert_model(tmp_path / "bert")), Look()
+    model = train("bert", tmp_path / "bert", tmp_path / "out", callbacks=[look]).model
+    linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    assert all(".lora_" in name for name in look.trained)
+    wanted = sum(LORA.lora * (module.in_features + module.out_features) for module in linear)
+    assert sum(each.numel() for each in look.trained.values()) == wanted
+    after = state_of(model)
+    assert list(after) == list(before)
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
+    assert changed
+    assert all(name.endswith(".weight") and after[name].ndim == 2 and "embeddings" not in name for name in changed)
+    assert all(each.requires_grad for each in model.parameters())
+    name = next(name for name in sorted(changed) if "attention" in name)
+    low, up = (
+        next(each for key, each in look.trained.items() if f"{name.removesuffix('.weight')}.lora_{part}." in key)
+        for part in "AB"
+    )
+    assert torch.allclose(after[name], before[name] + 2 * up @ low, atol=1e-6)
+
+
+def test_adapters_begin_as_the_model_itself_and_are_drawn_from_the_seed(tmp_path):
+    plain, one, same, other = (bert_model(tmp_path / str(i)) for i in range(4))
+    for model, seed in ((one, 1), (same, 1), (other, 2)):
+        add_adapters(model, 2, seed=seed)
+    assert np.array_equal(outputs(one), outputs(plain))
+    drawn = [torch.cat([each.flatten() for each in trained_weights(model).values()]) for model in (one, same, other)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
+def test_adapters_of_a_model_in_half_precision_learn_in_float32(tmp_path):
+    model, look, settings = decoder(tmp_path / "raw").bfloat16(), Look(), replace(LORA, trainer={"bf16": True})
+    run = train_model(model, rows_of(rated=False), tmp_path / "out", settings=settings, callbacks=[look])
+    assert {each.dtype for each in look.trained.values()} == {torch.float32}
+    assert {each.dtype for each in run.model.parameters()} == {torch.bfloat16}
+    assert np.isfinite(outputs(run.model).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("kind", ["bert", "cross-encoder", "answering decoder"])
+def test_what_is_written_is_a_model_like_any_other(kind, tmp_path):
+    load = load_cross_encoder if kind in RERANKERS else load_model
+    KINDS[kind](tmp_path / "raw").save_pretrained(str(tmp_path / "base"))
+    untrained = load(tmp_path / "base", device="cpu")
+    trained = train(kind, tmp_path / "again", tmp_path / "work", replace(LORA, mini_batch_size=4)).model
+    assert np.abs(outputs(trained) - outputs(untrained)).max() > 1e-3
+    trained.save_pretrained(str(tmp_path / "merged"))
+    merged = load(tmp_path / "merged", device="cpu")
+    np.testing.assert_allclose(outputs(merged), outputs(trained), atol=1e-5)
+    assert list(merged.state_dict()) == list(untrained.state_dict())
+    assert not (tmp_path / "merged" / "adapter_config.json").exists()
+
+
+@pytest.mark.parametrize(("kind", "stop"), [("bert", 4), ("scoring decoder", 2)])
+def test_a_killed_training_resumes_exactly_from_adapters_alone(kind, stop, tmp_path):
+    def run(folder, **more):
+        how = replace(LORA, trainer={"logging_steps": 1, "save_steps": 2})
+        return train(kind, tmp_path / "raw", folder, how, **more)
+
+    resumed_exactly(run, tmp_path, stop)
+    checkpoint = max((tmp_path / "cut").glob("checkpoint-*"))
+    assert (checkpoint / WEIGHTS).is_file()
+    assert not list(checkpoint.rglob("model.safetensors"))
+
+
+def test_the_best_adapters_on_dev_are_the_model(tmp_path):
+    scores, seen = iter([0.2, 0.9, 0.1]), []
+
+    def score(model):
+        seen.append(outputs(model))
+        return next(scores)
+
+    found = train("bert", tmp_path / "bert", tmp_path / "out", replace(LORA, epochs=3), score=score)
+    assert found.best == 0.9
+    np.testing.assert_allclose(outputs(found.model), seen[1], atol=1e-6)
+
+
+def test_checkpoints_of_another_rank_are_refused(tmp_path):
+    with pytest.raises(KilledError):
+        train("bert", tmp_path / "a", tmp_path / "out", replace(LORA, trainer={"save_steps": 2}), callbacks=[Kill(4)])
+    with pytest.raises(InputError, match="of another training"):
+        train("bert", tmp_path / "b", tmp_path / "out", replace(LORA, lora=3), resume=True)
+
+
+def test_gradient_checkpointing_changes_no_weights_beyond_rounding(tmp_path):
+    found = []
+    for on in (False, True):
+        settings = replace(LORA, mini_batch_size=4, trainer={"gradient_checkpointing": on})
+        found.append(train("bert", tmp_path / f"m{on}", tmp_path / str(on), settings).model.state_dict())
+    for name, each in found[0].items():
+        assert torch.allclose(each, found[1][name], atol=1e-5)
+
+
+def test_models_without_a_transformer_or_without_peft_are_refused(tmp_path, monkeypatch):
+    real, collection = importlib.import_module, made_up()
+
+    def missing(name, *more):
+        if name == "peft":
+            raise ModuleNotFoundError("No module named 'peft'", name="peft")
+        return real(name, *more)
+
+    with pytest.raises(InputError, match=r"static embedding.*leave it out"):
+        train_model(static_model(), rows_of(rated=False), tmp_path, settings=LORA)
+    with pytest.raises(InputError, match=r"lora .*bag of words"):
+        foils.train(collection, model="static:all-MiniLM-L6-v2", output=tmp_path / "out", lora=4)
+    monkeypatch.setattr(importlib, "import_module", missing)
+    refused(r"foils\[lora\]", train, "bert", tmp_path / "bert", tmp_path / "out", error=MissingExtraError)
+    with pytest.raises(MissingExtraError, match=r"foils\[lora\]"):
+        foils.train(collection, model=str(tmp_path / "bert"), lora=2, output=tmp_path / "out")
+
+
+@pytest.mark.parametrize("reranker", [False, True])
+def test_code_of_a_model_is_run_where_it_is_trusted(reranker, tmp_path, monkeypatch):
+    asked = []
+
+    def noted(name, *, trust_remote_code, **_):
+        asked.append(trust_remote_code)
+        raise InputError("noted")
+
+    loader = "encode.cross_encoders.load_cross_encoder" if reranker else "training.models.load_model"
+    monkeypatch.setattr(f"foils.{loader}", noted)
+    how = {"model": "m", "reranker": reranker, "output": tmp_path / "out"}
+    for trusted in (False, True):
+        with pytest.raises(InputError, match="noted"):
+            foils.train(made_up(), table(made_up()), trust_remote_code=trusted, **how)
+    assert asked == [False, True]
+
+
+def test_a_model_that_has_adapters_is_trained_and_written_with_them(tmp_path):
+    from peft import LoraConfig
+
+    bert_model(tmp_path / "raw").save_pretrained(str(tmp_path / "base"))
+    model = load_model(tmp_path / "base", device="cpu")
+    model.add_adapter(LoraConfig(r=2, target_modules="all-linear"))
+    collection, how = made_up(), {"batch_size": 8, "learning_rate": 0.01, "device": "cpu"}
+    own = foils.train(collection, model=model, output=tmp_path / "own", **how)
+    assert (own.path / "adapter_config.json").is_file()
+    assert not list(own.path.glob("model.safetensors"))
+    merged = foils.train(collection, model=str(own.path), lora=2, output=tmp_path / "again", **how)
+    assert "| lora | 2 |" in (merged.path / "README.md").read_text()
+    assert (merged.path / "model.safetensors").is_file()
