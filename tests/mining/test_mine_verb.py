@@ -69,6 +69,10 @@ def test_each_rule_changes_the_negatives(mined, options):
         assert count > 0
 
 
+def test_a_margin_needs_scores(mined):
+    assert "--scorer encoder" in mined("--with", "random", "--margin", "0.1", status=2)
+
+
 def test_fusion(mined, tmp_path):
     for name, seed in (("a", "1"), ("b", "2")):
         found, _, _ = mined("--with", "random", "--top", "3", "--seed", seed)
@@ -122,12 +126,6 @@ def test_generate_and_filter(mined, tmp_path):
     assert "no rule to filter by; give one of --margin" in mined(source, verb="filter", status=2)
     assert "no model" in mined(verb="generate", status=2)
     assert "two numbers" in mined("--llm-model", "m", "--llm-args", "price=cheap", verb="generate", status=2)
-
-
-def test_refusals(mined):
-    assert "cross-encoder" in mined("--with", "crossencoder", status=2)
-    assert "--scorer encoder" in mined("--with", "random", "--margin", "0.1", status=2)
-    assert "--scorer" in mined("--scorer", "me", "--margin", "0.1", status=2)
 
 
 @pytest.fixture(scope="module")
