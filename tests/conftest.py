@@ -81,6 +81,14 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.fixture(scope="module")
+def fewer_steps():
+    """A third of the steps between draws from what is believed after labels: the same belief, a little less smooth."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foils.deciding.judged.THINNED", 2)
+        yield
+
+
 @pytest.fixture(scope="session")
 def small():
     """Ten documents on three subjects; three queries in train (q1 has two positives), two in test."""

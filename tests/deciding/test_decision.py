@@ -26,6 +26,8 @@ from hidden_positives import hidden_world
 from hostile import hostile_world
 from refusals import refused
 
+pytestmark = pytest.mark.usefixtures("fewer_steps")
+
 
 @pytest.fixture(scope="module")
 def half(tmp_path_factory):

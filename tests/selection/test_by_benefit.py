@@ -17,6 +17,7 @@ from foils.selection.doors import select
 from hidden_positives import hidden_world
 from refusals import refused
 
+pytestmark = pytest.mark.usefixtures("fewer_steps")
 NAMES = ("hard", "middle", "random")
 
 
