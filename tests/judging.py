@@ -1,4 +1,4 @@
-"""Judges and encoders with known answers, for tests."""
+"""Judges and encoders with known answers, and what they judge."""
 
 import tempfile
 from typing import Any
@@ -8,7 +8,20 @@ from scipy.special import expit
 
 import foils
 from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
 from foils.rating import Candidates, Rated
+
+
+def listed(pairs: Any) -> Negatives:
+    """A table of (query, document) pairs, ranked as they come."""
+    queries, documents = zip(*pairs, strict=True)
+    return Negatives(negatives_table(list(queries), list(documents), "s", range(len(pairs)), np.zeros(len(pairs))))
+
+
+def numbers(documents: dict[str, float], queries: int, qrels: Any = None) -> Collection:
+    """A collection whose documents are numbers, which a judge may read off."""
+    texts = {name: str(float(value)) for name, value in documents.items()}
+    return Collection.from_dicts("numbers", texts, {f"q{i}": f"query {i}" for i in range(queries)}, qrels or {})
 
 
 def rate_negatives(collection: Collection, negatives: Negatives, judge: Any, **settings: Any) -> Rated:
@@ -25,13 +38,18 @@ def letters(documents_per_query=(4, 3)):
 
 
 class NumberJudge:
-    """σ(difference of the texts' numbers over the temperature) + bias for the first shown; counts what it is asked."""
+    """σ(difference of the texts' numbers over the temperature) + bias for the first shown; counts what it is asked.
 
-    def __init__(self, *, bias=0.0, temperature=1.0, fail=(), antisymmetric=False, name="numbers"):
+    It fails on the pairs of `fail`, and is killed once it has been asked `most` times.
+    """
+
+    def __init__(self, *, bias=0.0, temperature=1.0, fail=(), most=np.inf, antisymmetric=False, name="numbers"):
         self.name, self.fingerprint, self.antisymmetric = name, f"{name}{bias}", antisymmetric
-        self.bias, self.temperature, self.fail, self.asked = bias, temperature, set(fail), 0
+        self.bias, self.temperature, self.fail, self.most, self.asked = bias, temperature, set(fail), most, 0
 
     def judge(self, candidates, pairs):
+        if self.asked >= self.most:
+            raise KeyboardInterrupt
         self.asked += len(pairs)
         one, other = (np.array(candidates.texts(rows), float) for rows in (pairs.first, pairs.second))
         answers = np.clip(expit((one - other) / self.temperature) + self.bias, 0, 1)

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judging import LetterEncoder, NumberJudge, letters, rate_negatives
 from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr, ndtr
 
 from foils.data import Collection, Negatives
-from foils.data.negatives import negatives_table
 from foils.llm import Client
 from foils.rating import (
     BiEncoderJudge,
@@ -31,6 +29,7 @@ from foils.rating.estimators import THURSTONE
 from foils.rating.graph import query_keys
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
+from judging import LetterEncoder, NumberJudge, letters, listed, numbers, rate_negatives
 from llm_server import Reply, serving
 
 
@@ -136,21 +135,18 @@ def test_each_query_is_compared_as_often_as_asked_and_little_changes_with_anothe
 
 def collection() -> tuple[Collection, Negatives]:
     """q1's candidates are all stronger by 3 than q0's, q2's by 6."""
-    documents = {f"d{q}{i}": str(float(i + 3 * q)) for q in range(3) for i in range(4)}
-    made = Collection.from_dicts("numbers", documents, {f"q{q}": f"query {q}" for q in range(3)}, {})
-    ids = [(f"q{q}", f"d{q}{i}") for q in range(3) for i in range(4)]
-    table = negatives_table([q for q, _ in ids], [d for _, d in ids], "s", [i % 4 for i in range(12)], np.zeros(12))
-    return made, Negatives(table)
+    made = numbers({f"d{q}{i}": i + 3 * q for q in range(3) for i in range(4)}, 3)
+    return made, listed([(f"q{q}", f"d{q}{i}") for q in range(3) for i in range(4)])
 
 
 @pytest.mark.parametrize("between", [2, 6])
 def test_rated_tables_have_an_offset_with_which_queries_can_be_compared(between):
-    numbers, table = collection()
+    made, table = collection()
     settings: dict[str, Any] = {"split": "all", "degree": 4, "model": "bradley-terry", "prior_sd": 1e3}
-    plain = rate_negatives(numbers, table, NumbersBetween(), **settings)
+    plain = rate_negatives(made, table, NumbersBetween(), **settings)
     assert "offset" not in plain.table.column_names
     assert plain.summary.between is None
-    rated = rate_negatives(numbers, table, NumbersBetween(bias=0.02), between=between, **settings)
+    rated = rate_negatives(made, table, NumbersBetween(bias=0.02), between=between, **settings)
     offset = rated.table["offset"].to_numpy().reshape(3, 4)
     assert (offset == offset[:, :1]).all()
     assert (np.diff(offset[:, 0]) > 150).all()
@@ -158,19 +154,19 @@ def test_rated_tables_have_an_offset_with_which_queries_can_be_compared(between)
     assert "comparisons between queries" in str(rated)
     assert rated.to_json()["between"]["missing"] == 0
     np.testing.assert_allclose(rated.table["elo"].to_numpy()[:4], plain.table["elo"].to_numpy()[:4], atol=5)
-    lists = training_set(numbers, Negatives(rated.table), split="all", form="lists")
+    lists = training_set(made, Negatives(rated.table), split="all", form="lists")
     assert (np.diff(np.nanmean(lists.facts.ratings, axis=1)) > 0.5).all(), "the reranker learns elo + offset"
-    same = training_set(numbers, Negatives(plain.table), split="all", form="lists")
+    same = training_set(made, Negatives(plain.table), split="all", form="lists")
     np.testing.assert_allclose(np.nanmean(same.facts.ratings, axis=1), 0, atol=1e-9)
 
 
 def test_judges_of_one_query_alone_are_refused_before_anything_is_asked():
-    numbers, table = collection()
+    made, table = collection()
     judge = NumberJudge()
     with pytest.raises(InputError, match="between_judge"):
-        rate_negatives(numbers, table, [NumbersBetween(), judge], split="all", between=2)
+        rate_negatives(made, table, [NumbersBetween(), judge], split="all", between=2)
     assert judge.asked == 0
-    rated = rate_negatives(numbers, table, judge, split="all", between=2, between_judge=NumbersBetween())
+    rated = rate_negatives(made, table, judge, split="all", between=2, between_judge=NumbersBetween())
     assert np.isfinite(rated.table["offset"].to_numpy()).all()
     assert not hasattr(PairwiseJudge, "between")
 

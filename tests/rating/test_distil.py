@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from judging import NumberJudge, letters
 from scipy.special import expit
 
 from foils.encode.cross_encoders import load_cross_encoder
@@ -22,6 +21,7 @@ from foils.rating import (
 )
 from foils.rating.distil import CARD, FORMS, preference_loss, triples
 from foils.runtime.errors import FormatError, InputError
+from judging import NumberJudge, letters
 from refusals import refused
 from tiny_models import decoder_without_separator, tiny_cross_encoder
 

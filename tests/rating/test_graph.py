@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging import NumberJudge
 
 from foils.rating import JudgementRecord, RecordedJudge, ask, lead_errors, thurstone
 from foils.rating import pairs as pairs_module
@@ -14,6 +13,7 @@ from foils.rating.graph import algebraic_connectivity, all_pairs, candidate_keys
 from foils.rating.pairs import Candidates, Pairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError
+from judging import NumberJudge
 
 
 def graph_of(pairs: Pairs, query: int) -> nx.MultiGraph:

@@ -4,11 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from judging import LetterEncoder, NumberJudge, letters, rate_negatives
 from scipy.special import expit, logit
 
-from foils.data import Collection, Negatives
-from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
 from foils.rating import (
     BiEncoderJudge,
@@ -24,6 +21,7 @@ from foils.rating import (
     combined,
 )  # fmt: skip
 from foils.runtime.errors import FailureError, FormatError, InputError
+from judging import LetterEncoder, NumberJudge, letters, listed, numbers, rate_negatives
 
 KEY = {"judge": "numbers", "collection": "abc"}
 
@@ -77,15 +75,8 @@ def test_no_changed_bit_of_a_kept_judgement_is_read(tmp_path):
 
 def test_a_killed_run_asks_only_what_is_missing(tmp_path):
     candidates, pairs = letters((4, 3, 5)), all_pairs([4, 3, 5])
-
-    class Dying(NumberJudge):
-        def judge(self, candidates, pairs):
-            if self.asked >= 12:
-                raise KeyboardInterrupt
-            return super().judge(candidates, pairs)
-
     with pytest.raises(KeyboardInterrupt):
-        ask(Dying(), candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
+        ask(NumberJudge(most=12), candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
     judge = NumberJudge()
     resumed = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
     assert judge.asked == 2 * (len(pairs) - 6)
@@ -268,9 +259,7 @@ def test_agreement_with_the_others_by_hand():
 
 
 def test_a_rating_shows_each_judge_of_an_ensemble():
-    documents = {f"d{i}": str(float(i)) for i in range(8)}
-    collection = Collection.from_dicts("numbers", documents, {"q": "query"}, {})
-    rows = Negatives(negatives_table(["q"] * 8, list(documents), "s", range(8), [0.0] * 8))
+    collection, rows = numbers({f"d{i}": i for i in range(8)}, 1), listed([("q0", f"d{i}") for i in range(8)])
     judges = [NumberJudge(), NumberJudge(bias=0.05, name="biased"), NumberJudge(name="backwards", temperature=-4.0)]
     rated = rate_negatives(collection, rows, judges, validate="all")
     shown = [(each["name"], each["agreement"]) for each in rated.summary.judges]

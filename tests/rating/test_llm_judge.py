@@ -5,12 +5,12 @@ import re
 
 import numpy as np
 import pytest
-from judging import letters
 from scipy.special import expit
 
 from foils.llm import AnswerStore, Client, Sampling, Template
 from foils.rating import LLMJudge, Pairs, QuestionSettings, all_pairs, ask
 from foils.rating.judges import FORMS, SLOTS
+from judging import letters
 from llm_server import Reply, serving
 
 UNREAD = 'an answer in which "preference" cannot be read'

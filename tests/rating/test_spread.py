@@ -1,19 +1,16 @@
 """The prior that fits the answers: planted spreads and noise are found, and ratings with it are near the best."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from judging import rate_negatives
 from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
-from foils.data import Collection, Negatives
-from foils.data.negatives import negatives_table
 from foils.rating import Candidates, Judgements, Pairs, Rated, Spread, refined, regular_pairs, spread_of, thurstone
 from foils.rating.pairs import Floats
 from foils.rating.prior import MOST, WEAKEST, order_noise, shared_correlation
 from foils.statistics.elo_scale import ELO_PER_PROBIT
+from judging import listed, numbers, rate_negatives
 
 
 def planted(sd: float, *, n: int = 30, queries: int = 40, degree: int = 6, seed: int = 0) -> tuple[Pairs, Floats]:
@@ -111,13 +108,10 @@ class PlantedJudge:
 def rated_world(sd: float, judge: PlantedJudge, **settings: object) -> tuple[Rated, Floats, Floats]:
     """Twenty queries with twenty negatives and a positive: what was rated, its gaps and the planted ones, in Elo."""
     level = np.random.default_rng(1).normal(0, sd, (20, 21))
-    documents = {f"d{q}-{i}": repr(float(level[q, i])) for q in range(20) for i in range(21)}
     qrels = {"train": {f"q{q}": {f"d{q}-20": 1} for q in range(20)}}
-    collection = Collection.from_dicts("planted", documents, {f"q{q}": f"query {q}" for q in range(20)}, qrels)
-    ids = [[f"q{q}" for q in range(20) for _ in range(20)], [f"d{q}-{i}" for q in range(20) for i in range(20)]]
-    zeros = np.zeros(400, np.int64)
-    table = negatives_table(pa.array(ids[0]), pa.array(ids[1]), "s", zeros, zeros)
-    rated = rate_negatives(collection, Negatives(table), judge, **settings)
+    collection = numbers({f"d{q}-{i}": level[q, i] for q in range(20) for i in range(21)}, 20, qrels)
+    rows = listed([(f"q{q}", f"d{q}-{i}") for q in range(20) for i in range(20)])
+    rated = rate_negatives(collection, rows, judge, **settings)
     gap = ELO_PER_PROBIT * (level[:, 20:] - level[:, :20]).ravel()
     return rated, rated.table["gap"].to_numpy()[:400], gap
 

@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from judging import NumberJudge, rate_negatives
 
-from foils.data import Collection, Negatives
+from foils.data import Negatives
 from foils.data.collection import ALL_QUERIES
-from foils.data.negatives import TOP, negatives_table
+from foils.data.negatives import TOP
 from foils.rating import Rated, RecordedJudge, session
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 from foils.selection.doors import select
 from foils.statistics.elo_scale import ELO_PER_LOGIT
+from judging import NumberJudge, listed, numbers, rate_negatives
 from refusals import refused
 
 JUDGED = {"train": {"q0": {"d11": 1, "d2": 1}, "q1": {"d5": 1}}, "test": {"q2": {"d3": 1}}}
@@ -23,13 +23,7 @@ EXACT = {"degree": 10, "model": "bradley-terry", "prior_sd": 1e4}  # all pairs, 
 
 
 def collection(qrels=JUDGED):
-    documents = {f"d{i}": str(float(i)) for i in range(12)}
-    return Collection.from_dicts("numbers", documents, {f"q{i}": f"query {i}" for i in range(3)}, qrels)
-
-
-def table(rows):
-    queries, documents = zip(*rows, strict=True)
-    return Negatives(negatives_table(list(queries), list(documents), "s", range(len(rows)), [0.5] * len(rows)))
+    return numbers({f"d{i}": i for i in range(12)}, 3, qrels)
 
 
 def rows():
@@ -44,7 +38,7 @@ def column(rated, name):
 
 def test_gaps_are_the_planted_ones_in_elo_points():
     rated = rate_negatives(
-        collection(), table(rows()), NumberJudge(), split="train", degree=4, model="bradley-terry", prior_sd=1e4
+        collection(), listed(rows()), NumberJudge(), split="train", degree=4, model="bradley-terry", prior_sd=1e4
     )
     positive = {"q0": 11.0, "q1": 5.0}
     expected = [positive[q] - float(d[1:]) for q, d in rows()]
@@ -62,7 +56,7 @@ def test_gaps_are_the_planted_ones_in_elo_points():
 
 def test_every_rated_positive_has_one_row_with_its_own_rating():
     """Document i has the strength i: with all pairs asked, its Elo is i logits and a constant of the query."""
-    given = table([*rows(), ("q0", "d2")])  # q0's second positive was mined, too
+    given = listed([*rows(), ("q0", "d2")])  # q0's second positive was mined, too
     rated = rate_negatives(
         collection(), given, NumberJudge(), split="train", degree=10, model="bradley-terry",
         prior_sd=1e4,
@@ -82,7 +76,7 @@ def test_every_rated_positive_has_one_row_with_its_own_rating():
 
 
 def test_rejected_rows_other_splits_and_positives_are_not_rated():
-    given = table([*rows(), ("q2", "d0"), ("q0", "d2")]).reject(np.arange(20) == 0, "too easy")
+    given = listed([*rows(), ("q2", "d0"), ("q0", "d2")]).reject(np.arange(20) == 0, "too easy")
     rated = rate_negatives(collection(), given, NumberJudge(), split="train")
     assert rated.summary.skipped == {
         "rejected before": 2,  # the positive in the table is one
@@ -90,13 +84,13 @@ def test_rejected_rows_other_splits_and_positives_are_not_rated():
     }
     np.testing.assert_array_equal(np.isnan(column(rated, "gap")), [i in (0, 18, 19) for i in range(20)])
     with pytest.raises(InputError, match="no row to rate: 1 query whose positives are in other splits; is 'train' the"):
-        rate_negatives(collection(), table([("q2", "d0")]), NumberJudge(), split="train")
+        rate_negatives(collection(), listed([("q2", "d0")]), NumberJudge(), split="train")
     with pytest.raises(InputError, match="no row to rate: the table has no rows; rate a table with negatives"):
-        rate_negatives(collection(), Negatives(table(rows()).table.slice(0, 0)), NumberJudge(), split="train")
+        rate_negatives(collection(), Negatives(listed(rows()).table.slice(0, 0)), NumberJudge(), split="train")
 
 
 def test_a_text_of_its_own_is_what_the_judge_reads():
-    base = table([("q0", "made up"), ("q0", "d3"), ("q0", "d4")])
+    base = listed([("q0", "made up"), ("q0", "d3"), ("q0", "d4")])
     own = Negatives(base.table.append_column("text", pa.array(["20.0", None, None], pa.large_string())))
     rated = rate_negatives(collection(), own, NumberJudge(), split="train")
     gap = column(rated, "gap")
@@ -110,7 +104,7 @@ def test_a_negative_that_never_met_its_positive_has_no_gap():
     # degree 2 on four candidates is a cycle; every judgement of the positive fails
     pairs = [(a, b) for a in ("d0", "d1", "d3") for b in ("d11",)]
     judge = NumberJudge(fail=[*pairs, *[(b, a) for a, b in pairs]])
-    rated = rate_negatives(collection(), table([("q0", "d0"), ("q0", "d1"), ("q0", "d3")]), judge, split="train")
+    rated = rate_negatives(collection(), listed([("q0", "d0"), ("q0", "d1"), ("q0", "d3")]), judge, split="train")
     assert np.isnan(column(rated, "gap")).all()
     assert np.isfinite(column(rated, "elo")).all()
     assert rated.summary.unrated == 3
@@ -118,7 +112,7 @@ def test_a_negative_that_never_met_its_positive_has_no_gap():
 
 
 def test_direct_preferences_of_the_positive():
-    near = table([("q0", "d10"), ("q0", "d9"), ("q0", "d0"), ("q0", "d1")])
+    near = listed([("q0", "d10"), ("q0", "d9"), ("q0", "d0"), ("q0", "d1")])
     plain, some, every = (
         rate_negatives(collection(), near, NumberJudge(), validate=how, model="bradley-terry")
         for how in ("none", "borderline", "all")
@@ -139,9 +133,9 @@ def test_direct_answers_enter_the_fit_and_none_is_asked_twice():
     few = [("q1", f"d{i}") for i in (0, 1, 3, 4, 6, 7)]
     fixed = {"prior_sd": 1.0, "split": "train"}
     judge, every = Rough(antisymmetric=True), Rough(antisymmetric=True)
-    direct = rate_negatives(collection(), table(few), judge, degree=4, validate="all", **fixed)
-    whole = rate_negatives(collection(), table(few), every, degree=6, **fixed)
-    graph = rate_negatives(collection(), table(few), Rough(), degree=4, **fixed)
+    direct = rate_negatives(collection(), listed(few), judge, degree=4, validate="all", **fixed)
+    whole = rate_negatives(collection(), listed(few), every, degree=6, **fixed)
+    graph = rate_negatives(collection(), listed(few), Rough(), degree=4, **fixed)
     assert len(direct.pairs) == judge.asked == 14 + 2  # four of the positive's six pairs are in the graph
     asked = {frozenset(pair) for pair in zip(direct.pairs.first.tolist(), direct.pairs.second.tolist(), strict=True)}
     assert len(asked) == 16
@@ -155,7 +149,7 @@ def test_direct_answers_enter_the_fit_and_none_is_asked_twice():
 
 def test_the_top_candidate_is_what_gaps_are_held_against():
     """Document i has the strength i: q0 has a labelled positive, d11, q1 has none, and d9 is its best."""
-    given = table([("q0", "d4"), ("q1", "d2"), ("q1", "d9"), ("q0", "d1"), ("q1", "d6")])
+    given = listed([("q0", "d4"), ("q1", "d2"), ("q1", "d9"), ("q0", "d1"), ("q1", "d6")])
     rated = rate_negatives(collection({"train": {"q0": {"d11": 1}}}), given, NumberJudge(), validate="all", **EXACT)
     rows = rated.table.to_pylist()
     np.testing.assert_allclose([row["gap"] / ELO_PER_LOGIT for row in rows], [7, 7, np.nan, 10, 3, np.nan], rtol=1e-3)
@@ -170,7 +164,7 @@ def test_the_top_candidate_is_what_gaps_are_held_against():
 
 @pytest.mark.parametrize("split", ["train", ALL_QUERIES])
 def test_a_collection_without_judgements_is_rated_with_any_split(split):
-    given = table([*((f"q{i % 3}", f"d{i}") for i in range(9)), ("q2", "d10")])
+    given = listed([*((f"q{i % 3}", f"d{i}") for i in range(9)), ("q2", "d10")])
     rated = rate_negatives(collection({}), given, NumberJudge(), split=split, **EXACT)
     assert rated.summary.without_positive == 3
     assert sorted(zip(*rated.kept().select(["query_id", "doc_id"]).to_pydict().values(), strict=True)) == [
@@ -183,7 +177,7 @@ def test_a_collection_without_judgements_is_rated_with_any_split(split):
 
 def test_all_splits_together_have_every_positive():
     judged = collection({"train": {"q0": {"d11": 1}}, "test": {"q1": {"d5": 1, "d6": 0}}})
-    given = table([("q0", "d4"), ("q1", "d2"), ("q1", "d6"), ("q2", "d7"), ("q2", "d3")])
+    given = listed([("q0", "d4"), ("q1", "d2"), ("q1", "d6"), ("q2", "d7"), ("q2", "d3")])
     alone = rate_negatives(judged, given, NumberJudge(), **EXACT)
     assert alone.summary.skipped == {"query whose positives are in other splits": 2}
     both = rate_negatives(judged, given, NumberJudge(), split=ALL_QUERIES, **EXACT)
@@ -192,7 +186,7 @@ def test_all_splits_together_have_every_positive():
 
 
 def test_a_query_of_one_candidate_has_no_rating_and_no_top():
-    rated = rate_negatives(collection({}), table([("q0", "d1"), ("q1", "d1"), ("q1", "d2")]), NumberJudge(), **EXACT)
+    rated = rate_negatives(collection({}), listed([("q0", "d1"), ("q1", "d1"), ("q1", "d2")]), NumberJudge(), **EXACT)
     rows = rated.table.to_pylist()
     assert np.isnan(rows[0]["elo"])
     assert [row["reason"] for row in rows] == [None, None, TOP]
@@ -202,14 +196,12 @@ def test_a_query_of_one_candidate_has_no_rating_and_no_top():
 # What was answered is not asked for again when queries, candidates or the budget grow; a budget is kept
 
 
-DOCUMENTS = {f"d{i}": str(i / 10) for i in range(40)}
-COLLECTION = Collection.from_dicts("numbers", DOCUMENTS, {f"q{i}": f"query {i}" for i in range(4)}, {})
+COLLECTION = numbers({f"d{i}": i / 10 for i in range(40)}, 4)
 
 
 def rated(judge: Judge | list[NumberJudge], sizes: dict[str, int], **settings: Any) -> Rated:
     pairs = [(query, f"d{i}") for query, n in sizes.items() for i in range(n)]
-    table = negatives_table([q for q, _ in pairs], [d for _, d in pairs], "s", range(len(pairs)), [0.0] * len(pairs))
-    return rate_negatives(COLLECTION, Negatives(table), judge, **settings)
+    return rate_negatives(COLLECTION, listed(pairs), judge, **settings)
 
 
 def questions(judge: NumberJudge, sizes: dict[str, int], folder: Path, **settings: Any) -> int:
@@ -245,14 +237,7 @@ def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path, monkeypa
     sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "judgements": tmp_path / "part"}
     monkeypatch.setattr(session, "BLOCK", 10)
     whole = rated(NumberJudge(), sizes, **{**settings, "judgements": tmp_path / "whole"})
-
-    class Dying(NumberJudge):
-        def judge(self, candidates: Any, pairs: Any) -> Any:
-            if self.asked > 60:
-                raise KeyboardInterrupt
-            return super().judge(candidates, pairs)
-
-    first, second = Dying(), NumberJudge()
+    first, second = NumberJudge(most=61), NumberJudge()
     with pytest.raises(KeyboardInterrupt):
         rated(first, sizes, **settings)
     again = rated(second, sizes, **settings)

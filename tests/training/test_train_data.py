@@ -8,6 +8,7 @@ from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from foils.training.reranker import reranker_loss, reranker_set
+from judging import NumberJudge, numbers
 from train_models import unpaired
 
 
@@ -101,36 +102,21 @@ def test_of_several_positives_a_rating_belongs_to_the_one_that_has_it(small):
     assert made.counts["positives without a rating"] == 2
 
 
+EXACT = {"model": "bradley-terry", "prior_sd": 1e4}
 STRENGTHS = {"strong": 2.0, "weak": -1.0, "near": 1.0, "middle": 0.0, "far": -2.0}
 
 
 def test_a_weak_positive_is_trained_toward_its_own_rating(tmp_path):
     """Strength −1 of the positive, 1, 0, −2 of the negatives: their mean is −½, their variance 5/4."""
-    collection = Collection.from_dicts(
-        "strengths",
-        {name: str(strength) for name, strength in STRENGTHS.items()},
-        {"q": "query"},
-        {"train": {"q": {"weak": 1}}},
-    )
-    source = negatives([("q", name, rank) for rank, name in enumerate(("near", "middle", "far"))])
-    exact = {"judgements": tmp_path, "model": "bradley-terry", "prior_sd": 1e4}
-    rated = foils.rate(collection, source, judge=StrengthJudge(), **exact)
+    collection = numbers(STRENGTHS, 1, {"train": {"q0": {"weak": 1}}})
+    source = negatives([("q0", name, rank) for rank, name in enumerate(("near", "middle", "far"))])
+    rated = foils.rate(collection, source, judge=NumberJudge(antisymmetric=True), judgements=tmp_path, **EXACT)
     made = training_set(collection, rated, form="lists")
     expected = np.array([[-0.5, 1.5, 0.5, -1.5]]) / np.sqrt(5 / 4)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
     pairs = reranker_set(made, reranker_loss("regression"))
     targets = {text: target for text, ((target,), *_) in zip(pairs["document"], pairs["label"], strict=True)}
     np.testing.assert_allclose([targets["-1.0"], targets["1.0"]], np.array([-0.5, 1.5]) / np.sqrt(5 / 4), atol=1e-3)
-
-
-class StrengthJudge:
-    """σ of the difference of the strengths, which are the texts."""
-
-    name, fingerprint, antisymmetric = "strengths", "strengths", True
-
-    def judge(self, candidates, pairs):
-        first, second = (np.array(candidates.texts(rows), float) for rows in (pairs.first, pairs.second))
-        return 1 / (1 + np.exp(second - first))
 
 
 @pytest.mark.parametrize("again", [{}, {"again": "first"}])
@@ -158,12 +144,11 @@ def test_blocks_in_which_texts_are_read_change_nothing(small, monkeypatch):
 
 
 def test_a_reranker_learns_ratings_of_queries_without_labels(tmp_path):
-    """The strengths 3, 1, −1 of q's candidates are the ratings 2, 0, −2, and 1 and −1 of p's are 1 and −1."""
-    documents = {name: str(float(strength)) for name, strength in (("a", 3), ("b", 1), ("c", -1))}
-    unlabelled = Collection.from_dicts("unlabelled", documents, {"q": "query", "p": "another query"}, {})
-    source = negatives([("q", "b", 0), ("p", "c", 0), ("q", "a", 1), ("q", "c", 2), ("p", "b", 1)])
-    exact = {"judgements": tmp_path, "model": "bradley-terry", "prior_sd": 1e4}
-    rated = foils.rate(unlabelled, source, judge=StrengthJudge(), split="all", **exact)
+    """The strengths 3, 1, −1 of q0's candidates are the ratings 2, 0, −2, and 1 and −1 of q1's are 1 and −1."""
+    unlabelled = numbers({"a": 3, "b": 1, "c": -1}, 2)
+    source = negatives([("q0", "b", 0), ("q1", "c", 0), ("q0", "a", 1), ("q0", "c", 2), ("q1", "b", 1)])
+    how = {"judgements": tmp_path, "split": "all", **EXACT}
+    rated = foils.rate(unlabelled, source, judge=NumberJudge(antisymmetric=True), **how)
     made = training_set(unlabelled, rated, split="all", form="lists")
     expected = np.array([[2, 0, -2], [1, -1, np.nan]]) / np.sqrt(2)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
