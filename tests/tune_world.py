@@ -1,7 +1,7 @@
 """Pairs that a small bag of words can learn from, and pairs that teach nothing."""
 
 import csv
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -38,25 +38,22 @@ def write_world(folder: Path) -> None:
     static_model().save_pretrained(str(folder / "static"))
 
 
-def write_marked(folder: Path, queries: int = 120, *, seed: int = 0) -> None:
+def write_marked(write_beir: Callable[..., Path], folder: Path, queries: int = 120, *, seed: int = 0) -> None:
     """Write the collection `marked`: of five documents with a query's words, the one with the word "nu" is relevant.
 
     BM25 cannot tell the five apart; a reranker learns the word.
     """
     rng = np.random.default_rng(seed)
-    documents, asked, judged = [], [], []
+    documents, asked, judged = {}, {}, {}
     for query in range(queries):
         words = rng.choice(WORDS[:-1], 2, replace=False).tolist()
         marked = int(rng.integers(5))
         for place in range(5):
             text = [*words, *rng.choice(WORDS[:-1], 3).tolist(), WORDS[-1] if place == marked else WORDS[0]]
-            documents.append({"_id": f"d{query}-{place}", "title": "", "text": " ".join(rng.permutation(text))})
-        asked.append({"_id": f"q{query}", "text": " ".join(words)})
-        judged.append(f"q{query}\td{query}-{marked}\t1\n")
-    (folder / "marked" / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", documents), ("queries", asked)):
-        (folder / "marked" / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    ends = [0, queries // 2, 3 * queries // 4, queries]
-    for name, begin, end in zip(("train", "dev", "test"), ends, ends[1:], strict=False):
-        lines = "".join(judged[begin:end])
-        (folder / "marked" / "qrels" / f"{name}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
+            documents[f"d{query}-{place}"] = ("", " ".join(rng.permutation(text)))
+        asked[f"q{query}"] = " ".join(words)
+        judged[f"q{query}"] = {f"d{query}-{marked}": 1}
+    half, quarter = queries // 2, 3 * queries // 4
+    parts = {"train": range(half), "dev": range(half, quarter), "test": range(quarter, queries)}
+    qrels = {split: {f"q{query}": judged[f"q{query}"] for query in rows} for split, rows in parts.items()}
+    write_beir(folder / "marked", documents=documents, queries=asked, qrels=qrels)

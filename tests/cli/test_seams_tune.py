@@ -49,11 +49,11 @@ def tuned_by(plan: Plan, output: str, **sections: Any) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, write_beir):
     """Pairs, models, and a tuning of an encoder in `full`, of a reranker in `reranked`."""
     folder = tmp_path_factory.mktemp("tune")
     write_world(folder)
-    write_marked(folder)
+    write_marked(write_beir, folder)
     masked_language_model(folder / "mlm")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

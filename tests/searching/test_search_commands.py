@@ -16,20 +16,19 @@ def text(rng, topic, n):
     return " ".join(WORDS[topic * 4 + i] for i in rng.integers(0, 5, n) if topic * 4 + i < 40)
 
 
+def judged(rows):
+    return {f"q{i}": {f"d{j}": 1 for j in range(i % 9, 36, 9)} for i in rows}
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    root, rng = tmp_path_factory.mktemp("collection"), np.random.default_rng(0)
-    with (root / "corpus.jsonl").open("w") as out:
-        for i in range(60):
-            out.write(json.dumps({"_id": f"d{i}", "title": "", "text": text(rng, i % 9, 9)}) + "\n")
-    with (root / "queries.jsonl").open("w") as out:
-        for i in range(24):
-            out.write(json.dumps({"_id": f"q{i}", "text": text(rng, i % 9, 3)}) + "\n")
-    (root / "qrels").mkdir()
-    for split, queries in (("test", range(14)), ("dev", range(14, 24))):
-        lines = [f"q{i}\td{j}\t1" for i in queries for j in range(i % 9, 36, 9)]
-        (root / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(lines) + "\n")
-    return root
+def folder(tmp_path_factory, write_beir):
+    rng = np.random.default_rng(0)
+    documents = {f"d{i}": ("", text(rng, i % 9, 9)) for i in range(60)}
+    queries = {f"q{i}": text(rng, i % 9, 3) for i in range(24)}
+    qrels = {"test": judged(range(14)), "dev": judged(range(14, 24))}
+    return write_beir(
+        tmp_path_factory.mktemp("search") / "collection", documents=documents, queries=queries, qrels=qrels
+    )
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from decided_world import WorldEncoder, mined, oracle, true_share
+from decided_world import WorldEncoder, decided, mined, oracle, true_share
 from foils.data import Negatives
-from foils.deciding import BeliefSettings, decide
+from foils.deciding import BeliefSettings
 from foils.deciding.benefit import HARM
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
@@ -68,24 +68,18 @@ def test_where_pulls_are_equal_the_least_likely_false_are_taken_first():
 def spoilt(tmp_path_factory):
     world, folder = hidden_world(9, labelled=0.15), tmp_path_factory.mktemp("spoilt")
     sources = {name: table for name, table in mined(world).items() if name in NAMES}
-    store = VectorStore(folder / "vectors")
-    belief = BeliefSettings(labels=oracle(world, sources, 240))
-    chosen = select_by_benefit(
-        world.collection, sources, WorldEncoder(world), store, belief, top=5, temperature=0.1
-    )  # fmt: skip
-    return world, sources, chosen, folder
+    judged = {"labels": oracle(world, sources, 240)}
+    how = VectorStore(folder / "vectors"), BeliefSettings(**judged)
+    chosen = select_by_benefit(world.collection, sources, WorldEncoder(world), *how, top=5, temperature=0.1)
+    return world, sources, chosen, folder, judged
 
 
 def test_a_composition_is_worth_at_least_each_source_and_has_fewer_false_than_the_hardest(spoilt):
-    world, sources, chosen, folder = spoilt
+    world, sources, chosen, folder, judged = spoilt
     kept = chosen.kept().group_by("query_id").aggregate([("doc_id", "count")])["doc_id_count"].to_numpy()
     assert kept.max() == 5
     assert true_share(world, chosen) < 0.6 * true_share(world, sources["hard"])
-    table = Negatives(chosen.table, chosen.provenance)
-    encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
-    belief = BeliefSettings(labels=oracle(world, sources, 240))
-    both = {**sources, "chosen": table}
-    decision = decide(world.collection, both, encoder, store, belief, temperature=0.1)
+    decision = decided(world, {**sources, "chosen": Negatives(chosen.table, chosen.provenance)}, folder, **judged)
     assert decision.source == "chosen"
     for name in NAMES:
         assert decision.worths["chosen"].benefit >= decision.worths[name].benefit, name
@@ -93,16 +87,14 @@ def test_a_composition_is_worth_at_least_each_source_and_has_fewer_false_than_th
 
 
 def test_it_says_which_source_it_would_choose_as_the_decision_does(spoilt):
-    world, sources, chosen, folder = spoilt
-    belief = BeliefSettings(labels=oracle(world, sources, 240))
-    store = VectorStore(folder / "vectors")
-    decision = decide(world.collection, sources, WorldEncoder(world), store, belief, temperature=0.1)
+    world, sources, chosen, folder, judged = spoilt
+    decision = decided(world, sources, folder, **judged)
     assert chosen.tables()[-1].title == decision.sentence
     assert chosen.to_json()["decision"] == decision.to_json()
 
 
 def test_rows_say_what_is_believed_of_them_and_why_they_are_left_out(spoilt):
-    world, sources, chosen, _ = spoilt
+    world, sources, chosen, *_ = spoilt
     table = chosen.table
     false, weight = (table[name].to_numpy(zero_copy_only=False) for name in ("false_probability", "weight"))
     np.testing.assert_allclose(weight[chosen.keep], 1 - (1 + HARM) * false[chosen.keep])
@@ -147,9 +139,9 @@ def test_where_documents_do_not_recur_hard_negatives_weigh_less(spoilt):
     class WordTable(WorldEncoder):
         static = True
 
-    world, sources, plain, folder = spoilt
-    belief, store = BeliefSettings(labels=oracle(world, sources, 240)), VectorStore(folder / "vectors")
-    chosen = select_by_benefit(world.collection, sources, WordTable(world), store, belief, top=5, temperature=0.1)
+    world, sources, plain, folder, judged = spoilt
+    how = VectorStore(folder / "vectors"), BeliefSettings(**judged)
+    chosen = select_by_benefit(world.collection, sources, WordTable(world), *how, top=5, temperature=0.1)
     false, weight = (chosen.table[name].to_numpy(zero_copy_only=False) for name in ("false_probability", "weight"))
     assert (weight[chosen.keep] < 1 - (1 + HARM) * false[chosen.keep]).all()
     assert chosen.provenance["settings"]["recurrence"] == 0
