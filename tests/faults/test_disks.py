@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Run
-from foils.experiments.study import trained_file
+from foils.experiments.study import trained_file, write_cell
 from foils.experiments.tasks import IN_BATCH
 from foils.runtime.errors import FailureError
-from foils.runtime.files import sealed
+from foils.runtime.files import write_sealed
 from foils.training.fit import writing_weights
 from train_models import static_model
 
@@ -218,37 +218,18 @@ FACTS: dict[str, Any] = {
     "settings": {"measures": ["nDCG@10", "RR@10"], "queries": None},
     "sources": SOURCES,
 }
-SCORED: dict[str, Any] = {
-    "of": {"sources": SOURCES, "score_with": None},
-    "sources": {name: {"eci_sem": 0.25 + at, "rho": -1} for at, name in enumerate(SOURCES)},
-}
 RESULT: dict[str, Any] = {
-    "source": "bm25", "seed": 0, "rows": 40, "steps": 3, "seconds": 1.5, "measures": {"nDCG@10": 0.5, "RR@10": 0.75},
+    "rows": 40, "steps": 3, "seconds": 1.5, "measures": {"nDCG@10": 0.5, "RR@10": 0.75},
     "per_query": {"nDCG@10": [0.5, 1, 0.0], "RR@10": [0.75, 1.0, 0.5]},
 }  # fmt: skip
-CELL = "cells/made-up--static--x"
 
 
-def written(value: dict[str, Any]) -> bytes:
-    """Return a value as the bytes of a JSON file with its checksum."""
-    return json.dumps(sealed(value), ensure_ascii=False).encode()
-
-
-def study_files() -> dict[str, bytes]:
-    """Return the files of a cell with two seeds: path in the study → contents."""
-    results = {
-        str(trained_file(Path(CELL), name, digest, seed)): written({**RESULT, "source": name, "seed": seed})
-        for name, digest in {**SOURCES, IN_BATCH: ""}.items()
-        for seed in range(2)
-    }
-    return {f"{CELL}/cell.json": written(FACTS), f"{CELL}/scores.json": written(SCORED), **results}
-
-
-def write_study(folder: Path) -> Path:
-    """Write the study into a folder, files that are there kept as they are."""
-    for name, data in study_files().items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            path.write_bytes(data)
-    return folder
+def write_study(folder: Path) -> None:
+    """Write a study of one cell, with three sources and two seeds."""
+    cell = folder / "cells" / "made-up--static--x"
+    write_cell(cell, FACTS)
+    scores = {name: {"eci_sem": 0.25 + at, "rho": -1} for at, name in enumerate(SOURCES)}
+    write_sealed(cell / "scores.json", {"of": {"sources": SOURCES, "score_with": None}, "sources": scores})
+    for name, digest in {**SOURCES, IN_BATCH: ""}.items():
+        for seed in range(2):
+            write_sealed(trained_file(cell, name, digest, seed), {**RESULT, "source": name, "seed": seed})
