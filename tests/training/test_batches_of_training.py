@@ -162,11 +162,6 @@ def test_settings_that_a_training_cannot_heed_are_refused(name, own, said, colle
         )
 
 
-def test_a_plan_has_no_teacher(collection):
-    with pytest.raises(InputError, match="no effect on a plan"):
-        plan_batches(collection, "b3", settings={"teacher": "x"}, encoder=static_model(), batch_size=SIZE)
-
-
 # Negatives that are mined anew while it trains
 
 
