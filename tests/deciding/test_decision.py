@@ -121,6 +121,9 @@ def test_none_and_random_are_candidates_like_any_other(half, plain):
     assert {each.name for each in plain.candidates} == {*sources, "none"}
     none = plain.candidates[[each.name for each in plain.candidates].index("none")]
     assert (none.benefit, none.gain, none.gain_low, none.gain_high, none.false_share_high) == (0, 0, 0, 0, 0)
+    for each in (plain, decided(world, {"hard": sources["hard"]}, folder, starts="nothing")):
+        tied = "none" in each.ties
+        assert each.source is None or ("(a tie)" in each.sentence) == tied == (each.candidates[0].gain_low <= 0)
     drawn = decided(world, {"hard": sources["hard"]}, folder)
     assert {each.name for each in drawn.candidates} == {"hard", "random", "none"}
     assert not world.collection.known_positives.contain(*drawn.negatives["random"].rows_in(world.collection)).any()

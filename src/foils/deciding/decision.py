@@ -641,7 +641,7 @@ def _answer(decision: Decision) -> str:
     text = "Train without mined negatives" if decision.source is None else f"Train on {chosen.name}"
     if decision.source is not None:
         gain = points(chosen.gain, chosen.gain_low, chosen.gain_high).split(" ", 1)
-        text += f": {gain[0]} points over none expected {gain[1]}"
+        text += f": {gain[0]} points over none expected {gain[1]}{' (a tie)' * (NONE in decision.ties)}"
     if decision.best_with_probability is not None:
         text += f", best with probability {decision.best_with_probability:.2f}"
         shown = f"; {percents(chosen)} of it are unlabelled answers" if decision.source is not None else ""
