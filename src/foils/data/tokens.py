@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, cached_property, lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -148,19 +147,14 @@ def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple
     return pairs
 
 
-AT_ONCE = 1 << 17  # bytes of texts whose tokens are hashed at once
-
-
-OF_HASH = 48  # bits of a hash that stand in a key, under the number of its text
-
-
-ODD = 0x9E3779B97F4A7C15
+OF_HASH = 48  # bits of a token's hash
 
 
 SET = 128  # bytes of a set that is kept, about, beside its hashes
 
 
-Words = npt.NDArray[np.uint64]
+_LOWER = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
+"""What each byte of an ASCII text becomes before it is cut at blanks: a small letter, a digit or a blank."""
 
 
 class DocumentSets:
@@ -175,7 +169,7 @@ class DocumentSets:
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._sets, self._held = dict[int, Words](), 0
+        self._sets, self._held = dict[int, Rows](), 0
 
     def __reduce__(self) -> tuple[type[DocumentSets], tuple[Collection]]:
         """Go to other processes without the sets."""
@@ -200,7 +194,7 @@ class DocumentSets:
             known = self._sets_of(rows)
             sets = [known[row] for row in rows.tolist()]
             sizes = np.array([*map(len, sets)])
-            flat = np.concatenate(sets).view(np.int64)
+            flat = np.concatenate(sets)
             shape = len(rows), 1 << OF_HASH
             matrix = sparse.csr_array((np.ones(len(flat), np.int8), flat, np.cumsum([0, *sizes])), shape=shape)
             one, other = np.split(place, 2)
@@ -212,23 +206,27 @@ class DocumentSets:
             similarity[part] = bound
         return similarity
 
-    def _sets_of(self, rows: Rows) -> dict[int, Words]:
+    def _sets_of(self, rows: Rows) -> dict[int, Rows]:
         if self._held > memory.budget() // 4:
             self._sets, self._held = {}, 0
         fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
-        for block, owners, hashes in self._hashed(fresh):
-            ends = np.searchsorted(owners, np.arange(1, len(block)))
-            self._sets.update(zip(block.tolist(), np.split(hashes, ends), strict=True))
-            self._held += hashes.nbytes + SET * len(block)
+        for part in cut_by_bytes(self.lengths[fresh], min(BYTES, memory.budget() // 16)):
+            sets = list(map(_hashes, self._collection.document_texts(fresh[part])))
+            self._sets.update(zip(fresh[part].tolist(), sets, strict=True))
+            self._held += sum(each.nbytes + SET for each in sets)
         return self._sets
 
-    def _hashed(self, rows: Rows) -> Iterator[tuple[Rows, Rows, Words]]:
-        """Yield rows, some at a time, and what `token_hashes` says of their texts."""
-        for part in cut_by_bytes(self.lengths[rows], min(BYTES, memory.budget() // 16)):
-            at = part.start
-            for count, owners, hashes in token_hashes(self._collection.document_texts(rows[part])):
-                yield rows[at : at + count], owners, hashes
-                at += count
+
+def _hashes(text: str) -> Rows:
+    """Return the hashes of a text's distinct tokens, (m,) ascending; they are compared in this process alone."""
+    if text.isascii():
+        distinct = {*text.encode().translate(_LOWER).split()}
+    else:
+        distinct = {token.encode() for token in alphanumeric(text)}
+    distinct = distinct or {b"\xff" + text.encode()}  # \xff: of no token
+    hashes = np.fromiter(map(hash, distinct), np.int64, len(distinct)) & ((1 << OF_HASH) - 1)
+    hashes.sort()
+    return hashes
 
 
 def cut_by_bytes(sizes: npt.NDArray[np.integer], most: int) -> list[slice]:
@@ -241,89 +239,3 @@ def cut_by_bytes(sizes: npt.NDArray[np.integer], most: int) -> list[slice]:
     part = np.cumsum(sizes) // most
     ends = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
     return [slice(begin, end) for begin, end in pairwise(ends) if begin < end]
-
-
-def token_hashes(texts: Iterable[str]) -> Iterator[tuple[int, Rows, Words]]:
-    """Yield, for the next n texts, n; which of these each distinct token is of, (m,) ascending; and its hash, (m,).
-
-    Hashes have 48 bits, and ascend in each text.
-
-    Args:
-        texts: whose tokens are hashed.
-    """
-    block: list[bytes] = []
-    size = 0
-    for text in texts:
-        block.append(_bytes_of(text))
-        size += len(block[-1])
-        if size >= AT_ONCE or len(block) == 1 << (64 - OF_HASH):
-            yield len(block), *_distinct(block)
-            block, size = [], 0
-    if block:
-        yield len(block), *_distinct(block)
-
-
-def _bytes_of(text: str) -> bytes:
-    """Bytes whose runs of letters and digits are a text's tokens; for a text without any, one run of no token's."""
-    if text.isascii() and any(map(str.isalnum, text)):
-        return text.encode()
-    tokens = [] if text.isascii() else alphanumeric(text)
-    return " ".join(tokens).encode() or b"\xff" + hashlib.blake2b(text.encode(), digest_size=8).hexdigest().encode()
-
-
-def _distinct(texts: list[bytes]) -> tuple[Rows, Words]:
-    """Hash the tokens of texts, sort them by their texts, and leave out the repeated ones."""
-    data = b" ".join(texts) + b" "
-    ends = np.cumsum([len(text) + 1 for text in texts])
-    parts, begin = [], 0
-    while begin < len(data):
-        end = data.find(b" ", begin + AT_ONCE) + 1 or len(data)
-        starts, hashes = _hashes(np.frombuffer(data[begin:end], np.uint8))
-        owners = np.searchsorted(ends, starts + begin, side="right").astype(np.uint64)
-        parts.append((owners << np.uint64(OF_HASH)) | (hashes >> np.uint64(64 - OF_HASH)))
-        begin = end
-    keys = np.sort(np.concatenate(parts))
-    keys = keys[np.diff(keys, prepend=~keys[:1]) != 0]
-    return (keys >> np.uint64(OF_HASH)).astype(np.int64), keys & np.uint64((1 << OF_HASH) - 1)
-
-
-def _hashes(data: npt.NDArray[np.uint8]) -> tuple[Rows, Words]:
-    """Return where the runs of letters and digits begin, and a 64-bit hash of each, folded to small letters.
-
-    The hash is Σ value(byte) · ODD^place over the bytes of the token, divided by ODD^(its first place), modulo 2^64: a
-    sum over places in the whole text that does not depend on where the token stands.
-    """
-    powers, inverse = _powers(len(data).bit_length())
-    weighed = np.take(_values(), data)
-    inside = weighed != 0
-    starts = np.flatnonzero(inside & ~np.r_[False, inside[:-1]])
-    if not len(starts):
-        return starts, np.zeros(0, np.uint64)
-    weighed *= powers[: len(data)]
-    return starts, mixed(np.add.reduceat(weighed, starts) * inverse[starts])
-
-
-def mixed(hashes: Words) -> Words:
-    """Spread what differs over all bits (the finalizer of splitmix64)."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        hashes = (hashes ^ (hashes >> np.uint64(shift))) * np.uint64(factor)
-    return hashes ^ (hashes >> np.uint64(31))
-
-
-@cache
-def _values() -> Words:
-    """(256,) a number for each byte of a token, one for both cases of a letter; 0 for what stands between tokens."""
-    values = np.random.default_rng(0).integers(1, 2**63, 256, np.uint64)
-    for code in range(128):
-        values[code] = values[ord(chr(code).lower())] if chr(code).isalnum() else 0
-    return values
-
-
-@lru_cache(maxsize=2)
-def _powers(bits: int) -> tuple[Words, Words]:
-    """(2^bits,) powers of an odd number, and of its inverse, modulo 2^64."""
-    powers, inverse = (
-        np.multiply.accumulate(np.r_[np.uint64(1), np.full((1 << bits) - 1, each, np.uint64)])
-        for each in (ODD, pow(ODD, -1, 1 << 64))
-    )
-    return powers, inverse
