@@ -26,7 +26,7 @@ from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import METHODS as FUSIONS
 from foils.mining.fusion import fuse_sources
-from foils.mining.planting import PLANTED, planted_again, planted_by_filter
+from foils.mining.planting import PLANTED, planted_by_filter, planted_by_fusion
 from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import Margin, PositiveScores, ScoreLimit, SimANS, TriSampler, Uniform, filter_negatives
 from foils.mining.scorers import EncoderScorer
@@ -107,7 +107,7 @@ def union(
     named = {part.replace(" ", "-"): tables[part] for part in parts}
     fuse = partial(fuse_sources, method=method, top=top)
     fused = fuse(named)
-    return fused.with_provenance(planted_again(named, fused, collection, lambda lists, _: fuse(lists)))
+    return fused.with_provenance(planted_by_fusion(named, fused, collection, fuse))
 
 
 def row(negatives: Negatives, gone: Any, unlabelled: float) -> dict[str, float | str | None]:

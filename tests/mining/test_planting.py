@@ -7,12 +7,13 @@ import pytest
 
 import foils
 from foils.data import Collection, Negatives
+from foils.data.collection import PairIndex
 from foils.data.negatives import Recapture
 from foils.encode import Vectors
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
 from foils.mining.pairs import Rule, TextPairs
-from foils.mining.planting import drawn_positives, planted_again, planted_by_filter, read_planted
+from foils.mining.planting import drawn_positives, planted_by_filter, planted_by_fusion, read_planted
 from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
 from foils.mining.rules import (
     Margin,
@@ -198,7 +199,7 @@ def test_a_margin_by_hand():
     world = small_world({"q0": {"d1": 1, "d2": 1}})
     known, scores = world.collection.known_positives, small_scores(world)
     drawn = [
-        drawn_positives(known, np.array([0]), least=2, most=10, seed=seed).rows["document"][0] + 1 for seed in range(20)
+        drawn_positives(known, np.array([0]), least=2, most=10, seed=seed)["document"][0] + 1 for seed in range(20)
     ]
     for absolute, planted, returned in ((0.05, 1, 0), (0.05, 2, 2), (0.15, 2, 0), (-0.15, 1, 2)):
         assert planted in drawn
@@ -244,11 +245,12 @@ def test_the_first_queries_that_are_planted_are_the_same_for_every_number_and_ne
         drawn_positives(known, known.query_rows, least=least, most=most, seed=4)
         for least, most in ((1, 50), (1, 200), (2, 10_000))
     )
-    assert many.contain(few.rows["query"], few.rows["document"]).all()
-    assert (two.weights >= 2).all()
-    assert len(two.rows) == (known.counts >= 2).sum()
+    drawn = PairIndex(many["query"], many["document"])
+    assert drawn.contain(few["query"], few["document"]).all()
+    assert (known.counts_of(two["query"]) >= 2).all()
+    assert len(two) == (known.counts >= 2).sum()
     other = drawn_positives(known, known.query_rows, least=1, most=50, seed=5)
-    assert set(other.rows["query"]) != set(few.rows["query"])
+    assert set(other["query"]) != set(few["query"])
 
 
 PARTS = {
@@ -265,7 +267,7 @@ def fused(world: World, parts: dict[str, Negatives], method: str, top: int | Non
         return fuse_sources(tables, method=method, top=top)
 
     whole = fuse(parts)
-    return whole.with_provenance(planted_again(parts, whole, world.collection, lambda lists, _: fuse(lists)))
+    return whole.with_provenance(planted_by_fusion(parts, whole, world.collection, fuse))
 
 
 @pytest.mark.parametrize(("method", "top"), [("interleave", 6), ("rrf", 6), ("union", None)])

@@ -33,7 +33,7 @@ from foils.mining.pairs import (
     reads_judgements,
     with_judgements_of,
 )  # fmt: skip
-from foils.mining.planting import counted, drawn_positives, noted, planted_rows, without_labels
+from foils.mining.planting import as_listed, counted, drawn_positives, noted, planted_rows, without_labels
 from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime import progress
 from foils.runtime.errors import InputError
@@ -243,15 +243,15 @@ class Miner:
         if not (self.rules or self.draw is not None or reads_judgements(self.retriever)):
             listed = np.concatenate(found.listed)  # ranked as others are, and nothing rejects or draws
             recapture = counted(known, query_rows, listed, kept)
-            return noted(planted.among(listed), self.collection, labelled, kept, recapture)
-        other = self._with_judgements(without_labels(self.collection, planted)) if len(planted.rows) else None
+            return noted(as_listed(planted, listed), self.collection, labelled, kept, recapture)
+        other = self._with_judgements(without_labels(self.collection, planted)) if len(planted) else None
         if other is None:
             return {}
-        rows = other.searched(planted.rows["query"], f"planting positives for {self.retriever.name}").taken()
+        rows = other.searched(planted["query"], f"planting positives for {self.retriever.name}").taken()
         kept_rows = rows["reason"] == 0
         listed = planted_rows(rows["query"], rows["document"], ranks_within(rows["query"]), rows["score"], kept_rows)
         listed = listed[~np.isin(rows["reason"], PASSED_OVER)]
-        return noted(planted.among(listed), self.collection, labelled, kept)
+        return noted(as_listed(planted, listed), self.collection, labelled, kept)
 
     @cached_property
     def _looks(self) -> LookAlikes:

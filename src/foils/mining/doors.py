@@ -28,7 +28,7 @@ from foils.mining.generation import (
     write_negatives,
 )
 from foils.mining.methods import FILTERING_NEEDS, RULES, FilterSettings, Models
-from foils.mining.planting import planted_again, planted_by_filter
+from foils.mining.planting import planted_by_filter, planted_by_fusion
 from foils.mining.rules import NEAR, filter_negatives
 from foils.mining.scorers import (
     TEACHER,
@@ -193,7 +193,7 @@ def fuse(
     tables = {each.name: each.negatives for each in named}
     negatives = fused_by(tables)
     return Fused.of(
-        negatives.with_provenance(planted_again(tables, negatives, loaded, lambda lists, _: fused_by(lists))),
+        negatives.with_provenance(planted_by_fusion(tables, negatives, loaded, fused_by)),
         title=f"{fusion.method} of {len(named)} sources",
         collection=loaded,
         sources={each.name: len(each.negatives) for each in named},

@@ -13,53 +13,23 @@ would not list one. Filtering and fusing a table does the same to these rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foils.data.collection import Collection, PairIndex, Positives, Rows
 from foils.data.negatives import REQUIRED, Negatives, Recapture, negatives_table
 from foils.data.tables import Provenance
-from foils.mining.pairs import Marks, PairScorer, Rule, reads_judgements, with_judgements_of
-from foils.mining.rules import filter_negatives
+from foils.mining.pairs import PairScorer, Rule, TextPairs, reads_judgements, with_judgements_of
 from foils.runtime.errors import InputError
 
 PLANTED = 2_000  # queries, at most: their share has a standard error of 0.011 at most where each has as many positives
 PLANTED_ROW = np.dtype([("query", "i8"), ("document", "i8"), ("rank", "i4"), ("score", "f8"), ("keep", "?")])
+Planted = npt.NDArray[np.void]  # by query: rank −1, not kept and without a score where a table does not list it
 SOURCE = "planted"  # of their rows, where tables are made anew
 _STREAM = 29  # of random numbers, apart from those of other draws by the same seed
-
-
-@dataclass(frozen=True)
-class Planted:
-    """One positive of each query of a sample, and what became of it.
-
-    Attributes:
-        rows: (n,) of PLANTED_ROW, by query: rank −1, not kept and without a score where the table does not list it.
-        weights: (n,) the queries' numbers of positives.
-    """
-
-    rows: npt.NDArray[np.void]
-    weights: Rows
-
-    def contain(self, query_rows: Rows, doc_rows: Rows) -> Marks:
-        """Return which (query, document) pairs, (n,), are planted."""
-        return PairIndex(self.rows["query"], self.rows["document"]).contain(query_rows, doc_rows)
-
-    def where(self, which: Marks) -> Planted:
-        """Return those of them that are marked."""
-        return Planted(self.rows[which], self.weights[which])
-
-    def among(self, listed: npt.NDArray[np.void]) -> Planted:
-        """Return them as they stand among rows of a table, an array of PLANTED_ROW."""
-        index = PairIndex(listed["query"], listed["document"])
-        places = index.places(self.rows["query"], self.rows["document"])
-        rows = planted_rows(self.rows["query"], self.rows["document"])
-        rows[places >= 0] = listed[places[places >= 0]]
-        return Planted(rows, self.weights)
 
 
 def planted_rows(
@@ -68,7 +38,7 @@ def planted_rows(
     ranks: npt.ArrayLike = -1,
     scores: npt.ArrayLike = np.nan,
     keep: npt.ArrayLike = False,
-) -> npt.NDArray[np.void]:
+) -> Planted:
     """Return (n,) rows of PLANTED_ROW; without a rank those that a table does not list."""
     rows = np.zeros(np.shape(queries), PLANTED_ROW)
     for name, values in zip(PLANTED_ROW.names or (), (queries, documents, ranks, scores, keep), strict=True):
@@ -88,20 +58,29 @@ def drawn_positives(known: Positives, query_rows: Rows, *, least: int, most: int
     chosen = np.sort(order[counts[order] >= max(least, 1)][:most])
     rows, counts = query_rows[chosen], counts[chosen]
     nth = np.minimum((chance[chosen] * counts).astype(np.int64), counts - 1)
-    return Planted(planted_rows(rows, known.doc_rows[known.offsets[known.places(rows)] + nth]), counts)
+    return planted_rows(rows, known.doc_rows[known.offsets[known.places(rows)] + nth])
+
+
+def as_listed(planted: Planted, listed: Planted) -> Planted:
+    """Return planted documents, (n,), as they stand among the rows of a table, (m,)."""
+    places = PairIndex(listed["query"], listed["document"]).places(planted["query"], planted["document"])
+    rows = planted_rows(planted["query"], planted["document"])
+    rows[places >= 0] = listed[places[places >= 0]]
+    return rows
 
 
 def without_labels(collection: Collection, planted: Planted) -> Collection:
     """Return the collection without the labels of the planted documents, in any split."""
+    index = PairIndex(planted["query"], planted["document"])
 
     def remaining(table: pa.Table) -> pa.Table:
         pairs = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
-        return table.filter(pa.array(~planted.contain(*pairs)))
+        return table.filter(pa.array(~index.contain(*pairs)))
 
     return replace(collection, qrels={split: remaining(table) for split, table in collection.qrels.items()})
 
 
-def counted(known: Positives, query_rows: Rows, listed: npt.NDArray[np.void], kept: int) -> Recapture:
+def counted(known: Positives, query_rows: Rows, listed: Planted, kept: int) -> Recapture:
     """Return the estimate from every labelled positive, where those in a plain window of ranks are `listed`."""
     labels = known.counts_of(query_rows)
     returned = np.bincount(listed["query"], minlength=int(query_rows.max()) + 1)[query_rows]
@@ -121,17 +100,18 @@ def noted(
         kept: negatives of the table.
         recapture: counted otherwise.
     """
-    rows, weights = planted.rows, planted.weights
     if recapture is None:
-        recapture = Recapture.estimated(weights * rows["keep"], weights, labelled=labelled, kept=kept, way="planted")
-    if not len(rows):
+        weights = collection.known_positives.counts_of(planted["query"])
+        returned = weights * planted["keep"]
+        recapture = Recapture.estimated(returned, weights, labelled=labelled, kept=kept, way="planted")
+    if not len(planted):
         return {"recapture": recapture.to_json()}
     facts = {
-        "query_id": collection.queries["query_id"].take(pa.array(rows["query"])).to_pylist(),
-        "doc_id": collection.documents["doc_id"].take(pa.array(rows["document"])).to_pylist(),
-        "rank": rows["rank"].tolist(),
-        "score": [None if np.isnan(score) else score for score in rows["score"].tolist()],
-        "keep": rows["keep"].tolist(),
+        "query_id": collection.queries["query_id"].take(pa.array(planted["query"])).to_pylist(),
+        "doc_id": collection.documents["doc_id"].take(pa.array(planted["document"])).to_pylist(),
+        "rank": planted["rank"].tolist(),
+        "score": [None if np.isnan(score) else score for score in planted["score"].tolist()],
+        "keep": planted["keep"].tolist(),
     }
     return {"recapture": recapture.to_json(), "planted": facts}
 
@@ -154,27 +134,22 @@ def read_planted(negatives: Negatives, collection: Collection) -> Planted | None
         rows = np.array([*zip(*columns, strict=True)], PLANTED_ROW)
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise InputError(f"what a table says of planted positives cannot be read ({error}); mine it again") from error
-    known = collection.known_positives
-    labelled = known.contain(rows["query"], rows["document"]).all()
-    return Planted(rows, known.counts_of(rows["query"])) if labelled else None
+    return rows if collection.known_positives.contain(rows["query"], rows["document"]).all() else None
 
 
-def planted_again(
+def planted_by_fusion(
     sources: Mapping[str, Negatives],
-    made: Negatives,
+    fused: Negatives,
     collection: Collection,
-    work: Callable[[Mapping[str, Negatives], Collection], Negatives],
-    *,
-    compares: bool = False,
+    fuse: Callable[[Mapping[str, Negatives]], Negatives],
 ) -> Provenance:
-    """Return what the provenance of a table says that was made of others: the same is done to lists with the planted.
+    """Return what the provenance of a fused table says: the lists with the planted are fused in the same way.
 
     Args:
         sources: name -> the tables.
-        made: what was made of them.
+        fused: what was made of them.
         collection: documents, queries, judgements.
-        work: makes it, of the lists of planted queries and the collection without the planted labels.
-        compares: whether it compares candidates with the query's positives, so that one must be left.
+        fuse: makes it.
 
     Returns:
         Nothing where one of the sources does not say what became of planted positives, or they have none in common.
@@ -183,17 +158,15 @@ def planted_again(
     known = {name: planted for name, planted in each.items() if planted is not None}
     if len(known) < len(sources):
         return {}
-    common = next(iter(known.values()))
-    for planted in known.values():
-        common = common.where(planted.contain(common.rows["query"], common.rows["document"]))
-    common = common.where(common.weights >= (2 if compares else 1))
-    if not len(common.rows):
+    common, *others = known.values()
+    for planted in others:
+        common = common[PairIndex(planted["query"], planted["document"]).contain(common["query"], common["document"])]
+    if not len(common):
         return {}
-    lists = {name: _with_planted(sources[name], common.among(of.rows), collection) for name, of in known.items()}
-    again = work(lists, without_labels(collection, common))
+    again = fuse({name: _with_planted(sources[name], as_listed(common, of), collection) for name, of in known.items()})
     listed = planted_rows(*again.rows_in(collection), again.table["rank"], again.table["score"], again.keep)
     labelled = float(next(iter(sources.values())).provenance["recapture"]["labelled"])
-    return noted(common.among(listed), collection, labelled, int(made.keep.sum()))
+    return noted(as_listed(common, listed), collection, labelled, int(fused.keep.sum()))
 
 
 def planted_by_filter(
@@ -204,7 +177,7 @@ def planted_by_filter(
     *,
     scorer: PairScorer | None = None,
 ) -> Provenance:
-    """Return what the provenance of a filtered table says (`planted_again`).
+    """Return what the provenance of a filtered table says: the rules look at the planted as at candidates.
 
     Args:
         negatives: the table.
@@ -212,24 +185,35 @@ def planted_by_filter(
         collection: documents, queries, judgements.
         rules: that it was filtered by.
         scorer: that the rules saw the scores of.
+
+    Returns:
+        Nothing where the table does not say what became of planted positives, or a rule compares with other positives
+        of the query and none has any.
     """
-
-    def filtered(lists: Mapping[str, Negatives], reduced: Collection) -> Negatives:
-        judged = [rule for each in rules if (rule := with_judgements_of(each, reduced)) is not None]
-        (listed,) = (each.table for each in lists.values())  # a rule looks at one row at a time: the others may go
-        own = Negatives(listed.filter(pc.equal(listed["source"], SOURCE)))
-        return filter_negatives(own, reduced, judged, scorer=scorer)
-
-    compares = any(map(reads_judgements, rules))
-    return planted_again({"": negatives}, marked, collection, filtered, compares=compares)
+    if (planted := read_planted(negatives, collection)) is None:
+        return {}
+    if any(map(reads_judgements, rules)):
+        planted = planted[collection.known_positives.counts_of(planted["query"]) > 1]
+    if not len(planted):
+        return {}
+    reduced, kept = without_labels(collection, planted), planted["keep"]
+    of = planted[kept]
+    pairs = TextPairs(reduced, of["query"], of["document"], of["score"])
+    if scorer is not None:
+        pairs = replace(pairs, scores=scorer.score(pairs))
+    for rule in rules:
+        if (judged := with_judgements_of(rule, reduced)) is not None:
+            of["keep"] &= ~judged.marks(pairs)
+    planted[kept] = of
+    return noted(planted, collection, float(negatives.provenance["recapture"]["labelled"]), int(marked.keep.sum()))
 
 
 def _with_planted(negatives: Negatives, planted: Planted, collection: Collection) -> Negatives:
     """The lists of the planted queries, each with its planted document where it would be, the rest one rank later."""
     table = negatives.reject(np.zeros(len(negatives), bool), "").table
     table = table.select([name for name in (*REQUIRED.names, "text", "keep", "reason") if name in table.column_names])
-    table = table.filter(pa.array(np.isin(collection.query_rows(table["query_id"]), planted.rows["query"])))
-    listed = planted.rows[planted.rows["rank"] >= 0]
+    table = table.filter(pa.array(np.isin(collection.query_rows(table["query_id"]), planted["query"])))
+    listed = planted[planted["rank"] >= 0]
     at = np.full(len(collection.queries), np.iinfo(np.int32).max, np.int64)
     at[listed["query"]] = listed["rank"]
     ranks = table["rank"].to_numpy()
