@@ -255,15 +255,14 @@ class Labels(Result):
             judge: whose judgements count; None: people's.
         """
         keys = pair_keys(self.table)
-        distinct = keys.unique()
-        at = np.asarray(pc.index_in(keys, distinct).to_numpy(), np.int64)
+        at = _places(keys, keys)  # what is known of a pair stands in its first row
         judges = self.table["judge"].to_pylist()
         counted = np.array([not is_program(name) if judge is None else name == judge for name in judges], bool)
         counted &= np.asarray(self.table["relevant"].is_valid().to_numpy(), bool)
         votes = np.where(counted, 2.0 * self.table["relevant"].fill_null(0).to_numpy() - 1, 0.0)
-        balance = np.bincount(at, votes, len(distinct))
+        balance = np.bincount(at, votes, len(keys))
         relevant = np.where(balance > 0, 1.0, np.where(balance < 0, 0.0, np.nan))
-        drawn = np.full(len(distinct), np.nan)
+        drawn = np.full(len(keys), np.nan)
         given = self.table["probability"].fill_null(np.nan).to_numpy()
         drawn[at[np.isfinite(given)]] = given[np.isfinite(given)]
         judged = np.isfinite(relevant) & np.isfinite(drawn)
@@ -412,9 +411,8 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike], *, spli
     labels = [Labels.of(each, collection) for each in given]
     pairs = _relevant(labels)
     queries, documents = collection.query_rows(pairs["query_id"]), collection.document_rows(pairs["doc_id"])
-    elsewhere = [table["query_id"] for name, table in collection.qrels.items() if name != split]
-    measured = np.isin(queries, collection.query_rows(pa.concat_arrays([c.combine_chunks() for c in elsewhere]))
-                       if elsewhere else [])  # fmt: skip
+    elsewhere = [collection.query_rows(table["query_id"]) for name, table in collection.qrels.items() if name != split]
+    measured = np.isin(queries, np.concatenate([np.zeros(0, np.int64), *elsewhere]))
     known = collection.known_positives.contain(queries, documents)
     new = pairs.filter(pa.array((documents >= 0) & ~known & ~measured))
     if measured.any():
@@ -438,10 +436,8 @@ def _relevant(labels: Sequence[Labels]) -> pa.Table:
     table = table.filter(pc.and_(table["text"].is_null(), table["relevant"].is_valid()))
     votes = 2 * table["relevant"].to_numpy().astype(np.int64) - 1
     program = np.array([is_program(judge) for judge in table["judge"].to_pylist()], bool)
-    columns = {"people": votes * ~program, "programs": votes * program}
-    voted = table.select(["query_id", "doc_id"])
-    for name, values in columns.items():
-        voted = voted.append_column(name, pa.array(values, pa.int64()))
-    voted = voted.group_by(["query_id", "doc_id"], use_threads=False).aggregate([(name, "sum") for name in columns])
-    people, programs = (voted[f"{name}_sum"].to_numpy() for name in columns)
-    return voted.filter(pa.array(np.where(people != 0, people, programs) > 0)).select(["query_id", "doc_id"])
+    keys = pair_keys(table)
+    at = _places(keys, keys)  # the votes of a pair are counted in its first row
+    people, programs = (np.bincount(at, votes * counted, len(table)) for counted in (~program, program))
+    chosen = np.flatnonzero(np.where(people != 0, people, programs) > 0)
+    return table.take(pa.array(chosen)).select(["query_id", "doc_id"])
