@@ -173,12 +173,13 @@ def posterior(
     )
     share_of = has[known] / has[known].sum(axis=1, keepdims=True)
     own_logs = logs[judged.triplets]
-    ladder = np.exp(np.log(most) - BELOW + SPREAD * np.linspace(-5, 5, 81))
+    steps = np.linspace(-5, 5, 81)
+    ladder = np.exp(np.log(most) - BELOW + SPREAD * steps)
     log_shares = np.log([[max(source.share(o), 1e-12) for source in sources] for o in ladder])
 
     def lines(state: Float64s) -> Float64s:
         slope = 1 + SLOPES * float(np.clip(state[1], -2, 4))
-        at = np.array([np.interp(state[0], np.linspace(-5, 5, 81), column) for column in log_shares.T])
+        at = np.array([np.interp(state[0], steps, column) for column in log_shares.T])
         shares = np.minimum(MOST, np.exp(at + RATES * state[2 : 2 + len(sources)]))
         each = zip(sources, shares.tolist(), strict=True)
         return np.array([source.odds.line(share, slope) for source, share in each])
