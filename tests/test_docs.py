@@ -162,14 +162,6 @@ def test_commands_in_the_documentation_name_verbs_and_options_that_there_are():
     assert commands > 50
 
 
-def test_keys_in_the_documentation_are_keys_of_their_options():
-    known = {each.flag.removesuffix("…") for entry in DOORS.values() for each in settings_of_verb(entry)}
-    pairs = named_in_pages(r"(--[a-z]+-args) \"?((?:[a-z_]+=[^`\"\s]*)+)")
-    named = {f"{option} {key}" for option, keys in pairs for key in re.findall(r"[a-z_]+=", keys)}
-    assert len(named) >= 8
-    assert not named - known
-
-
 def test_examples_of_the_help_name_options_that_there_are():
     for verb, entry in DOORS.items():
         program, named, *rest = shlex.split(entry.example)
@@ -179,7 +171,8 @@ def test_examples_of_the_help_name_options_that_there_are():
 
 def flags_of(verb: str) -> set[str]:
     """Every name that the program has for an option of the verb."""
-    settings = options_of_verb(DOORS[verb])
+    wide = [each for each in settings_of_verb(DOORS[verb]) if each.option.program_wide]
+    settings = [*options_of_verb(DOORS[verb]), *wide]
     switches = {f"--no-{each.flag.removeprefix('--')}" for each in settings if each.annotation in (bool, bool | None)}
     return switches.union({"--help"}, *({each.flag, each.option.short} for each in settings)) - {""}
 
