@@ -274,7 +274,7 @@ def test_a_regression_on_ratings_without_offsets_is_warned_of(caplog):
     reranker_set(training_set(made_up(), offset, form="lists"), reranker_loss("regression"))
     assert "between" not in caplog.text
     reranker_set(LISTS, reranker_loss("regression"))
-    assert "between=6" in caplog.text
+    assert "foils rate --between 6" in caplog.text
 
 
 def test_a_reranker_is_trained_with_the_prompt_that_it_is_served_with(tmp_path, monkeypatch):
