@@ -103,6 +103,15 @@ def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world):
     assert tuned.sentence.partition(" The model")[0] in Path(FULL, "model/README.md").read_text()
 
 
+def test_advice_that_dev_gave_and_test_did_not_confirm_says_so(world, monkeypatch):
+    tuned = library.tune("pairs.csv", **FULLY)
+    for best, said in (("bm25", True), ("bm25 + tuned", False)):
+        monkeypatch.setattr(type(tuned), "means", {**tuned.means, best: 0.99})
+        monkeypatch.setattr(type(tuned), "deploys", "both")
+        assert ("tie with the best on test" in tuned.sentence) == said
+        monkeypatch.undo()
+
+
 @pytest.mark.slow
 @needs_chromium
 def test_everyone_can_read_the_page(world):

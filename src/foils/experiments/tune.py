@@ -184,6 +184,8 @@ class Tuned(Result):
         half = "the tuned model" if self.better else self.base
         what = {"both": f"BM25 and {half} together", "model": half, "base": half, BM25: "BM25"}[self.deploys]
         where = f" (--model {self.path})" if self.deploys == "both" and self.retrieves else ""
+        tied = self.deploys == "both" and means[self.both] < max(means.values())
+        shown += "; both together were better on dev, and tie with the best on test" if tied else ""
         return f"Deploy {what}{where}: {MEASURE} on test {shown}. {self.proof}"
 
     @property
