@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -19,6 +20,7 @@ from foils.data.tokens import (
     alphanumeric,
     cut_by_bytes,
     folded,
+    hashes,
     inverse_document_frequency,
     near_pairs,
 )
@@ -124,6 +126,12 @@ def test_similarities_are_those_of_plain_sets_unless_the_sizes_rule_them_out(wor
         found = DocumentSets(collection).jaccard(ours, theirs, 0.9)
     assert found[true >= 0.9] == pytest.approx(true[true >= 0.9], abs=1e-12)
     assert (found[true < 0.9] < 0.9).all()
+
+
+def test_hashes_of_tokens_are_the_same_in_every_process() -> None:
+    """Python's own would not be: by them two texts might be near-duplicates in one run and not in another."""
+    expected = sorted(xxhash.xxh3_64_intdigest(token) >> 16 for token in (b"ab", b"c1"))
+    assert hashes("Ab, ab; C1").tolist() == hashes("ab\u2003c1").tolist() == expected
 
 
 def test_parts_have_about_so_many_bytes() -> None:

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
+import xxhash
 from scipy import sparse
 
 from foils.data.collection import Collection, Rows
@@ -211,22 +212,21 @@ class DocumentSets:
             self._sets, self._held = {}, 0
         fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
         for part in cut_by_bytes(self.lengths[fresh], min(BYTES, memory.budget() // 16)):
-            sets = list(map(_hashes, self._collection.document_texts(fresh[part])))
+            sets = list(map(hashes, self._collection.document_texts(fresh[part])))
             self._sets.update(zip(fresh[part].tolist(), sets, strict=True))
             self._held += sum(each.nbytes + SET for each in sets)
         return self._sets
 
 
-def _hashes(text: str) -> Rows:
-    """Return the hashes of a text's distinct tokens, (m,) ascending; they are compared in this process alone."""
+def hashes(text: str) -> Rows:
+    """Return the hashes of a text's distinct tokens, (m,) ascending, the same in every process."""
     if text.isascii():
         distinct = {*text.encode().translate(_LOWER).split()}
     else:
         distinct = {token.encode() for token in alphanumeric(text)}
     distinct = distinct or {b"\xff" + text.encode()}  # \xff: of no token
-    hashes = np.fromiter(map(hash, distinct), np.int64, len(distinct)) & ((1 << OF_HASH) - 1)
-    hashes.sort()
-    return hashes
+    whole = np.fromiter(map(xxhash.xxh3_64_intdigest, distinct), np.uint64, len(distinct))
+    return np.sort(whole >> np.uint64(64 - OF_HASH)).astype(np.int64)
 
 
 def cut_by_bytes(sizes: npt.NDArray[np.integer], most: int) -> list[slice]:
