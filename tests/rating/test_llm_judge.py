@@ -8,10 +8,12 @@ import pytest
 from scipy.special import expit
 
 from foils.llm import AnswerStore, Client, Sampling, Template
-from foils.rating import LLMJudge, Pairs, QuestionSettings, all_pairs, ask
-from foils.rating.judges import FORMS, SLOTS
+from foils.rating import ListJudge, LLMJudge, Pairs, QuestionSettings, all_pairs, ask, thurstone
+from foils.rating.judges import FORMS, SLOTS, _named_first
+from foils.runtime.errors import FailureError
 from judging import letters
 from llm_server import Reply, serving
+from refusals import refused
 
 UNREAD = 'an answer in which "preference" cannot be read'
 SHOWN = re.compile(r"<first-\w+>\n(.*?)\n</first-.*<second-\w+>\n(.*?)\n</second-", re.DOTALL)
@@ -181,3 +183,79 @@ def test_a_token_that_is_neither_letter_is_no_answer(tmp_path, reply, why):
         asked = judge(server, tmp_path, QuestionSettings(answer="token"))
         assert np.isnan(asked.judge(candidates, pairs)).all()
     assert dict(asked.questions.asked.failures) == {why: 1}
+
+
+PASSAGE = re.compile(r"<passage-\d+-\w+>\n(.*?)\n</passage")
+
+
+def orders(number: int, asked: dict, *, bias: float = 0.0) -> Reply:
+    """The order of the numbers that the passages are; each counts less, by `bias`, the later it stands."""
+    levels = np.array(PASSAGE.findall(asked["messages"][0]["content"]), float)
+    seen = levels - bias * np.arange(len(levels))
+    return Reply(json.dumps({"order": (np.argsort(-seen, kind="stable") + 1).tolist()}))
+
+
+def listwise(server, place, **question) -> ListJudge:
+    return ListJudge(Client("m", server.url, pause=0.01), place, QuestionSettings(answer="order", **question))
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (20,), (21,), (47,)])
+def test_the_order_of_a_perfect_judge_is_the_truth_whatever_the_windows(tmp_path, sizes):
+    candidates, pairs = letters(sizes), all_pairs(sizes)
+    level = np.array([float(text) for text in candidates.texts(np.arange(sum(sizes)))])
+    with serving(orders) as server:
+        judge = listwise(server, tmp_path)
+        expected = judge.cost(candidates, pairs).requests
+        found = ask(judge, candidates, pairs)
+        assert len(server.seen) == judge.questions.asked.usage.requests <= expected  # equal prompts are asked once
+    np.testing.assert_array_equal(found.preference, level[pairs.first] > level[pairs.second])
+    assert found.position_bias == 0
+
+
+def test_a_bias_of_position_is_measured_and_cancels(tmp_path):
+    """A document loses one and a half levels with each place: no pair comes out turned, and ratings order over 90 %."""
+    candidates, pairs = letters((20, 20)), all_pairs([20, 20])
+    with serving(lambda number, asked: orders(number, asked, bias=1.5)) as server:
+        found = ask(listwise(server, tmp_path), candidates, pairs)
+    truth = pairs.first > pairs.second  # levels ascend
+    right = np.where(truth, found.preference, 1 - found.preference)
+    assert right.min() >= 0.5
+    assert right.mean() < 0.7
+    assert found.position_bias > 0.3
+    elo = thurstone(pairs, found.preference).elo
+    assert ((elo[pairs.first] > elo[pairs.second]) == truth).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("said", "order"),
+    [
+        ('{"order": [2, 1, 3]}', "bac"),
+        ('{"order": [2, 2, 9, 3]}', "bca"),  # what is left out comes last
+        ('{"order": [2]}', None),
+        ('{"order": "2 > 1 > 3"}', None),
+    ],
+)
+def test_an_order_that_names_half_of_the_passages_is_read(said, order):
+    found = _named_first(list("abc"), FORMS["order"].value(said))
+    assert found == (order and list(order))
+
+
+def test_a_failed_order_is_no_vote_and_an_odd_number_of_orders_is_refused(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    with serving(lambda number, asked: orders(number, asked) if number else Reply(status=500)) as server:
+        asked = ListJudge(Client("m", server.url, retries=0, concurrency=1), tmp_path, QuestionSettings(answer="order"))
+        found = ask(asked, candidates, pairs)
+    np.testing.assert_array_equal(found.preference, [0, 0, 0])
+    refused("orders 3; expected an even", ListJudge, Client("m"), tmp_path, QuestionSettings(answer="order", orders=3))
+
+
+def test_a_run_stops_at_its_cost_and_goes_on_with_more(tmp_path):
+    candidates, pairs = letters((4,)), all_pairs([4])
+    paid = {"price": (1e6, 0.0), "concurrency": 1}  # 7 for each answer
+    with serving(honest) as server:
+        refused("cost 21.00, more than", ask, judge(server, tmp_path, max_cost=20, **paid), candidates, pairs,
+                error=FailureError)  # fmt: skip
+        assert len(server.seen) == 3
+        asked = judge(server, tmp_path, max_cost=84, **paid)
+        assert np.isfinite(ask(asked, candidates, pairs).preference).all()
+        assert len(server.seen) == 12

@@ -244,6 +244,7 @@ def ask_missing(
     *,
     text_of: Callable[[R], str] | None = None,
     answer_tokens: int = ANSWER_TOKENS,
+    before: Usage | None = None,
     task: str,
     unit: str,
 ) -> dict[str, Served]:
@@ -260,13 +261,15 @@ def ask_missing(
         serve: as in `ask_all`.
         text_of: the prompt of a record, for what is announced; None: it was announced before.
         answer_tokens: about how many an answer takes, likewise.
+        before: what other questions of this run used, towards the client's `max_cost`.
         task: what the progress says.
         unit: what it counts.
 
     Raises:
         FormatError: the store is damaged.
         InputError: the server refuses the key, or does not know the model.
-        FailureError: the store cannot be written, or record after record failed; what was finished is kept.
+        FailureError: the store cannot be written, record after record failed, or all costs more than is allowed; what
+            was finished is kept.
     """
     with store:
         answers = {key: line for key in records if (line := store.get(key)) is not None and line["failure"] is None}
@@ -275,14 +278,22 @@ def ask_missing(
             characters = sum(len(text_of(records[key])) for key in missing)
             usage = Usage(len(missing), characters // CHARACTERS_A_TOKEN, len(missing) * answer_tokens)
             announce({client: usage})
+        bounded, used = client.max_cost is not None, before or Usage()
         with progress.task(task, total=len(records), unit=unit) as advance:
             advance(len(answers))
 
             def finished(key: str, served: Served) -> None:
+                nonlocal used
                 answers[key] = served
                 store.add(key, served)
                 advance(1)
+                if bounded:
+                    used = Usage.total([used.as_record(), served])
+                    client.check_cost(used)
 
+            if missing and bounded:
+                used = Usage.total([used.as_record(), *answers.values()])
+                client.check_cost(used)
             if missing:
                 ask_all(client, missing, lambda session, key: serve(session, records[key]), finished)
         return answers

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from foils.data.collection import Collection
-from foils.runtime.errors import InputError
+from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, spelled
 
@@ -33,6 +33,7 @@ class Client:
         structured: ask for the JSON schema; a server that knows none is asked without it.
         patience: records in a row that may fail before the run stops.
         price: per million prompt tokens and per million completion tokens; None: not known.
+        max_cost: at these prices, of which the run stops; None: no bound.
     """
 
     model: str
@@ -45,6 +46,7 @@ class Client:
     structured: bool = True
     patience: int = 20
     price: Price | None = None
+    max_cost: float | None = None
 
     def __post_init__(self) -> None:
         if not self.model:
@@ -75,6 +77,19 @@ class Client:
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it: the model, and the server less any name and password."""
         return {"model": self.model, "server": self.server}
+
+    def check_cost(self, used: Usage) -> None:
+        """Stop where what was used costs more than is allowed.
+
+        Raises:
+            FailureError: it does.
+        """
+        cost = used.cost(self.price)
+        if cost is not None and self.max_cost is not None and cost > self.max_cost:
+            raise FailureError(
+                f"{self.model} has cost {cost:,.2f}, more than {spelled('max_cost', self.max_cost)}; every answer is "
+                "kept, and the same command with more goes on"
+            )
 
 
 @dataclass
@@ -206,6 +221,7 @@ class LLMSettings(Settings):
             Default, where none is shown: the server's.
         concurrency: Number of requests at once.
         price: Prices per million prompt tokens and completion tokens, as 0.15,0.60. The result then shows the cost.
+        max_cost: Money, at these prices, after which the run stops. Answers are kept, and those of earlier runs count.
     """
 
     heading = "Language model"
@@ -216,6 +232,7 @@ class LLMSettings(Settings):
     max_tokens: Annotated[int | None, Option(least=1)] = None
     concurrency: Annotated[int, Option(least=1)] = 8
     price: Annotated[Price | None, Option(parse=parsed_price, least=0)] = None
+    max_cost: Annotated[float | None, Option(above=0, needs={"price": True})] = None
 
     def client(self) -> Client:
         """Return how the model is reached.
@@ -225,7 +242,9 @@ class LLMSettings(Settings):
         """
         if isinstance(self.llm_model, Client):
             return self.llm_model
-        return Client(self.llm_model, self.base_url, concurrency=self.concurrency, price=self.price)
+        return Client(
+            self.llm_model, self.base_url, concurrency=self.concurrency, price=self.price, max_cost=self.max_cost
+        )
 
     def folder(self, collection: Collection) -> Path:
         """Return where answers about a collection are kept."""

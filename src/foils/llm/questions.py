@@ -18,7 +18,7 @@ from foils.llm.prompts import Template, fenced
 from foils.llm.request import NoAnswerError, Request
 
 ATTEMPTS = 2  # times that a question is asked until its answer can be read
-LONGEST = 6_000  # characters of a document that a model is shown
+LONGEST, LISTED = 6_000, 1_800  # characters of a document that a model is shown, and of each in a list
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,20 @@ class Questions:
         self.described = {**client.describe(), **decisive}
         self.fingerprint = digest(kind, client.identity, sorted(decisive.items()))
 
-    def prompt(self, template: Template, *, domain: str = "", **texts: str) -> str:
-        """Return a template's prompt for texts by slot; documents are cut, and the form of the answer is explained."""
-        shown = fenced(**{slot: text if "query" in slot else text[:LONGEST] for slot, text in texts.items()})
-        prompt = template.filled(**shown, domain=domain, answer=self._form.words)
+    def prompt(self, template: Template, *, domain: str = "", listed: Sequence[str] = (), **texts: str) -> str:
+        """Return a template's prompt for texts by slot; documents are cut, and the form of the answer is explained.
+
+        Args:
+            template: the prompt with slots.
+            domain: for its slot.
+            listed: documents that are numbered from 1, for the slot `passages`.
+            texts: by slot.
+        """
+        shown = {slot: text if "query" in slot else text[:LONGEST] for slot, text in texts.items()}
+        numbered = {f"passage-{number}": text[:LISTED] for number, text in enumerate(listed, 1)}
+        marked = fenced(**shown, **numbered)
+        passages = "\n".join(marked.pop(name) for name in numbered)
+        prompt = template.filled(**marked, passages=passages, domain=domain, answer=self._form.words)
         return prompt if "answer" in template.slots else f"{prompt.rstrip()}\n\n{self._form.words}\n"
 
     def ask(self, prompts: Sequence[str], *, announced: bool = False) -> list[Any]:
@@ -124,7 +134,8 @@ class Questions:
 
         answers = ask_missing(
             self.client, self._store, dict(zip(keys, prompts, strict=True)), serve,
-            text_of=None if announced else str, task=f"asking {self.client.model}", unit="questions",
+            text_of=None if announced else str, before=self.asked.usage, task=f"asking {self.client.model}",
+            unit="questions",
         )  # fmt: skip
         self.asked = self.asked.counted([*answers.values()])
         return [answers[key][form.name] for key in keys]

@@ -18,7 +18,15 @@ from foils.rating.graph import (
     candidate_keys,
     regular_pairs,
 )
-from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, LLMJudge, QuestionSettings, ScoringJudge
+from foils.rating.judges import (
+    BiEncoderJudge,
+    CrossEncoderJudge,
+    Judge,
+    ListJudge,
+    LLMJudge,
+    QuestionSettings,
+    ScoringJudge,
+)
 from foils.rating.pairs import Candidates, Judgements, Pairs, agreements, combined
 from foils.rating.prior import Spread, refined, spread_of
 from foils.rating.session import JudgementRecord, RecordedJudge, ask
@@ -31,6 +39,7 @@ __all__ = [
     "JudgementRecord",
     "Judgements",
     "LLMJudge",
+    "ListJudge",
     "Pairs",
     "PairwiseJudge",
     "QuestionSettings",

@@ -9,7 +9,7 @@ alone have `prepared`: it may then be asked on several machines.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +26,7 @@ from foils.encode.vectors import Texts
 from foils.llm import Client, Form, Questions, Sampling, Template, Usage, digest
 from foils.llm.asking import ANSWER_TOKENS, CHARACTERS_A_TOKEN
 from foils.llm.prompts import TemplateLike
-from foils.llm.questions import ATTEMPTS, LONGEST
+from foils.llm.questions import ATTEMPTS, LISTED, LONGEST
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, texts_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
@@ -220,10 +220,12 @@ class CrossEncoderJudge(ScoringJudge):
 
 
 LEAST_SHARE = 0.5  # probability of both letters together, below which a token is no answer
-VERSION, BETWEEN = "pairwise-1", "between-1"
+VERSION, LISTWISE, BETWEEN = "pairwise-1", "listwise-1", "between-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
+LISTWISE_SLOTS = {"needed": ("query", "passages"), "optional": ("domain", "answer")}
 BETWEEN_SLOTS = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
-PREFERENCE, TOKEN = "preference", "token"
+PREFERENCE, TOKEN, ORDER = "preference", "token", "order"
+WINDOW, STEP = 20, 10  # documents of one question, and how many of them the next question about the query has not
 
 
 def _probability(value: Any) -> float | None:
@@ -241,6 +243,13 @@ def _letters(probabilities: Mapping[str, float]) -> float | None:
     return share["A"] / total if total > LEAST_SHARE else None
 
 
+def _numbers(value: Any) -> list[int] | None:
+    """The numbers of a list, each once; None where it is none."""
+    if not isinstance(value, list) or not value or not all(type(each) is int for each in value):
+        return None
+    return list(dict.fromkeys(value))
+
+
 FORMS = {
     PREFERENCE: Form(
         PREFERENCE,
@@ -254,6 +263,12 @@ FORMS = {
         "Answer with one letter and nothing else: A if A is the better one, B if B is.",
         _letters,
     ),
+    ORDER: Form(
+        ORDER,
+        'Answer in JSON: {"order": [...]}, the numbers of all passages, that of the best one first.',
+        _numbers,
+        {"type": "array", "items": {"type": "integer"}},
+    ),
 }
 
 
@@ -262,10 +277,12 @@ class QuestionSettings(Settings):
     """What a language model is asked about a pair.
 
     Attributes:
-        question: Text file with your prompt. It has {query}, {first}, {second}, and optionally {domain} and {answer};
-            without {answer}, the form of the answer is explained at the end. In Python also a `Template`.
-        answer: Form of the answer. It is a number from 0 to 1 (preference), or one token, A or B, whose
-            log-probabilities are read (token).
+        question: Text file with your prompt. It has {query}, {first}, {second}, of an order {query}, {passages}, and
+            optionally {domain} and {answer}; without {answer}, the form of the answer is explained at the end. In
+            Python also a `Template`.
+        answer: Form of the answer. It is a number from 0 to 1 (preference), one token, A or B, whose log-probabilities
+            are read (token), or the order of up to 20 documents at once (order).
+        orders: Times that documents are shown for an order, each second time reversed; even.
         domain: Field of the collection, which the prompt names.
     """
 
@@ -273,6 +290,7 @@ class QuestionSettings(Settings):
 
     question: TemplateLike | None = None
     answer: Annotated[str, Option(names=tuple(FORMS))] = PREFERENCE
+    orders: Annotated[int, Option(least=2)] = 4
     domain: str = "general"
 
     @cached_property
@@ -283,7 +301,17 @@ class QuestionSettings(Settings):
             InputError: no such file.
             FormatError: it is not UTF-8, or its slots are not those expected.
         """
+        if self.answer == ORDER:
+            return Template.of(self.question, "foils.rating", LISTWISE, **LISTWISE_SLOTS)
         return Template.of(self.question, "foils.rating", VERSION, **SLOTS)
+
+    def asked(self, client: Client, log: str | Path, sampling: Sampling | None, **more: object) -> Questions:
+        """Return what asks these questions; `more` decides the answers, too."""
+        described = {
+            "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
+            "answer": self.answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True, **more,
+        }  # fmt: skip
+        return Questions(client, log, FORMS[self.answer], sampling, kind="llm judge", described=described)
 
 
 class LLMJudge:
@@ -311,12 +339,7 @@ class LLMJudge:
         sampling: Sampling | None = None,
     ) -> None:
         self.name, self._question = client.model, question or QuestionSettings()
-        template, answer = self._question.template, self._question.answer
-        described = {
-            "prompt": template.version, "prompt_digest": digest(template.text, self._question.domain),
-            "answer": answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True,
-        }  # fmt: skip
-        self.questions = Questions(client, log, FORMS[answer], sampling, kind="llm judge", described=described)
+        self.questions = self._question.asked(client, log, sampling)
         self.fingerprint = self.questions.fingerprint
 
     def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> Usage:
@@ -353,3 +376,132 @@ class LLMJudge:
             for q, a, r, b in zip(queries, ones, of_second, others, strict=True)
         ]
         return np.array(self.questions.ask(prompts), np.float64)
+
+
+class ListJudge:
+    """P(first ≻ second) as a language model orders up to 20 documents of a query at once.
+
+    Documents are shown in an order drawn for the query, then in its reverse, and so on. A pair's answer is the share of
+    those showings of the first before the second in which the first came out before it, so that a bias of position is
+    measured, and cancels, as with `LLMJudge`. More than 20 documents are sorted by windows of 20 from the end to the
+    front, of which the ten best move on; then those behind the first ten again.
+
+    Args:
+        client: how to reach the model.
+        log: folder of the answers.
+        question: what is asked, with `answer="order"`.
+        sampling: how answers are drawn.
+
+    Attributes:
+        questions: asks them, and counts what that takes.
+
+    Source: the windows are those of Sun et al. 2023 (RankGPT), the averaging that of Tang et al. 2024 (permutation
+    self-consistency), of pairs instead of whole orders.
+    """
+
+    antisymmetric = False
+
+    def __init__(
+        self, client: Client, log: str | Path, question: QuestionSettings, sampling: Sampling | None = None
+    ) -> None:
+        if question.orders % 2:
+            raise InputError(f"orders {question.orders}; expected an even number: each order is shown reversed, too")
+        self.name, self._question = client.model, question
+        self.questions = question.asked(client, log, sampling, orders=question.orders, listed=LISTED)
+        self.fingerprint = self.questions.fingerprint
+        self._found: tuple[bytes, tuple[Floats, Floats]] | None = None  # orders by the rows that they are of
+
+    def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 20) -> Usage:
+        """Return about what ordering the candidates of these pairs takes, by the prompts of the first queries."""
+        groups = _by_query(candidates, np.unique(np.append(pairs.first, pairs.second)))
+        count = self._question.orders * sum(_questions(len(group)) for group in groups)
+        prompts = [self._prompt(candidates, group[:WINDOW]) for group in groups[:sample]]
+        tokens = np.mean([len(each) for each in prompts] or [0]) / CHARACTERS_A_TOKEN
+        return Usage(count, round(count * tokens), count * 4 * WINDOW)
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
+        """Return the share of showings, (m,), NaN where no order came that showed the first before the second.
+
+        Raises:
+            As `Questions.ask`.
+        """
+        candidates.check(pairs)
+        rows = np.unique(np.append(pairs.first, pairs.second))
+        if self._found is None or self._found[0] != rows.tobytes():  # the same pairs turned are the same orders
+            self._found = rows.tobytes(), self._orders(candidates, rows)
+        shown, came = self._found[1]
+        first, second = np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
+        counts = (shown[:, first] < shown[:, second]) & np.isfinite(came[:, first])
+        wins = (counts & (came[:, first] < came[:, second])).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(wins / counts.sum(axis=0))
+
+    def _orders(self, candidates: Candidates, rows: Rows) -> tuple[Floats, Floats]:
+        """Return (orders, k) places at which rows were shown, and came out, NaN where the model failed."""
+        shown, came = np.full((2, self._question.orders, len(rows)), np.nan)
+        running = []
+        for group in _by_query(candidates, rows):
+            query_id, ids = candidates.query_ids[candidates.query_of(group[:1])[0]], candidates.ids(group).to_pylist()
+            rng = np.random.default_rng(int(digest(query_id, ids), 16))
+            for turn in range(0, self._question.orders, 2):
+                drawn = rng.permutation(len(group))
+                for order, places in ((turn, drawn), (turn + 1, len(group) - 1 - drawn)):
+                    shown[order, np.searchsorted(rows, group)] = places
+                    sort = _sorting(dict(zip(group.tolist(), places.tolist(), strict=True)))
+                    running.append((order, sort, next(sort)))
+        while running:
+            prompts = [self._prompt(candidates, np.array(window)) for *_, window in running]
+            answers, going = self.questions.ask(prompts, announced=True), []
+            for (order, sort, window), answer in zip(running, answers, strict=True):
+                if (best := _named_first(window, answer)) is None:
+                    continue
+                try:
+                    going.append((order, sort, sort.send(best)))
+                except StopIteration as done:
+                    came[order, np.searchsorted(rows, done.value)] = np.arange(len(done.value))
+            running = going
+        return shown, came
+
+    def _prompt(self, candidates: Candidates, window: Rows) -> str:
+        """The question about documents in the order in which they are shown."""
+        ascending = np.sort(window)
+        texts = dict(zip(ascending.tolist(), candidates.texts(ascending), strict=True))
+        query = candidates.queries[candidates.query_of(window[:1])[0]]
+        listed = [texts[row] for row in window.tolist()]
+        return self.questions.prompt(self._question.template, domain=self._question.domain, listed=listed, query=query)
+
+
+def _by_query(candidates: Candidates, rows: Rows) -> list[Rows]:
+    """Ascending rows, apart by query."""
+    return np.split(rows, np.flatnonzero(np.diff(candidates.query_of(rows))) + 1)
+
+
+def _windows(count: int) -> list[tuple[int, int]]:
+    """Where windows over so many documents begin and end, from the last to the first."""
+    ends = range(count, max(count - 1, 0), -STEP) if count <= WINDOW else range(count, WINDOW - STEP, -STEP)
+    return [(max(0, end - WINDOW), end) for end in ends]
+
+
+def _questions(count: int) -> int:
+    """How many windows sort so many documents."""
+    return len(_windows(count)) + (_questions(count - STEP) if count > WINDOW else 0)
+
+
+def _sorting(places: Mapping[int, int]) -> Generator[list[int], list[int], list[int]]:
+    """Sort rows: yield windows, each in the order of its places, to be sent back best first; return all, best first."""
+    settled: list[int] = []
+    rest = sorted(places, key=places.__getitem__)
+    while rest:
+        for start, end in _windows(len(rest)):
+            rest[start:end] = yield sorted(rest[start:end], key=places.__getitem__)
+        sure = STEP if len(rest) > WINDOW else len(rest)
+        settled, rest = settled + rest[:sure], rest[sure:]
+    return settled
+
+
+def _named_first(window: list[int], numbers: list[int] | None) -> list[int] | None:
+    """Rows by the numbers that a model gave them; what it left out comes last; None where it named less than half."""
+    named = [window[number - 1] for number in numbers or () if 1 <= number <= len(window)]
+    if 2 * len(named) < len(window):
+        return None
+    return named + [row for row in window if row not in named]

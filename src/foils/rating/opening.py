@@ -15,7 +15,7 @@ from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings
 from foils.rating.distil import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
-from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, Judge, LLMJudge, QuestionSettings
+from foils.rating.judges import ORDER, BiEncoderJudge, CrossEncoderJudge, Judge, ListJudge, LLMJudge, QuestionSettings
 from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import cache_folder
@@ -164,7 +164,8 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
     llm = replace(opening.llm, llm_model=model) if model else opening.llm
     if not llm.llm_model:
         raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
-    return LLMJudge(llm.client(), llm.folder(collection), opening.question, llm.sampling())
+    made = ListJudge if opening.question.answer == ORDER else LLMJudge
+    return made(llm.client(), llm.folder(collection), opening.question, llm.sampling())
 
 
 def _names(*groups: type) -> frozenset[str]:

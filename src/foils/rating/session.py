@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from foils.data.records import whole_json
 from foils.data.tables import read_table, with_types, write_table
 from foils.rating.graph import Keys, candidate_keys, hashed_ids, mixed
-from foils.rating.judges import Judge, prepared
+from foils.rating.judges import Judge, ListJudge, prepared
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
@@ -325,6 +325,11 @@ class JudgeSession:
         Raises:
             InputError: not one; or judgements are recorded, and nothing is asked.
         """
+        if listing := next((judge for judge in self.judges if isinstance(judge, ListJudge)), None):
+            raise InputError(
+                f"{spelled('budget', budget)}: {listing.name} orders all documents of a query at once, whatever pairs "
+                f"are asked about; bound what it costs by {spelled('max_cost', 'MONEY')}"
+            )
         each = sum(2 - judge.antisymmetric for judge in self.judges if not isinstance(judge, RecordedJudge))
         if not each or budget < each:
             why = f"a pair takes {each} questions" if each else "the judgements are recorded, and nothing is asked"
