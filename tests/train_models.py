@@ -185,6 +185,14 @@ def gradients(module: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
 
 
+def second_gradients(loss: Any, *given: Any) -> torch.Tensor:
+    """The gradients of a second step: GradNorm moves its weights after the first."""
+    for _ in range(2):
+        loss.model.zero_grad()
+        loss(*given).backward()
+    return gradients(loss)
+
+
 def features(model: Any, batch: dict[str, list[str]]) -> list[dict[str, torch.Tensor]]:
     return [model.preprocess(batch[name]) for name in batch if name != "label"]
 

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("datasets")
 
 import torch
-from sentence_transformers import SentenceTransformerTrainer
 
 from foils.batching.plan import batch as plan_batches
 from foils.data import Collection
@@ -60,16 +59,8 @@ def planned_batches(collection, folder, name, source=None, encoder=None, **more)
 
 
 @pytest.fixture
-def trained_on(monkeypatch):
+def trained_on(seen):
     """Return a function that trains, and returns the batches of the training by the numbers of their rows."""
-    seen = []
-    original = SentenceTransformerTrainer.compute_loss
-
-    def noting(self, model, inputs, *given, **more):
-        seen.append(inputs["label"].tolist())
-        return original(self, model, inputs, *given, **more)
-
-    monkeypatch.setattr(SentenceTransformerTrainer, "compute_loss", noting)
 
     def run(data, folder, name, own=None, settings=STILL):
         seen.clear()

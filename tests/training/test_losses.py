@@ -16,11 +16,13 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 
+from foils.encode import EmbeddingSettings
 from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
 from foils.training import losses
 from foils.training.data import PairFacts, training_set
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss, Share, average_gradients, matryoshka_loss
+from foils.training.masks import FalseNegativeMask, guide_vectors
 from foils.training.objectives import MIXINGS, Temperature, debiased_infonce, weighted_infonce
 from foils.training.settings import DIMENSIONS, TrainSettings
 from foils.training.train import train_model
@@ -41,11 +43,6 @@ from train_models import (
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return bert_model(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="module")
 def noisy(tmp_path_factory):
     """With dropout, so that the second embedding of a cached loss must repeat the first's draws."""
     return bert_model(tmp_path_factory.mktemp("noisy"), dropout=0.2)
@@ -63,11 +60,6 @@ def test_plain_is_sentence_transformers_loss(model):
     same(evaluated(CachedContrastiveLoss(model, mini_batch_size=4), batch), evaluated(theirs, batch))
 
 
-@pytest.fixture(scope="module")
-def rated():
-    return rows_of("lists")
-
-
 OBJECTIVES = {
     "weighted": weighted_infonce,
     "debiased": partial(debiased_infonce, prior=0.05),
@@ -76,21 +68,33 @@ OBJECTIVES = {
 
 
 @pytest.mark.parametrize(
-    ("objective", "mixing", "size"),
+    ("objective", "mixing", "size", "masked"),
     [
-        *((name, None, 4) for name in OBJECTIVES),
-        *(("weighted", name, 3) for name in MIXINGS),
-        ("hard", "gradnorm", 100),
+        *((name, None, 4, masked) for name in OBJECTIVES for masked in (None, "self")),
+        *(("weighted", name, 3, None) for name in MIXINGS),
+        ("hard", "gradnorm", 100, None), ("hard", None, 3, "guide"), ("weighted", "gradnorm", 3, "self"),
+        ("debiased", "gradnorm", 3, "guide"),
     ],
-)
-def test_cached_equals_uncached(noisy, rated, objective, mixing, size):
-    rows, found = [3, 0, 7, 11, 5, 2, 9], []
-    for kind, how in ((ContrastiveLoss, {}), (CachedContrastiveLoss, {"mini_batch_size": size})):
+)  # fmt: skip
+def test_cached_equals_uncached_and_masks_count_the_same(model, rated, objective, mixing, size, masked, tmp_path):
+    rows, found, counted = [3, 0, 7, 11, 5, 2, 9], [], []
+    batch, settings = rated.dataset[rows], EmbeddingSettings(vectors=str(tmp_path))
+    guide = guide_vectors(static_model(seed=3), rated, settings=settings) if masked == "guide" else None
+    for kind, more in ((ContrastiveLoss, {}), (CachedContrastiveLoss, {"mini_batch_size": size})):
         way, tau = MIXINGS[mixing]() if mixing else None, Temperature(0.1, learned=True)
-        loss = kind(noisy, objective=OBJECTIVES[objective], facts=rated.facts, temperature=tau, mixing=way, **how)
-        found.append(evaluated(loss, rated.dataset[rows], rows))
+        mask = FalseNegativeMask(0.0 if guide is None else -0.4, guide) if masked else None
+        how = {"objective": OBJECTIVES[objective], "facts": rated.facts, "temperature": tau, "mixing": way, **more}
+        loss = kind(model, **how, mask=mask)
+        found.append(evaluated(loss, batch, rows))
+        if mask:
+            loss(features(model, batch), torch.tensor(rows))
+            counted.append(mask.shares()[1])
+            with torch.no_grad():
+                loss(features(model, batch), torch.tensor(rows))
+            assert mask.shares()[1] == counted[-1]  # without gradients nothing is counted
     assert torch.isfinite(found[0][1]["temperature.log_scale"])
     same(*found)
+    assert counted[:1] == pytest.approx(counted[1:], rel=1e-5)
 
 
 def test_cached_replays_dropout_as_sentence_transformers_does(noisy):

@@ -21,7 +21,7 @@ from foils.training.objectives import list_distillation, margin_mse
 from foils.training.refresh import Refresh
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
-from train_models import bert_model, evaluated, features, made_up, rows_of, same, static_model, table
+from train_models import evaluated, features, made_up, rows_of, same, static_model, table
 
 NAN = math.nan
 BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
@@ -71,9 +71,9 @@ def test_gradients_are_those_of_finite_differences(objective):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
-def test_they_are_those_of_sentence_transformers(temperature, data, tmp_path):
+def test_they_are_those_of_sentence_transformers(temperature, data, model):
     """Its DistillKLDivLoss is multiplied by the student's temperature, squared; its MarginMSELoss has none."""
-    model, rows = bert_model(tmp_path).eval(), [0, 3, 5, 8]
+    rows = [0, 3, 5, 8]
     batch, labels = data.dataset[rows], torch.tensor(data.teacher_scores()[rows], dtype=torch.float32)
     settings = {"temperature": temperature, "teacher_temperature": 0.2}
     ours = make_loss("distil", model, data, settings=settings)(features(model, batch), torch.tensor(rows))
@@ -88,8 +88,8 @@ def test_they_are_those_of_sentence_transformers(temperature, data, tmp_path):
 
 
 @pytest.mark.parametrize("name", TEACHER_LOSSES)
-def test_cached_is_the_same_and_alpha_adds_the_contrast(name, data, tmp_path):
-    model, rows, found = bert_model(tmp_path).eval(), [0, 3, 5, 8, 11], {}
+def test_cached_is_the_same_and_alpha_adds_the_contrast(name, data, model):
+    rows, found = [0, 3, 5, 8, 11], {}
     for alpha in (0.0, 0.3, 1.0):
         plain, cached = (
             make_loss(name, model, data, mini_batch_size=size, settings={"alpha": alpha}) for size in (None, 2)

@@ -16,15 +16,7 @@ from foils.selection import LearningProgress
 from foils.training.data import training_set
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss
 from foils.training.settings import TrainSettings
-from foils.training.tiers import (
-    CURRICULUM,
-    DANGER,
-    UNRATED,
-    Decks,
-    TierCurriculum,
-    by_progress,
-    outside_danger,
-)  # fmt: skip
+from foils.training.tiers import CURRICULUM, DANGER, UNRATED, Decks, TierCurriculum, by_progress, outside_danger
 from foils.training.train import train_model
 from refusals import refused
 from train_models import Kill, KilledError, bert_model, made_up, resumed_exactly, rows_of, static_model, table, weights
@@ -234,5 +226,5 @@ def test_curricula_that_cannot_lead_are_refused(curriculum, error, said, tmp_pat
 
 def test_what_the_curriculum_refuses():
     refused("expected rows of each", led, np.zeros(4, int), "ab")
-    with pytest.raises(InputError, match="one process"):
-        led().on_train_begin(SimpleNamespace(world_size=2, n_gpu=1, gradient_accumulation_steps=1), None, None)
+    two = SimpleNamespace(world_size=2, n_gpu=1, gradient_accumulation_steps=1)
+    refused("one process", led().on_train_begin, two, None, None)

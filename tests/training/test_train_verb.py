@@ -182,8 +182,11 @@ def test_a_guide_masks_and_the_shares_that_it_took_are_shown(world, capsys):
     assert all(0 < share < 1 for share in shares.values())
     assert all(0 < entry["masked"] < 1 for entry in found["history"] if "loss" in entry)
     assert f"masked in epoch 2 | {shares['2']:.2%}" in (folder / "out" / "README.md").read_text()
-    assert call("--mask", "self", "--refresh", "1", "--epochs", "2", source=None, output="anew") == 0
-    assert len(result(folder, "anew")["masked"]["shares"]) == 2
+    anew = ("--refresh", "1", "--epochs", "2", "--per-query", "3")
+    assert call("--mask", "self", *anew, source=None, output="anew") == 0
+    found, wanted = result(folder, "anew"), {"refresh": 1, "form": "triplets", "per_query": 3}
+    assert {name: settings(folder, "anew")[name] for name in wanted} == wanted
+    assert (len(found["masked"]["shares"]), found["counts"]["rows"]) == (2, 60)
 
 
 def test_a_static_embedding_from_a_word_table(tmp_path):
@@ -195,14 +198,6 @@ def test_a_static_embedding_from_a_word_table(tmp_path):
     for name, said in ((f"static:{tmp_path}", "safetensors"), ("/no/such/model", "no such folder")):
         with pytest.raises(InputError, match=said):
             load_trainable(name)
-
-
-def test_negatives_are_mined_anew_while_it_trains(world):
-    folder, call = world
-    assert call("--refresh", "1", "--epochs", "2", "--per-query", "3", source=None) == 0
-    wanted = {"refresh": 1, "form": "triplets", "per_query": 3}
-    assert {name: settings(folder)[name] for name in wanted} == wanted
-    assert result(folder)["counts"]["rows"] == 60
 
 
 def test_a_training_without_any_negative_says_that_nothing_was_learned(tmp_path, capsys):
