@@ -1,7 +1,7 @@
 """Small models and data for the tests of training."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,19 @@ WORDS = [f"{a}{b}" for a in "bcdfghklmn" for b in "aeiou"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def words_tokenizer() -> Tokenizer:
-    tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate([*SPECIAL, *WORDS])}, unk_token="[UNK]"))
+def words_tokenizer(words: Sequence[str] = WORDS) -> Tokenizer:
+    tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate([*SPECIAL, *words])}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.normalizer = normalizers.Lowercase()
     return tokenizer
 
 
-def static_model(seed: int = 0, dimension: int = 16) -> SentenceTransformer:
+def static_model(
+    seed: int = 0, dimension: int = 16, *, words: Sequence[str] = WORDS, **options: Any
+) -> SentenceTransformer:
     torch.manual_seed(seed)
-    return SentenceTransformer(modules=[StaticEmbedding(words_tokenizer(), embedding_dim=dimension)], device="cpu")
+    table = StaticEmbedding(words_tokenizer(words), embedding_dim=dimension)
+    return SentenceTransformer(modules=[table], device="cpu", **options)
 
 
 def _save_tokenizer(folder: Path) -> None:

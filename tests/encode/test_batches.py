@@ -6,37 +6,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sentence_transformers
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import LlamaConfig, LlamaModel
+from sentence_transformers.cross_encoder.modules import LogitScore
+from transformers import BertConfig, BertForMaskedLM
 
-from foils.encode import EncoderSettings, SentenceEncoder
+from foils.encode import EncoderSettings, SentenceEncoder, load_encoder
 from foils.encode import forward as forward_module
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.forward import side_by_side, token_batches, tokens_on
+from foils.training.models import load_trainable
 from refusals import refused
 from tiny_models import tiny_cross_encoder
-from train_models import WORDS, bert_model
+from train_models import WORDS, bert_model, decoder
 
 TEXTS = [" ".join(WORDS[(3 * row + at) % len(WORDS)] for at in range(row * 7 % 29)) for row in range(1, 31)]
 
 
-def bert(folder: Path) -> Any:
-    return bert_model(folder)
-
-
-def llama(folder: Path) -> Any:
+def left_decoder(folder: Path) -> Any:
     """A decoder whose vector is that of the last token, its texts padded on the left."""
-    bert_model(folder)  # its tokenizer
-    torch.manual_seed(0)
-    LlamaModel(
-        LlamaConfig(vocab_size=80, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    ).save_pretrained(folder)
-    modules = [Transformer(str(folder)), Pooling(16, pooling_mode="lasttoken")]
-    model = sentence_transformers.SentenceTransformer(modules=modules, device="cpu")
+    model = decoder(folder)
     model.tokenizer.padding_side = "left"
     return model
 
@@ -83,10 +73,10 @@ def test_a_larger_window_pads_less():
     assert padded[1] < 1.06 < padded[0] + 0.06
 
 
-@pytest.mark.parametrize("make", [bert, llama])
+@pytest.mark.parametrize("make", [bert_model, left_decoder])
 def test_vectors_are_the_models_own_however_texts_are_cut(make, tmp_path, monkeypatch):
     model = make(tmp_path / "model")
-    assert model.tokenizer.padding_side == ("left" if make is llama else "right")
+    assert model.tokenizer.padding_side == ("left" if make is left_decoder else "right")
     expected = {
         kind: getattr(model, f"encode_{kind}")(TEXTS, prompt="ba be ", normalize_embeddings=True)
         for kind in ("query", "document")
@@ -138,8 +128,6 @@ def folder(tmp_path_factory):
 
 
 def test_logits_come_before_the_activation(folder):
-    import torch
-
     model = load_cross_encoder(folder)
     found = logits(model, PAIRS)
     assert found.dtype == np.float32
@@ -149,8 +137,6 @@ def test_logits_come_before_the_activation(folder):
 
 
 def test_the_digest_is_of_weights_and_length(folder):
-    import torch
-
     model = load_cross_encoder(folder)
     found = cross_encoder_digest(model)
     assert cross_encoder_digest(load_cross_encoder(folder)) == found
@@ -170,16 +156,12 @@ def test_refusals(folder, tmp_path):
 @pytest.fixture(scope="module")
 def language_model(tmp_path_factory):
     """A masked language model: neither a pooler nor a classifier is in its file."""
-    from transformers import BertConfig, BertForMaskedLM
-
     place = tiny_cross_encoder(tmp_path_factory.mktemp("language"), [text for pair in PAIRS for text in pair])
     BertForMaskedLM(BertConfig.from_pretrained(place)).save_pretrained(place)
     return place
 
 
 def test_weights_that_no_file_has_are_those_of_their_seed(language_model):
-    import torch
-
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
@@ -192,9 +174,6 @@ def test_weights_that_no_file_has_are_those_of_their_seed(language_model):
 
 
 def test_an_encoder_of_a_checkpoint_without_a_pooler_is_the_same_in_every_loading(language_model):
-    from foils.encode import load_encoder
-    from foils.training.models import load_trainable
-
     assert load_encoder(language_model).fingerprint == load_encoder(language_model).fingerprint
     one, two = (load_trainable(str(language_model)).state_dict() for _ in range(2))
     assert all((one[name] == two[name]).all() for name in one)
@@ -202,8 +181,6 @@ def test_an_encoder_of_a_checkpoint_without_a_pooler_is_the_same_in_every_loadin
 
 def test_another_prompt_or_token_is_another_model(tmp_path):
     """A LogitScore reads the logits of the tokens in its settings; a default prompt goes before every pair."""
-    from sentence_transformers.cross_encoder.modules import LogitScore
-
     model = load_cross_encoder(tiny_cross_encoder(tmp_path, ["wind and boats"]))
     digests = {cross_encoder_digest(model)}
     for prompt in ("judge: ", "grade: "):

