@@ -1,4 +1,4 @@
-"""Pairs that a small bag of words can learn from, and pairs that teach nothing."""
+"""Pairs that a small bag of words can learn from, and pairs that teach nothing; the files of a study."""
 
 import csv
 from collections.abc import Callable
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from foils.experiments.study import trained_file, write_cell
+from foils.runtime.files import write_sealed
 from train_models import WORDS, static_model
 
 ASKED, ANSWERED = WORDS[:25], WORDS[25:]
@@ -57,3 +59,24 @@ def write_marked(write_beir: Callable[..., Path], folder: Path, queries: int = 1
     parts = {"train": range(half), "dev": range(half, quarter), "test": range(quarter, queries)}
     qrels = {split: {f"q{query}": judged[f"q{query}"] for query in rows} for split, rows in parts.items()}
     write_beir(folder / "marked", documents=documents, queries=asked, qrels=qrels)
+
+
+SOURCES = {"random": "0" * 10, "bm25": "1" * 10, "é <b>": "2" * 10}
+FACTS = {
+    "collection": {"name": "c", "digest": "c" * 32}, "model": {"name": "m", "fingerprint": "m" * 32},
+    "settings": {"measures": ["nDCG@10"]}, "sources": SOURCES,
+}  # fmt: skip
+
+
+def write_study(folder: Path) -> dict[str, Path]:
+    """Write a study of one cell with three sources, two seeds each; return some of its files by kind."""
+    cell = folder / "cells" / "c--m--x"
+    write_cell(cell, FACTS)
+    predictors = {name: {"eci_sem": float(at)} for at, name in enumerate(SOURCES)}
+    write_sealed(cell / "scores.json", {"of": {"sources": SOURCES}, "sources": predictors})
+    for at, (name, digest) in enumerate(SOURCES.items()):
+        for seed in range(2):
+            result = {"per_query": {"nDCG@10": [0.1 * at, 0.2 * at + 0.01 * seed]}, "rows": 3, "steps": 1}
+            write_sealed(trained_file(cell, name, digest, seed), result)
+    return {"cell": cell / "cell.json", "scores": cell / "scores.json",
+            "result": trained_file(cell, "bm25", SOURCES["bm25"], 1)}  # fmt: skip

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from threadpoolctl import threadpool_limits
 
-from decided_world import WorldEncoder, decided, mined, oracle, true_share
 from fakes import HashingEncoder
 from foils.data import Negatives
 from foils.data.labels import Labels
@@ -22,7 +21,7 @@ from foils.encode import VectorStore
 from foils.mining import mine_negatives
 from foils.runtime.errors import InputError
 from foils.selection.doors import select
-from hidden_positives import hidden_world
+from hidden_positives import WorldEncoder, decided, hidden_world, mined, oracle, true_share
 from hostile import hostile_world
 from refusals import refused
 

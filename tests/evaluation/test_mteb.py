@@ -15,22 +15,11 @@ mteb = pytest.importorskip("mteb")
 METADATA = {
     "name": "MadeUpRetrieval",
     "description": "Made up.",
-    "reference": None,
     "dataset": {"path": "none/none", "revision": "1"},
     "type": "Retrieval",
-    "category": "t2t",
-    "modalities": ["text"],
     "eval_splits": ["dev", "test"],
     "eval_langs": ["eng-Latn"],
     "main_score": "ndcg_at_10",
-    "date": ("2020-01-01", "2020-01-02"),
-    "domains": [],
-    "task_subtypes": [],
-    "license": "cc0-1.0",
-    "annotations_creators": "derived",
-    "dialect": [],
-    "sample_creation": "created",
-    "bibtex_citation": "",
 }
 
 
@@ -72,10 +61,7 @@ def test_the_example_of_the_docs_gives_our_figures(method, monkeypatch):
     """On retrieval by mteb's protocol nDCG@10 is that of our own search."""
     page = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text("utf-8")
     (code,) = re.findall(r"^```py\n(import mteb\n.*?)^```", page, re.M | re.S)
-    collection, encoder = (
-        made_up(),
-        SentenceEncoder(static_model(), name="static"),
-    )
+    collection, encoder = made_up(), SentenceEncoder(static_model(), name="static")
     monkeypatch.setattr("foils.encode.load_encoder", lambda name: encoder)
     monkeypatch.setattr(mteb, "get_task", lambda name: task_of(collection))
     exec(compile(code.replace('"rdime"', repr(method)), "deploying.md", "exec"), found := {})
@@ -97,21 +83,20 @@ def test_a_task_becomes_a_collection():
     assert len(found.queries) == 20
 
 
+def loaded(seed=0):
+    task = task_of(made_up(seed=seed))
+    task.load_data()
+    return task
+
+
 def test_what_is_refused():
     refused("no retrieval task", collection_from_mteb, made_up())
-    languages = task_of(made_up())
-    languages.load_data()
+    refused("instructions", collection_from_mteb, task_of(made_up(), instructions=True))
+    languages, two, images = loaded(), loaded(), loaded()
     languages.dataset = {"deu": languages.dataset["default"], "eng": languages.dataset["default"]}
     refused("in several languages, deu, eng; a collection is of one", collection_from_mteb, languages)
-    refused("instructions", collection_from_mteb, task_of(made_up(), instructions=True))
-    two = task_of(made_up())
-    two.load_data()
-    other = task_of(made_up(seed=1))
-    other.load_data()
-    two.dataset["default"]["test"]["corpus"] = other.dataset["default"]["test"]["corpus"]
+    two.dataset["default"]["test"]["corpus"] = loaded(seed=1).dataset["default"]["test"]["corpus"]
     refused(r"'.*' of the corpus of MadeUpRetrieval has two texts", collection_from_mteb, two)
-    images = task_of(made_up())
-    images.load_data()
-    corpus = images.dataset["default"]["dev"]["corpus"]
-    images.dataset["default"]["dev"]["corpus"] = corpus.rename_column("text", "image")
+    dev = images.dataset["default"]["dev"]
+    dev["corpus"] = dev["corpus"].rename_column("text", "image")
     refused("of texts", collection_from_mteb, images)

@@ -25,6 +25,7 @@ from foils.scoring import ScoreSettings, score_sources
 from foils.training.models import load_trainable
 from refusals import refused
 from train_models import bert_model, cross_encoder, made_up, static_model, table
+from tune_world import FACTS, SOURCES, write_study
 
 QUICK = {"batch_size": 16, "learning_rate": 0.05}
 SETTINGS = StudySettings(seeds=1, per_query=4, training=QUICK)
@@ -293,26 +294,11 @@ def test_a_report_takes_studies_by_name_and_as_results(study):
 
 # What lies on disk.
 
-SOURCES = {"random": "0" * 10, "bm25": "1" * 10, "dense": "2" * 10}
-FACTS = {
-    "collection": {"name": "c", "digest": "c" * 32}, "model": {"name": "m", "fingerprint": "m" * 32},
-    "settings": {"measures": ["nDCG@10"]}, "sources": SOURCES,
-}  # fmt: skip
-
 
 @pytest.fixture
 def kept(tmp_path):
-    """A cell with three sources, two seeds each; its files by kind."""
-    folder = tmp_path / "study" / "cells" / "c--m--x"
-    write_cell(folder, FACTS)
-    predictors = {name: {"eci_sem": float(at)} for at, name in enumerate(SOURCES)}
-    write_sealed(folder / "scores.json", {"of": {"sources": SOURCES}, "sources": predictors})
-    for at, (name, digest) in enumerate(SOURCES.items()):
-        for seed in range(2):
-            result = {"per_query": {"nDCG@10": [0.1 * at, 0.2 * at + 0.01 * seed]}, "rows": 3, "steps": 1}
-            write_sealed(trained_file(folder, name, digest, seed), result)
-    files = {"cell": folder / "cell.json", "scores": folder / "scores.json"}
-    return {"study": tmp_path / "study", "result": trained_file(folder, "bm25", SOURCES["bm25"], 1), **files}
+    """The folder of a study, and some of its files by kind."""
+    return {"study": tmp_path / "study", **write_study(tmp_path / "study")}
 
 
 def test_it_is_a_good_study_and_what_is_written_again_keeps_its_sources(kept):

@@ -7,7 +7,6 @@ import shutil
 import signal
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,12 +15,10 @@ from safetensors.torch import save_file
 from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Run
-from foils.experiments.study import trained_file, write_cell
-from foils.experiments.tasks import IN_BATCH
 from foils.runtime.errors import FailureError
-from foils.runtime.files import write_sealed
 from foils.training.fit import writing_weights
 from train_models import static_model
+from tune_world import write_study
 
 OLD = "what was there before"
 OUTPUTS = {
@@ -209,27 +206,3 @@ def test_whatever_writes_weights_tells_of_a_full_disk(write, tmp_path):
 def test_other_failures_of_training_stay_what_they_are():
     with pytest.raises(RuntimeError, match="shapes"), writing_weights(Path()):
         raise RuntimeError("shapes differ")
-
-
-SOURCES = {name: f"{at:010x}" for at, name in enumerate(("random", "bm25", "é <b>"))}
-FACTS: dict[str, Any] = {
-    "collection": {"name": "made-up", "digest": "c" * 32},
-    "model": {"name": "static", "fingerprint": "m" * 32},
-    "settings": {"measures": ["nDCG@10", "RR@10"], "queries": None},
-    "sources": SOURCES,
-}
-RESULT: dict[str, Any] = {
-    "rows": 40, "steps": 3, "seconds": 1.5, "measures": {"nDCG@10": 0.5, "RR@10": 0.75},
-    "per_query": {"nDCG@10": [0.5, 1, 0.0], "RR@10": [0.75, 1.0, 0.5]},
-}  # fmt: skip
-
-
-def write_study(folder: Path) -> None:
-    """Write a study of one cell, with three sources and two seeds."""
-    cell = folder / "cells" / "made-up--static--x"
-    write_cell(cell, FACTS)
-    scores = {name: {"eci_sem": 0.25 + at, "rho": -1} for at, name in enumerate(SOURCES)}
-    write_sealed(cell / "scores.json", {"of": {"sources": SOURCES, "score_with": None}, "sources": scores})
-    for name, digest in {**SOURCES, IN_BATCH: ""}.items():
-        for seed in range(2):
-            write_sealed(trained_file(cell, name, digest, seed), {**RESULT, "source": name, "seed": seed})

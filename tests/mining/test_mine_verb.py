@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from decided_world import WorldEncoder
 from foils.cli.app import run
 from foils.data.negatives import Negatives
 from foils.data.splitting import expected_recurrence
@@ -14,7 +13,7 @@ from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.mining.candidates import Mined
 from foils.runtime.errors import InputError
-from hidden_positives import World, hidden_world
+from hidden_positives import World, WorldEncoder, hidden_world
 from llm_server import Reply, serving
 from tiny_models import tiny_cross_encoder, tiny_encoder
 

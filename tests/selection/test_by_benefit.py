@@ -5,7 +5,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from decided_world import WorldEncoder, decided, mined, oracle, true_share
 from foils.data import Negatives
 from foils.deciding import BeliefSettings
 from foils.deciding.benefit import HARM
@@ -14,7 +13,7 @@ from foils.runtime.errors import InputError
 from foils.selection import Candidates, list_benefit, most_useful, select_by_benefit
 from foils.selection.benefit import HARMFUL, NOT_CHOSEN
 from foils.selection.doors import select
-from hidden_positives import hidden_world
+from hidden_positives import WorldEncoder, decided, hidden_world, mined, oracle, true_share
 from refusals import refused
 
 pytestmark = pytest.mark.usefixtures("fewer_steps")
