@@ -5,7 +5,7 @@
 
 For each collection, model and seed `foils tune` trains, and chooses on dev how BM25's scores and the model's are put
 together; the model as it is, where no tuned one is better. On test are measured: the model as it is, tuned, BM25, both
-as chosen, and both in every other way (three normalisations by nine weights, and reciprocal ranks), the best of which
+as chosen, and both in every other way (each normalisation by nine weights, and reciprocal ranks), the best of which
 is what choosing on test would have found.
 Paired tests of both against the better of the two; pooled over all queries of all collections for each model.
 What is in the result file already is not done again.

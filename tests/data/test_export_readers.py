@@ -1,7 +1,7 @@
 """Exports read by the tools that they are for, where these are installed: their own readers, and the same scores.
 
 None of these tools is needed elsewhere. To run these tests, install them without their dependencies:
-`pip install --no-deps FlagEmbedding pylate`, and Tevatron and NeMo AutoModel from their repositories.
+`pip install --no-deps FlagEmbedding pylate`, and Tevatron from its repository.
 """
 
 from collections.abc import Callable
@@ -77,11 +77,3 @@ def test_tevatron(small, write, tmp_path):
         (query, *_), passages, scores = data[row]
         of = dict(zip(record["documents"], record["scores"], strict=True))
         assert (query, [of[text.strip()] for text, *_ in passages]) == (record["anchor"], scores)
-
-
-def test_nemo(small, write):
-    inline = pytest.importorskip("nemo_automodel.components.datasets.llm.retrieval_dataset_inline")
-    data, _ = inline.load_datasets(str(write("nemo", scores="teacher")))
-    for row, record in zip(data, expected(small), strict=True):
-        assert row["question"] == record["anchor"]
-        assert [each["text"] for each in (*row["pos_doc"], *row["neg_doc"])] == record["documents"]

@@ -70,11 +70,6 @@ def by_hand(small: Collection) -> dict[str, list[dict[str, Any]]]:
             for name, side in (("positive", positives), ("negative", negatives))
         }
         made["tevatron"].append({"query_id": query_id, "query": query, **passages})
-        documents = {
-            f"{name}_doc": [{"id": key, "text": each, "score": score} for key, each, score in side]
-            for name, side in sides.items()
-        }
-        made["nemo"].append({"question_id": query_id, "query": query, **documents})
     return made
 
 

@@ -47,8 +47,8 @@ def export(
 ) -> Exported:
     """Export the kept negatives, with their queries and positives, in a form that a training tool reads.
 
-    Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers, PyLate), flagembedding, tevatron
-    and nemo (NeMo AutoModel). Files are JSON lines.
+    Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers, PyLate), flagembedding and
+    tevatron. Files are JSON lines.
 
     Args:
         form: Form of the records.

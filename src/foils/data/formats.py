@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import Collection, DocumentTexts, Rows
+from foils.data.collection import Collection, DocumentTexts, PairIndex, Rows
 from foils.data.negatives import Negatives, texts_of
 from foils.data.pairs import Example, Passage
 from foils.data.tables import take
@@ -76,24 +76,12 @@ def tevatron(example: Example, _: int) -> Iterator[Record]:
     """Yield query_id, query, positive_passages, negative_passages: docid, title, text, and a score if there is one."""
 
     def passage(each: Passage) -> Record:
-        text = str(each.text).removeprefix(each.title).lstrip()
         score = {} if each.score is None or np.isnan(each.score) else {"score": each.score}
-        return {"docid": each.doc_id, "title": each.title, "text": text, **score}
+        return {"docid": each.doc_id, "title": each.title, "text": each.text.removeprefix(each.title).lstrip(), **score}
 
     sides = {"positive_passages": example.positives, "negative_passages": example.negatives}
     documents = {name: [passage(each) for each in of] for name, of in sides.items()}
     yield {"query_id": example.query_id, "query": example.query, **documents}
-
-
-def nemo(example: Example, _: int) -> Iterator[Record]:
-    """Yield question_id, query, pos_doc, neg_doc, each document with id and text, and with scores, its score."""
-
-    def document(each: Passage) -> Record:
-        return {"id": each.doc_id, "text": each.text, **({} if each.score is None else {"score": each.score})}
-
-    sides = {"pos_doc": example.positives, "neg_doc": example.negatives}
-    documents = {name: [document(each) for each in of] for name, of in sides.items()}
-    yield {"question_id": example.query_id, "query": example.query, **documents}
 
 
 class Form(NamedTuple):
@@ -102,22 +90,25 @@ class Form(NamedTuple):
     Attributes:
         tool: what reads it.
         records: yields the records of an example; the number is of negatives in an n-tuple.
+        counted: how many records there are of queries with these numbers of positives and of negatives.
         ranked: whether negatives have the score of their ranking where no other is chosen.
     """
 
     tool: str
     records: Callable[[Example, int], Iterator[Record]]
+    counted: Callable[[Rows, Rows, int], Any] = lambda answers, *_: len(answers)
     ranked: bool = False
 
 
 FORMS: dict[str, Form] = {
-    "triplets": Form("sentence-transformers", triplets),
-    "tuples": Form("sentence-transformers", tuples),
-    "labelled-pairs": Form("sentence-transformers", labelled_pairs),
+    "triplets": Form("sentence-transformers", triplets, lambda answers, others, _: answers @ others),
+    "tuples": Form("sentence-transformers", tuples, lambda answers, others, number: answers @ (others >= number)),
+    "labelled-pairs": Form(
+        "sentence-transformers", labelled_pairs, lambda answers, others, _: (answers + others).sum()
+    ),
     "labelled-lists": Form("sentence-transformers, PyLate", labelled_lists),
     "flagembedding": Form("FlagEmbedding", flagembedding),
     "tevatron": Form("Tevatron", tevatron, ranked=True),
-    "nemo": Form("NeMo AutoModel", nemo),
 }
 """By name. Files are JSON lines."""
 
@@ -150,92 +141,76 @@ class Exported(Result):
     def __post_init__(self) -> None:
         if self.form not in FORMS:
             raise UnknownNameError("form", self.form, FORMS)
-        order, _ = self._order
-        if not len(order):
-            raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
-        if self.scores:
-            self._check_column()
-
-    def _check_column(self) -> None:
         kinds = {field.name: field.type for field in self.table.table.schema}
         columns = [name for name, kind in kinds.items() if kind == pa.float64() and name not in NOT_SCORES]
-        if self.scores not in columns:
+        if self.scores and self.scores not in columns:
             raise UnknownNameError("column of scores", self.scores, columns)
-        examples = list(self._examples())
-        sides = ([each.positives for each in examples], [each.negatives for each in examples])
-        of = [np.array([each.score for listed in side for each in listed], np.float64) for side in sides]
-        unscored, missing = (int((~np.isfinite(scores)).sum()) for scores in of)
-        if missing or unscored:
-            said = f"{unscored:,} of {len(of[0]):,} positives and {missing:,} of {len(of[1]):,} negatives"
-            raise InputError(f"{said} have no {self.scores}; score both: score_pairs (a rating has one of each query)")
+        rows, sides = self._sides
+        if not len(rows):
+            raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
+        missing = [np.isnan(side["score"].to_numpy()).sum() if self.scores else 0 for _, side in sides]
+        if any(missing):
+            said, others = (f"{lost:,} of {len(side):,}" for lost, (_, side) in zip(missing, sides, strict=True))
+            said = f"{said} positives and {others} negatives have no {self.scores}"
+            raise InputError(f"{said}; score both: score_pairs (a rating has one of each query)")
 
     @cached_property
-    def _kept(self) -> Negatives:
-        return Negatives(self.table.kept(), checked=True)
+    def _texts(self) -> tuple[Rows, DocumentTexts]:
+        return texts_of(self.table, self.collection)
 
     @cached_property
-    def _known(self) -> tuple[Rows, DocumentTexts]:
-        return texts_of(self._kept, self.collection)
+    def _sides(self) -> tuple[Rows, list[tuple[Rows, pa.Table]]]:
+        """Rows of the queries with negatives, by judgement; of both their positives and negatives offsets, and rows.
 
-    @cached_property
-    def _order(self) -> tuple[Rows, Rows]:
-        """Kept rows of the split's queries, by judgement and rank; and the places of their queries."""
-        places = self.collection.positives(self.split).places(self._known[0])
-        order = np.lexsort((np.asarray(self._kept.table["rank"].to_numpy()), places))
-        order = order[places[order] >= 0]
-        return order, places[order]
-
-    @cached_property
-    def _of_positives(self) -> dict[tuple[int, int], float]:
-        """(query row, document row) of positives -> their scores, which rejected rows of the table have."""
-        if not self.scores:
-            return {}
-        rejected = self.table.table.filter(pa.array(~self.table.keep))
-        queries = self.collection.query_rows(rejected["query_id"]).tolist()
-        documents = self.collection.document_rows(rejected["doc_id"]).tolist()
-        return dict(zip(zip(queries, documents, strict=True), rejected[self.scores].to_pylist(), strict=True))
-
-    def _examples(self) -> Iterator[Example]:
-        """Yield each query that has negatives, in the order of the judgements, its texts as references."""
-        positives, (order, places) = self.collection.positives(self.split), self._order
-        references, table = np.asarray(self._known[1].rows)[order].tolist(), self._kept.table.take(pa.array(order))
+        Negatives lie by rank. A document has its row in the texts, its id, and its score.
+        """
+        (of_query, texts), keep, table = self._texts, self.table.keep, self.table.table
+        positives, rows = self.collection.positives(self.split), np.asarray(texts.rows)
+        places = positives.places(of_query)
+        order = np.lexsort((table["rank"].to_numpy(), places))
+        order = order[(keep & (places >= 0))[order]]
+        listed, counts = np.unique(places[order], return_counts=True)
+        of_listed = np.isin(np.repeat(np.arange(len(positives)), positives.counts), listed)
+        queries, answers = (of[of_listed] for of in positives.pairs())
         column = self.scores or ("score" if FORMS[self.form].ranked else "")
-        scores = table[column].to_pylist() if column else [None] * len(table)
-        negatives = map(Passage, references, table["doc_id"].to_pylist(), repeat(""), scores)
-        missing = float("nan") if self.scores else None
-        for place, count in zip(*np.unique(places, return_counts=True), strict=True):
-            row, documents = int(positives.query_rows[place]), positives.of(place)
-            ids = self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist()
-            answers = [
-                Passage(at, key, "", self._of_positives.get((row, at), missing))
-                for at, key in zip(documents.tolist(), ids, strict=True)
-            ]
-            query_id = self.collection.queries["query_id"][row].as_py()
-            yield Example(row, answers, list(islice(negatives, int(count))), query_id=query_id)
+        scores = table[column].to_numpy() if column else np.full(len(table), None)
+        known = np.full(len(answers), None)
+        if self.scores:  # rejected rows of the table have those of the positives
+            known = np.append(scores, np.nan)[PairIndex(of_query, np.where(keep, -1, rows)).places(queries, answers)]
+        sides = (
+            (positives.counts[listed], answers, self.collection.documents["doc_id"].take(pa.array(answers)), known),
+            (counts, rows[order], table["doc_id"].take(pa.array(order)), scores[order]),
+        )
+        return positives.query_rows[listed], [
+            (np.cumsum([0, *count]), pa.table({"row": row, "doc_id": key, "score": score}))
+            for count, row, key, score in sides
+        ]
 
-    def _with_texts(self, examples: Iterator[Example]) -> Iterator[Example]:
-        """Yield examples with their texts, which are read for many together."""
-        while block := list(islice(examples, AT_ONCE)):
-            rows = np.array([each.text for example in block for each in example.documents], np.int64)
-            titles = np.full(len(rows), "", object)
-            titles[rows >= 0] = take(self.collection.documents["title"], rows[rows >= 0]).to_pylist()
-            texts = DocumentTexts(self.collection, rows, self._known[1].own)[:]
-            read = zip(texts, titles, strict=True)
-            queries = self.collection.query_texts([example.query for example in block])
-            for example, query in zip(block, queries, strict=True):
-                positives, negatives = (
-                    [each._replace(text=text, title=title) for each, (text, title) in zip(side, read, strict=False)]
-                    for side in (example.positives, example.negatives)
-                )
-                yield example._replace(query=query, positives=positives, negatives=negatives)
+    def _passages(self, documents: pa.Table) -> Iterator[Passage]:
+        """Yield documents with their titles and texts, which are read together."""
+        rows = documents["row"].to_numpy()
+        titles = np.full(len(rows), "", object)
+        titles[rows >= 0] = take(self.collection.documents["title"], rows[rows >= 0]).to_pylist()
+        texts = DocumentTexts(self.collection, rows, self._texts[1].own)[:]
+        return map(Passage, texts, documents["doc_id"].to_pylist(), titles, documents["score"].to_pylist())
 
-    def _records(self, examples: Iterator[Example]) -> Iterator[Record]:
-        number = self.number or int(np.unique(self._order[1], return_counts=True)[1].max())
-        return (record for example in examples for record in FORMS[self.form].records(example, number))
+    @property
+    def _number(self) -> int:
+        return self.number or int(np.diff(self._sides[1][1][0]).max())
 
     def records(self) -> Iterator[Record]:
         """Yield the records, with their texts, which are read as they are needed."""
-        return self._records(self._with_texts(self._examples()))
+        queries, sides = self._sides
+        ids, number = self.collection.queries["query_id"], self._number
+        for start in range(0, len(queries), AT_ONCE):
+            block = queries[start : start + AT_ONCE]
+            read = [self._passages(side[ends[start] : ends[start + len(block)]]) for ends, side in sides]
+            asked = zip(self.collection.query_texts(block), take(ids, block).to_pylist(), strict=True)
+            for at, (query, query_id) in enumerate(asked, start):
+                positives, negatives = (
+                    list(islice(each, ends[at + 1] - ends[at])) for each, (ends, _) in zip(read, sides, strict=True)
+                )
+                yield from FORMS[self.form].records(Example(query, positives, negatives, query_id=query_id), number)
 
     def to_arrow(self) -> pa.Table:
         """Return the records as an Arrow table."""
@@ -274,11 +249,11 @@ class Exported(Result):
         return {**facts, "split": self.split, **self._counts()}
 
     def _counts(self) -> dict[str, int]:
-        examples = list(self._examples())
+        positives, negatives = (np.diff(ends) for ends, _ in self._sides[1])
         return {
-            "queries": len(examples),
-            "positives": sum(len(each.positives) for each in examples),
-            "negatives": len(self._order[0]),
-            "records": sum(1 for _ in self._records(iter(examples))),
-            "rows_of_other_queries": len(self._kept) - len(self._order[0]),
+            "queries": len(positives),
+            "positives": int(positives.sum()),
+            "negatives": int(negatives.sum()),
+            "records": int(FORMS[self.form].counted(positives, negatives, self._number)),
+            "rows_of_other_queries": int(self.table.keep.sum() - negatives.sum()),
         }

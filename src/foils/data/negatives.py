@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,6 @@ from foils.data.collection import Collection, DocumentTexts, Rows, rows_of
 from foils.data.tables import Provenance, read_table, table_bytes, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table, counted
-
-if TYPE_CHECKING:
-    from foils.data.formats import Exported
 
 IDS = {name: pa.string() for name in ("query_id", "doc_id", "source")}
 REQUIRED = pa.schema({**IDS, "rank": pa.int32(), "score": pa.float64()})
@@ -224,25 +221,20 @@ class Negatives(Result):
             InputError: the collection is not known, or nothing is there to export.
             UnknownNameError: no such form.
         """
-        return self._exported(form, scores).write(path)
-
-    def to_pandas(self, form: str = "") -> Any:
-        """Return the table as a DataFrame; in a form of `foils.export`, as triplets, its kept rows with their texts.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-            InputError: the collection is not known, or nothing is there to export.
-            UnknownNameError: no such form.
-        """
-        require("pandas", "hub")
-        return (self._exported(form).to_arrow() if form else self.table).to_pandas()
-
-    def _exported(self, form: str, scores: str = "") -> Exported:
         from foils.data.formats import Exported
 
         if self.collection is None:
             raise InputError("the texts of this table are not known; name the collection that it was made from")
-        return Exported(self.collection, self, form, self.split, scores)
+        return Exported(self.collection, self, form, self.split, scores).write(path)
+
+    def to_pandas(self) -> Any:
+        """Return the table as a DataFrame.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        require("pandas", "hub")
+        return self.table.to_pandas()
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and the settings that made the table."""

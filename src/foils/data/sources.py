@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,11 +26,10 @@ from foils.data.pairs import (
     plain,
     text_id,
 )
-from foils.data.read import TABLE, fetched_source
+from foils.data.read import fetched_source
 from foils.data.records import (
     DELIMITERS,
     Complaints,
-    Records,
     arrow_table,
     first_character,
     is_data_set_of_splits,
@@ -38,7 +37,7 @@ from foils.data.records import (
     parts_of,
 )
 from foils.data.run import Run, ranks_within
-from foils.data.tables import MOST, Provenance, provenance
+from foils.data.tables import MOST, Provenance, provenance, take
 from foils.data.tokens import alphanumeric
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import file_digest
@@ -52,132 +51,113 @@ def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
-class SourceRows:
+class _SourceRows:
     """Rows of a table in the making: for each query its documents in order, the first of repeated ones kept.
 
     Args:
-        name: of the source.
-        collection: that it belongs to.
+        collection: that the table belongs to.
     """
 
-    def __init__(self, name: str, collection: Collection) -> None:
-        self.name, self.collection = name, collection
-        self._rows: dict[tuple[str, str], tuple[str | None, float]] = {}  # text and score
-        self._repeated = 0
-        self._own: dict[str, str] = {}  # texts of documents that are given by their ids and are not in the collection
-        self._positives: dict[tuple[str, str], float] = {}  # scores of labelled positives
-        self._query_ids = frozenset(collection.queries["query_id"].to_pylist())
-        self._doc_rows = {identifier: row for row, identifier in enumerate(collection.documents["doc_id"].to_pylist())}
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.repeated = 0
+        self._rows: dict[tuple[int, int], tuple[float, bool]] = {}  # score, and whether it may be a positive
+        self._scores: dict[tuple[int, int], float] = {}  # of what may be a labelled positive
+        self._own: list[tuple[str, str]] = []  # ids and texts of documents that are not in the collection: −1, −2, …
+        self._query_rows = {key: row for row, key in enumerate(collection.queries["query_id"].to_pylist())}
+        self._doc_rows = {key: row for row, key in enumerate(collection.documents["doc_id"].to_pylist())}
 
     @cached_property
-    def _queries(self) -> dict[str, str]:
-        """Text of a query, white space squeezed -> id; of equal texts the first id wins."""
-        columns = [self.collection.queries[key].to_pylist()[::-1] for key in ("text", "query_id")]
-        return {squeezed(text): identifier for text, identifier in zip(*columns, strict=True)}
+    def _queries(self) -> dict[str, int]:
+        """Text of a query, white space squeezed -> row; of equal texts the first row wins."""
+        texts = map(squeezed, self.collection.queries["text"].to_pylist()[::-1])
+        return dict(zip(texts, range(len(self.collection.queries))[::-1], strict=True))
 
     @cached_property
-    def _documents(self) -> dict[str, str]:
-        """Text of a document, alone and with its title -> id; of equal texts the first id wins."""
-        known: dict[str, str] = {}
-        columns = (self.collection.documents[key].to_pylist() for key in ("doc_id", "title", "text"))
-        for identifier, title, text in zip(*columns, strict=True):
-            known.setdefault(squeezed(f"{title} {text}"), identifier)
-            known.setdefault(squeezed(text), identifier)
+    def _documents(self) -> dict[str, int]:
+        """Text of a document, alone and with its title -> row; of equal texts the first row wins."""
+        known: dict[str, int] = {}
+        columns = (self.collection.documents[key].to_pylist() for key in ("title", "text"))
+        for row, (title, text) in enumerate(zip(*columns, strict=True)):
+            known.setdefault(squeezed(f"{title} {text}"), row)
+            known.setdefault(squeezed(text), row)
         return known
 
-    @cached_property
-    def _known(self) -> set[tuple[str, str]]:
-        """(query id, document id) of the labelled positives."""
-        queries, documents = self.collection.known_positives.pairs()
-        ids = self.collection.queries["query_id"].take(pa.array(queries)).to_pylist()
-        return set(zip(ids, self.collection.documents["doc_id"].take(pa.array(documents)).to_pylist(), strict=True))
-
-    def read(self, records: Records, chosen: Mapping[str, str]) -> None:
-        """Add what the records of a file or a table say.
-
-        Raises:
-            FormatError: what is wrong with them, by line.
-        """
-        columns, complaints = Columns.of(records, chosen, OF_SOURCE), Complaints(records.where)
-        for line, fields in records.read(complaints):
-            try:
-                self._add(columns.example(fields))
-            except InputError as error:
-                complaints.add(str(error), line)
-        complaints.settle()
-
-    def _add(self, example: Example) -> None:
+    def add(self, example: Example) -> None:
         """Add an example; of unlabelled documents those that are no labelled positives are negatives."""
-        query_id = self._query_id(example)
-        for each in example.positives:
-            if each.score is not None and (pair := (query_id, self._document_id(each))) in self._known:
-                self._positives.setdefault(pair, each.score)
+        query = self._query(example)
+        for each in (*example.positives, *example.unlabelled):
+            if each.score is not None and (row := self._known(each)) is not None:
+                self._scores.setdefault((query, row), each.score)
         for each in (*example.negatives, *example.unlabelled):
-            self._check(each)
-            pair, score = (query_id, self._document_id(each)), np.nan if each.score is None else each.score
-            if example.unlabelled and pair in self._known:
-                self._positives.setdefault(pair, score)
-            elif pair in self._rows:
-                self._repeated += 1
-            else:
-                own = None if pair[1] in self._doc_rows else each.whole or self._own[pair[1]]
-                self._rows[pair] = own, score
+            pair, score = (query, self._document(each)), np.nan if each.score is None else each.score
+            self.repeated += pair in self._rows
+            self._rows.setdefault(pair, (score, bool(example.unlabelled)))
 
-    def _query_id(self, example: Example) -> str:
-        """The query's id where the collection has it, or that of the same text."""
-        if example.query_id in self._query_ids:
-            return str(example.query_id)
+    def _query(self, example: Example) -> int:
+        """The query's row, by its id where the collection has it, or else by its text."""
         text, name = example.query, self.collection.name
-        if text is None:
+        row = self._query_rows.get(example.query_id)
+        if row is None and text is None:
             raise InputError(f"unknown query_id {example.query_id!r}: the collection {name} has no such query")
-        known = own if (own := text_id(text)) in self._query_ids else self._queries.get(squeezed(text))
-        if known is None:
+        if row is None and (row := self._query_rows.get(text_id(text))) is None:
+            row = self._queries.get(squeezed(text))
+        if row is None:
             raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {name}")
-        return known
+        return row
 
-    def _document_id(self, passage: Passage) -> str:
-        """The document's id, or that of the same text, or one of its own."""
-        own = passage.doc_id or text_id(passage.whole)
-        return own if passage.doc_id or own in self._doc_rows else self._documents.get(squeezed(passage.whole), own)
+    def _known(self, passage: Passage) -> int | None:
+        """The row of a document that is known, by its id, or else by its text."""
+        row = self._doc_rows.get(passage.doc_id or text_id(passage.whole))
+        return row if passage.doc_id or row is not None else self._documents.get(squeezed(passage.whole))
 
-    def _check(self, passage: Passage) -> None:
-        """Refuse another text, or none, of a document that is given by its id: an id has one text."""
-        if (doc_id := passage.doc_id) is None:
-            return
-        text, row = passage.whole, self._doc_rows.get(doc_id, -1)
-        if row < 0 and not (text or doc_id in self._own):
-            raise InputError(f"the document {doc_id!r} is neither in the collection nor given with a text")
-        if row < 0:
-            known, where = [self._own.setdefault(doc_id, text)], "on an earlier line"
-        else:
-            title, stored = (self.collection.documents[name][row].as_py() for name in ("title", "text"))
-            known, where = [f"{title} {stored}", stored], "in the collection"
-        if text and squeezed(text) not in map(squeezed, known):
-            raise InputError(f"the document {doc_id!r} has another text {where}; give it an id of its own")
+    def _document(self, passage: Passage) -> int:
+        """The row of a document, a new one where it is not known; another text of one that has an id is refused."""
+        row, text, doc_id = self._known(passage), passage.whole, passage.doc_id
+        if row is None:
+            if not text:
+                raise InputError(f"the document {doc_id!r} is neither in the collection nor given with a text")
+            row = self._doc_rows[doc_id or text_id(text)] = -1 - len(self._own)
+            self._own.append((doc_id or text_id(text), text))
+        elif doc_id and text:
+            parts = [self.collection.documents[name][row].as_py() for name in ("title", "text")] if row >= 0 else []
+            known = (" ".join(parts), parts[1]) if parts else (self._own[-1 - row][1],)
+            if squeezed(text) not in map(squeezed, known):
+                where = "in the collection" if parts else "on an earlier line"
+                raise InputError(f"the document {doc_id!r} has another text {where}; give it an id of its own")
+        return row
 
-    def negatives(self, file: str) -> Negatives:
+    def negatives(self, name: str, file: str) -> Negatives:
         """Return the table: rejected what is no negative; a labelled positive whose score is known has a row.
 
         Args:
+            name: of the source.
             file: where the rows come from.
         """
-        columns = zip(*((*pair, *of) for pair, of in self._rows.items()), strict=True)
-        query_ids, doc_ids, texts, scores = columns if self._rows else ((),) * 4
-        queries = self.collection.query_rows(query_ids)
+        queries, documents = np.array([*self._rows], np.int64).reshape(-1, 2).T
+        scores, unlabelled = np.array([*self._rows.values()], np.float64).reshape(-1, 2).T
+        labelled = self.collection.known_positives.contain
+        own = ~(labelled(queries, documents) & (unlabelled > 0))
+        queries, documents, scores = queries[own], documents[own], scores[own]
         order, ranks = np.argsort(queries, kind="stable"), np.zeros(len(queries), np.int32)
         ranks[order] = ranks_within(queries[order])
-        table = negatives_table(
-            pa.array(query_ids, pa.string()), pa.array(doc_ids, pa.string()), self.name, ranks, scores
-        )
-        if any(text is not None for text in texts):
-            table = table.append_column("text", pa.array(texts, pa.large_string()))
-        made = _imported(file, self.collection, repeated=self._repeated)
+        table = negatives_table(*self._ids(queries, documents), name, ranks, scores)
+        if (documents < 0).any():
+            texts = pa.array([text for _, text in self._own], pa.large_string())
+            table = table.append_column("text", texts.take(pa.array(-1 - documents, mask=documents >= 0)))
+        made = _imported(file, self.collection, repeated=self.repeated)
         negatives = without_own(Negatives(table, made), self.collection, file, by_text=True)
-        known = {pair: score for pair, score in self._positives.items() if np.isfinite(score)}
-        if not known:
+        pairs, values = np.array([*self._scores], np.int64).reshape(-1, 2).T, np.array([*self._scores.values()])
+        known = labelled(*pairs) & np.isfinite(values)
+        if not known.any():
             return negatives
-        pairs = [pa.array(column, pa.string()) for column in zip(*known, strict=True)]
-        return negatives.with_rejected(*pairs, values={"score": list(known.values())})[0]
+        return negatives.with_rejected(*self._ids(*pairs[:, known]), values={"score": values[known]})[0]
+
+    def _ids(self, queries: Rows, documents: Rows) -> tuple[pa.Array, pa.Array]:
+        stored, own = self.collection.documents["doc_id"], pa.array([key for key, _ in self._own], pa.string())
+        rows = np.where(documents < 0, len(stored) - 1 - documents, documents)
+        ids = take(pa.chunked_array([*stored.chunks, own]), rows)
+        return take(self.collection.queries["query_id"], queries), ids
 
 
 def without_own(negatives: Negatives, collection: Collection, where: str, *, by_text: bool = False) -> Negatives:
@@ -208,15 +188,14 @@ def _equal(negatives: Negatives, collection: Collection) -> npt.NDArray[np.bool_
     queries, texts = texts_of(negatives, collection)
     pairs = collection.known_positives.pairs()
     asked, answers = (rows[np.isin(pairs[0], queries)] for rows in pairs)
-    known = set(_token_keys(asked, DocumentTexts(collection, answers)))
-    return np.array([key in known for key in _token_keys(queries, texts)], bool)
+    return np.isin(_token_keys(queries, texts), _token_keys(asked, DocumentTexts(collection, answers)))
 
 
-def _token_keys(queries: Rows, texts: DocumentTexts) -> Iterator[int]:
-    for start in range(0, len(queries), MOST):
-        part = slice(start, start + MOST)
-        for query, text in zip(queries[part].tolist(), texts[part], strict=True):
-            yield hash_of("\x1f".join([str(query), *(alphanumeric(text) or [text])]))
+def _token_keys(queries: Rows, texts: DocumentTexts) -> npt.NDArray[np.uint64]:
+    parts = (slice(start, start + MOST) for start in range(0, len(queries), MOST))
+    rows = ((query, text) for part in parts for query, text in zip(queries[part].tolist(), texts[part], strict=True))
+    keys = (hash_of("\x1f".join([str(query), *(alphanumeric(text) or [text])])) for query, text in rows)
+    return np.fromiter(keys, np.uint64, len(queries))
 
 
 def _imported(file: str, collection: Collection, **left_out: int) -> Provenance:
@@ -258,8 +237,8 @@ def _is_run(path: Path) -> bool:
     return not (ending in DELIMITERS or magic(path, 4) == b"PAR1" or first_character(path) in ("{", "["))
 
 
-def _of_records(given: Any, name: str, collection: Collection) -> Negatives:
-    """Return a table of negatives as it is, or what records say, of several splits one after the other.
+def _read(given: Any, name: str, collection: Collection) -> Negatives:
+    """Return a table of negatives as it is, or what a run or records say, of several splits one after the other.
 
     Queries and documents are the collection's, by their ids, or else by their texts; another document brings its text.
     Where all columns that were named for the collection are there, as in its own file, they are called so here, too.
@@ -269,6 +248,8 @@ def _of_records(given: Any, name: str, collection: Collection) -> Negatives:
         name: of the source.
         collection: that it belongs to.
     """
+    if isinstance(given, Path) and _is_run(given):
+        return _read_run(given, name, collection)
     parts = parts_of(given)
     first = next(iter(parts.values()))
     own = {role: column for role, column in collection.columns.items() if column}
@@ -281,10 +262,16 @@ def _of_records(given: Any, name: str, collection: Collection) -> Negatives:
             return Negatives(arrow_table(given))
         if magic(given, 4) == b"PAR1":
             return Negatives.read(given)
-    rows = SourceRows(name, collection)
+    rows = _SourceRows(collection)
     for records in parts.values():
-        rows.read(records, columns)
-    return rows.negatives(str(first.files[0]) if first.files else "table")
+        known, complaints = Columns.of(records, columns, OF_SOURCE), Complaints(records.where)
+        for line, fields in records.read(complaints):
+            try:
+                rows.add(known.example(fields))
+            except InputError as error:
+                complaints.add(str(error), line)
+        complaints.settle()
+    return rows.negatives(name, str(first.files[0]) if first.files else "table")
 
 
 A_SOURCE = (
@@ -326,8 +313,13 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     return sources
 
 
-def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> NamedSource:
+def as_source(given: SourceLike, collection: Collection | None, *, name: str = "") -> NamedSource:
     """Return one source with its name; without one, that of its file, or of what it says its rows come from.
+
+    Args:
+        given: the source.
+        collection: that it belongs to. None: not known; then a table of negatives is taken as it is.
+        name: to call it by.
 
     Raises:
         InputError: it is not a source, or holds ids that the collection does not know.
@@ -336,37 +328,22 @@ def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> N
     """
     if isinstance(given, NamedSource):
         return replace(given, name=name or given.name)
+    path = None
     if isinstance(given, (str, Path)):
         name, path = (name, Path(given)) if name else split_name(str(given))
-        fetched = fetched_source(path)
-        try:
-            if isinstance(fetched, Path) and _is_run(fetched):
-                negatives = _read_run(fetched, name, collection)
-            else:
-                negatives = _of_records(fetched, name, collection)
-            negatives = without_own(negatives, collection, str(path))
-        except InputError as error:
-            raise error if isinstance(error, FormatError) else FormatError(str(error), path) from error
-        return NamedSource(name, negatives, file_digest(fetched) if isinstance(fetched, Path) else negatives.digest)
-    if not isinstance(given, Negatives):
-        given = _of_records(given, name or OWN, collection)
-    source = as_table(given)
-    negatives = without_own(source.negatives, collection, name or source.name)
-    return NamedSource(name or source.name, negatives, source.digest)
-
-
-def as_table(given: SourceLike) -> NamedSource:
-    """Return a table of negatives with its name, whatever the collection: of a Parquet file, a table or a DataFrame.
-
-    Raises:
-        InputError: it is not a table of negatives.
-    """
-    if isinstance(given, NamedSource):
-        return given
-    if isinstance(given, (str, Path)):
-        if not isinstance(path := fetched_source(given), Path):
-            raise InputError(f"{given} holds pairs; expected a table of negatives, {TABLE}")
-        return NamedSource(Path(given).name, Negatives.read(path), file_digest(path))
-    negatives = given if isinstance(given, Negatives) else Negatives(arrow_table(given))
-    names = negatives.table["source"].unique().to_pylist()
-    return NamedSource(str(names[0]) if len(names) == 1 else OWN, negatives, negatives.digest)
+        given = fetched_source(path)
+    try:
+        if isinstance(given, Negatives):
+            negatives = given
+        elif collection is not None:
+            negatives = _read(given, name or OWN, collection)
+        else:
+            negatives = Negatives.read(given) if isinstance(given, Path) else Negatives(arrow_table(given))
+        sources = negatives.table["source"].unique().to_pylist()
+        name = name or (str(sources[0]) if len(sources) == 1 else OWN)
+        digest = file_digest(given) if isinstance(given, Path) else negatives.digest
+        if collection is not None:
+            negatives = without_own(negatives, collection, str(path or name))
+    except InputError as error:
+        raise error if path is None or isinstance(error, FormatError) else FormatError(str(error), path) from error
+    return NamedSource(name, negatives, digest)

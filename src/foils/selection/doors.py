@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.sources import SourcesLike, as_sources, as_table
+from foils.data.sources import SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
@@ -209,7 +209,7 @@ def select(
                 f"{len(rated)} tables; a rule on ratings takes one; give {spelled('by', BENEFIT)} to join them"
             )
         rated = rated[0]
-    source, chosen = as_table(rated), dict(settings or {})
+    source, chosen = as_source(rated, None), dict(settings or {})
     known = [name for name in inspect.signature(RULES[by]).parameters if name not in ("rows", "rng")]
     check_names(f"setting of {by}", chosen, known)
     negatives, shown = source.negatives, np.flatnonzero(source.negatives.keep)
