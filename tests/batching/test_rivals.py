@@ -111,7 +111,7 @@ def test_kmeans_seeds_come_from_different_clusters():
     rng = np.random.default_rng(0)
     label = rng.permutation(np.repeat(np.arange(4), 50))
     queries = (np.eye(4)[label] + 0.01 * rng.standard_normal((200, 4))).astype(np.float32)
-    line, groups = kmeans_seeds(queries, queries, seeds=4, rng=np.random.default_rng(0))
+    line, groups = kmeans_seeds(queries, seeds=4, rng=np.random.default_rng(0))
     assert sorted(line.tolist()) == list(range(200))
     assert len({(a, b) for a, b in zip(label, groups, strict=True)}) == 4
     batches = METHODS["hobit"].build(

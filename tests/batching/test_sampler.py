@@ -336,7 +336,7 @@ def test_a_damaged_order_is_named(tmp_path, damage):
     sampler.restore(path)
 
 
-VECTORS = {"filled": np.ones(90, bool), "queries": np.ones((90, 2), np.float32), "documents": np.ones((90, 2))}
+VECTORS = {"filled": np.ones(90, bool), "recent": np.ones(90, bool), "queries": np.ones((90, 2), np.float32), "documents": np.ones((90, 2))}
 
 
 @pytest.mark.parametrize(

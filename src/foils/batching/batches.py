@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foils.runtime import memory
-from foils.runtime.errors import InputError, require
+from foils.runtime.errors import InputError
 
 Rows = NDArray[np.int64]
 
@@ -65,10 +65,8 @@ class Batches:
         return -(-self.rows // self.batch_size)
 
     def __getitem__(self, k: int) -> Rows:
-        if not -len(self) <= k < len(self):
-            raise IndexError(f"batch {k} of {len(self)}")
-        k %= len(self)
-        return self.order[k * self.batch_size : (k + 1) * self.batch_size]
+        start = range(0, self.rows, self.batch_size)[k]
+        return self.order[start : start + self.batch_size]
 
     def __iter__(self) -> Iterator[Rows]:
         return (self[k] for k in range(len(self)))
@@ -131,9 +129,6 @@ def nearest(
     Returns:
         rows (m, min(k, len(among))) and inner products, best first; ties go to the lower row.
     """
-    if k < 1:
-        raise InputError(f"k is how many neighbours to return, at least 1; got {k}")
-    require("numba", "batch")
     from foils.batching import kernels
 
     k = min(k, among.size)

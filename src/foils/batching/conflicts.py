@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors
+from foils.batching.batches import Batches, Matrix, Rows, check_batch_size
 from foils.data import Collection
 from foils.data.training_rows import TextNumbers
-from foils.runtime.errors import InputError, require
+from foils.runtime.errors import InputError
 
 Codes = NDArray[np.int32]
 Offsets = NDArray[np.int64]
@@ -110,14 +110,7 @@ def find_conflicts(
         documents: (N,) id, or text, of each row's document, named as in `positives`.
         positives: further (query, document) pairs known to be relevant, beyond the rows' own; those that name
             a query or document of no row are without effect.
-
-    Raises:
-        InputError: `queries` and `documents` differ in length.
     """
-    if len(queries) != len(documents):
-        raise InputError(
-            f"each row has a query and a document; got {len(queries)} queries and {len(documents)} documents"
-        )
     query, query_code = _codes(queries)
     document, document_code = _codes(documents)
     extra = [(query_code[q], document_code[d]) for q, d in positives if q in query_code and d in document_code]
@@ -185,17 +178,9 @@ def random_order(
     return separate_conflicts(line, conflicts, batch_size=batch_size, rng=rng)
 
 
-def random_batches(
-    queries: NDArray[np.floating],
-    documents: NDArray[np.floating],
-    *,
-    batch_size: int,
-    rng: np.random.Generator,
-    conflicts: Conflicts | None = None,
-) -> Batches:
+def random_batches(queries: Matrix, documents: Matrix, **how: Any) -> Batches:
     """Return `random_order` of the vectors' rows, with the arguments that every method of batching takes."""
-    check_vectors(queries, documents)
-    return random_order(queries.shape[0], batch_size=batch_size, rng=rng, conflicts=conflicts)
+    return random_order(len(queries), **how)
 
 
 def separate_conflicts(line: Rows, conflicts: Conflicts, *, batch_size: int, rng: np.random.Generator) -> Batches:
@@ -211,9 +196,7 @@ def separate_conflicts(line: Rows, conflicts: Conflicts, *, batch_size: int, rng
         batch_size: rows per batch.
         rng: draws the partners of swaps.
     """
-    check_batch_size(batch_size)
     check_rows(line.size, conflicts)
-    require("numba", "batch")
     from foils.batching import kernels
 
     order = np.empty(line.size, np.int64)
@@ -228,7 +211,6 @@ def swap_conflicts(batches: Batches, conflicts: Conflicts, *, rng: np.random.Gen
     query that has more rows than there are batches, the rest is for the loss to mask (`Conflicts.matrix`).
     """
     check_rows(batches.rows, conflicts)
-    require("numba", "batch")
     from foils.batching import kernels
 
     order, size, known = batches.order.copy(), batches.batch_size, conflicts.arrays()

@@ -23,26 +23,22 @@ from foils.batching.conflicts import Conflicts, check_rows, no_conflicts, swap_c
 from foils.batching.objective import check_alpha, check_tau
 from foils.batching.objective import greedy as plain_greedy
 from foils.runtime import progress
-from foils.runtime.errors import InputError, check_names, require
+from foils.runtime.errors import InputError, check_names
 
 POOL = 256
 """Rows that one facility-location ranking represents."""
 
 
 SeedOrder = Callable[..., tuple[Rows, Rows]]
-"""(queries, documents, *, seeds, rng) → a permutation of the rows, and the group of each row (empty: no groups)."""
+"""(queries, *, seeds, rng) → a permutation of the rows, and the group of each row (empty: no groups)."""
 
 
-def uniform_seeds(
-    queries: NDArray[np.floating], documents: NDArray[np.floating], *, seeds: int, rng: np.random.Generator
-) -> tuple[Rows, Rows]:
+def uniform_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
     """Draw seeds uniformly from the unused rows (HOBIT Algorithm 2, line 5)."""
     return rng.permutation(queries.shape[0]).astype(np.int64), np.empty(0, np.int64)
 
 
-def kmeans_seeds(
-    queries: NDArray[np.floating], documents: NDArray[np.floating], *, seeds: int, rng: np.random.Generator
-) -> tuple[Rows, Rows]:
+def kmeans_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
     """Draw seeds uniformly, each of a batch's `seeds` from another cluster of the queries (HOBIT A.11, K-means).
 
     The clusters, as many as a batch has seeds, are those of mini-batch k-means.
@@ -59,9 +55,7 @@ def kmeans_seeds(
     return rng.permutation(n).astype(np.int64), groups.astype(np.int64)
 
 
-def facility_location_seeds(
-    queries: NDArray[np.floating], documents: NDArray[np.floating], *, seeds: int, rng: np.random.Generator
-) -> tuple[Rows, Rows]:
+def facility_location_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
     """Draw first the seeds that best represent random pools of rows (HOBIT A.11, facility location).
 
     The rows are split at random into pools of 256. Within a pool, rows are ranked by greedy maximisation of the
@@ -150,18 +144,9 @@ def hobit_batches(
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
-    check_setting(batch_size, seeds, candidates, alpha=alpha, tau=tau)
     check_names("seed order", [seed_order], SEEDS)
-    known = _known(queries, conflicts)
-    line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
-    filler = Filler(queries, documents, candidates, known, line, groups, alpha, tau, rng)
-    return filler.epoch(batch_size, seeds)
-
-
-def _known(queries: NDArray[np.floating], conflicts: Conflicts | None) -> Conflicts:
-    known = no_conflicts(queries.shape[0]) if conflicts is None else conflicts
-    check_rows(queries.shape[0], known)
-    return known
+    filler = Filler(queries, documents, batch_size, seeds, candidates, conflicts, alpha, tau, rng)
+    return filler.epoch(*SEEDS[seed_order](queries, seeds=seeds, rng=rng))
 
 
 def _cuts(rows: int, batch_size: int, rng: np.random.Generator) -> tuple[list[int], slice]:
@@ -177,47 +162,64 @@ class Filler:
 
     queries: Matrix
     documents: Matrix
+    batch_size: int
+    seeds: int
     candidates: int
-    known: Conflicts
-    line: Rows
-    groups: Rows
+    conflicts: Conflicts | None
     alpha: float
     tau: float
     rng: np.random.Generator
     stamp: int = 0
 
     def __post_init__(self) -> None:
-        self.state, self.classes = self.known.state(), self.known.classes or self.known.rows
+        check_alpha(self.alpha)
+        check_tau(self.tau)
+        check_batch_size(self.batch_size)
+        if not 1 <= self.seeds <= self.batch_size:
+            raise InputError(
+                f"{self.seeds} seeds for batches, or parts of a mixture's batches, of {self.batch_size} rows; expected "
+                f"1 to {self.batch_size}: give fewer seeds, or a larger batch size"
+            )
+        if self.candidates < 1:
+            raise InputError(f"candidates {self.candidates}; expected at least 1 neighbour of each seed to consider")
+        rows = self.queries.shape[0]
+        self.known = no_conflicts(rows) if self.conflicts is None else self.conflicts
+        check_rows(rows, self.known)
+        self.state, self.classes = self.known.state(), self.known.classes or rows
         self.unused = Unused(self.queries, self.documents, self.state[0], self.candidates)
-        self.group_stamp = np.zeros(int(self.groups.max(initial=0)) + 1, np.int32)
 
-    def epoch(self, batch_size: int, seeds: int) -> Batches:
+    def epoch(self, line: Rows, groups: Rows) -> Batches:
         """Return the batches of an epoch, shuffled, so that those built from leftovers are not all trained on last.
 
         The short one is the last.
+
+        Args:
+            line: the rows, in the order in which they become seeds.
+            groups: of each row; the seeds of a batch are of different ones, as far as that goes. Empty: no groups.
         """
-        n, prepared_until = self.queries.shape[0], 0
-        order = np.empty(n, np.int64)
-        starts, short = _cuts(n, batch_size, self.rng)
+        n, prepared_until = line.size, 0
+        self.line, self.groups, order = line, groups, np.empty(n, np.int64)
+        self.group_stamp = np.zeros(int(groups.max(initial=0)) + 1, np.int32)
+        starts, short = _cuts(n, self.batch_size, self.rng)
         with progress.task("building batches", total=n, unit="rows") as advance:
             for k, (start, end) in enumerate(pairwise(starts)):
                 if k >= prepared_until:
                     self.line = self.line[~self.state[0][self.line]]
-                    ahead = int(np.clip((n - start) // (AHEAD * batch_size), 1, 64))
+                    ahead = int(np.clip((n - start) // (AHEAD * self.batch_size), 1, 64))
                     prepared_until = k + ahead
-                    self.unused.prepare(self.line[: ahead * seeds])
-                order[start:end] = self.batch(end - start, seeds)
+                    self.unused.prepare(self.line[: ahead * self.seeds])
+                order[start:end] = self.batch(end - start)
                 advance(end - start)
-        batches = Batches(np.concatenate([np.delete(order, short), order[short]]), batch_size)
+        batches = Batches(np.concatenate([np.delete(order, short), order[short]]), self.batch_size)
         return shuffled(swap_conflicts(batches, self.known, rng=self.rng), rng=self.rng)
 
-    def batch(self, size: int, seeds: int) -> Rows:
+    def batch(self, size: int) -> Rows:
         """Return the next batch of `size` rows, its seeds first."""
         batch = np.empty(size, np.int64)
         self.stamp += 1
         filled = 0
         for groups in (self.groups, NO_ROWS) if self.groups.size else (NO_ROWS,):
-            filled = self.take(self.line, batch, filled, min(seeds, size), groups)
+            filled = self.take(self.line, batch, filled, min(self.seeds, size), groups)
         seed_rows = batch[:filled].copy()
         toward = self.toward(seed_rows)
         totals = logsumexp(self.weights(toward, seed_rows), axis=1)
@@ -272,21 +274,6 @@ class Filler:
         return batch
 
 
-def check_setting(batch_size: int, seeds: int, candidates: int, *, alpha: float, tau: float) -> None:
-    """Raise InputError for a setting out of range, MissingExtraError without numba."""
-    check_alpha(alpha)
-    check_tau(tau)
-    check_batch_size(batch_size)
-    if not 1 <= seeds <= batch_size:
-        raise InputError(
-            f"{seeds} seeds for batches, or parts of a mixture's batches, of {batch_size} rows; expected 1 to "
-            f"{batch_size}: give fewer seeds, or a larger batch size"
-        )
-    if candidates < 1:
-        raise InputError(f"candidates is how many neighbours of each seed to consider, at least 1; got {candidates}")
-    require("numba", "batch")
-
-
 def mutual_batches(
     queries: NDArray[np.floating],
     documents: NDArray[np.floating],
@@ -323,10 +310,9 @@ def mutual_batches(
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
-    check_setting(batch_size, 1, candidates, alpha=alpha, tau=tau)
-    known, (line, groups) = _known(queries, conflicts), uniform_seeds(queries, documents, seeds=1, rng=rng)
     asking, answering = Joined(queries, documents, 0.5), Joined(documents, queries)
-    return _Grower(asking, answering, candidates, known, line, groups, alpha, tau, rng).epoch(batch_size, 1)
+    grower = _Grower(asking, answering, batch_size, 1, candidates, conflicts, alpha, tau, rng)
+    return grower.epoch(*uniform_seeds(queries, seeds=1, rng=rng))
 
 
 @dataclass(frozen=True)
@@ -355,11 +341,11 @@ class Joined:
 class _Grower(Filler):
     """Grows one batch after the other; `queries` are x = [q, d] / 2, `documents` y = [d, q]."""
 
-    def batch(self, size: int, seeds: int) -> Rows:
+    def batch(self, size: int) -> Rows:
         """Return the next batch of `size` rows in the order in which they joined."""
         batch = np.empty(size, np.int64)
         self.stamp += 1
-        filled = self.take(self.line, batch, 0, seeds, NO_ROWS)
+        filled = self.take(self.line, batch, 0, 1, NO_ROWS)
         first = batch[:filled].copy()
         for factor in WIDER if self.classes >= size else WIDER[:1]:
             rows = self.unused.candidates(first, factor=factor) if filled < size else NO_ROWS

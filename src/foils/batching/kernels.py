@@ -12,11 +12,12 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 
+from foils.runtime.errors import require
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-compiled: Callable[[Kernel], Kernel] = numba.njit(cache=True, nogil=True)
+compiled: Callable[[Kernel], Kernel] = require("numba", "batch").njit(cache=True, nogil=True)
 
 
 @compiled
@@ -115,14 +116,9 @@ def deal(line: Any, batch_size: int, state: Any, order: Any) -> None:
 def relevant_to(row: int, other: int, known: Any) -> bool:
     """Say whether `other`'s document is a known positive of `row`'s query (a binary search)."""
     query, document, start, relevant = known[0], known[1], known[2], known[3]
-    low, high = start[query[row]], start[query[row] + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if relevant[middle] < document[other]:
-            low = middle + 1
-        else:
-            high = middle
-    return bool(low < start[query[row] + 1] and relevant[low] == document[other])
+    own = relevant[start[query[row]] : start[query[row] + 1]]
+    at = np.searchsorted(own, document[other])
+    return bool(at < own.size and own[at] == document[other])
 
 
 @compiled

@@ -123,17 +123,17 @@ def query_gradient(query: Matrix, documents: Matrix, *, positive: int, temperatu
         positive: the row of `documents` that answers the query.
         temperature: τ > 0, divides the similarities.
     """
-    check_tau(temperature, name="temperature")
+    check_tau(temperature)
     scores = documents @ query / temperature
     weights = np.exp(scores - logsumexp(scores))
     gradient: Matrix = (weights @ documents - documents[positive]) / temperature
     return gradient
 
 
-def check_tau(tau: float, *, name: str = "tau") -> None:
+def check_tau(tau: float) -> None:
     """Raise InputError unless the temperature is a positive finite number."""
     if not (np.isfinite(tau) and tau > 0):
-        raise InputError(f"{name} is a temperature, a positive number (0.05 in the paper); got {tau!r}")
+        raise InputError(f"tau is a temperature, a positive number (0.05 in the paper); got {tau!r}")
 
 
 def check_alpha(alpha: float) -> None:

@@ -99,22 +99,14 @@ def epoch_measures(
         hardness and loss, means over rows (see `RowMeasures`); hardness_gain and loss_gain; contradictions, pairs that
         the loss must mask; rows; batches; seconds.
     """
-    return {
-        "hardness": _mean(rows.hardness),
-        "hardness_gain": _mean(rows.hardness - random.hardness),
-        "loss": _mean(rows.loss),
-        "loss_gain": _mean(rows.loss - random.loss),
-        "contradictions": rows.contradictions,
-        "rows": batches.rows,
-        "batches": len(batches),
-        "seconds": seconds,
-    }
-
-
-def _mean(values: Values) -> float:
-    """The mean of what is not NaN; NaN where nothing is left."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")
+    measures: dict[str, float] = {}
+    for name in ("hardness", "loss"):
+        here, there = getattr(rows, name), getattr(random, name)
+        for key, values in ((name, here), (f"{name}_gain", here - there)):
+            known = values[~np.isnan(values)]
+            measures[key] = float(known.mean()) if known.size else np.nan
+    counts = {"contradictions": rows.contradictions, "rows": batches.rows, "batches": len(batches)}
+    return {**measures, **counts, "seconds": seconds}
 
 
 REFERENCE = 2**31

@@ -33,13 +33,13 @@ training reads chunks of exactly K.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
+from scipy.sparse import csr_matrix
 
-from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors, nearest
+from foils.batching.batches import Batches, Matrix, Rows, check_batch_size, check_vectors, nearest
 from foils.batching.conflicts import Conflicts, no_conflicts, separate_conflicts, swap_conflicts
 from foils.runtime.errors import InputError, require
 
@@ -118,9 +118,7 @@ def balanced_clusters(
     return done
 
 
-def _half(
-    vectors: NDArray[np.floating], rows: Rows, rng: np.random.Generator, rounds: int, block: int = 8192
-) -> NDArray[np.bool_]:
+def _half(vectors: Matrix, rows: Rows, rng: np.random.Generator, rounds: int) -> NDArray[np.bool_]:
     """Say which rows go to the first of two equal clusters.
 
     With both sizes fixed, Σ x·c(x) is largest when the rows are sorted by x·(c_0 − c_1) and cut in the middle.
@@ -128,25 +126,23 @@ def _half(
     first, second = vectors[rng.choice(rows, size=2, replace=False)].astype(np.float32)
     axis, left = first - second, np.zeros(rows.size, bool)
     for _ in range(rounds):
-        along = np.concatenate(
-            [vectors[rows[i : i + block]].astype(np.float32) @ axis for i in range(0, rows.size, block)]
-        )
-        before = left
-        left = np.zeros(rows.size, bool)
+        along = np.concatenate([block.astype(np.float32) @ axis for block in _blocks(vectors, rows)])
+        before, left = left, np.zeros(rows.size, bool)
         left[np.argsort(-along, kind="stable")[: (rows.size + 1) // 2]] = True
         if np.array_equal(left, before):
             break
-        axis = _centre(vectors, rows[left], block) - _centre(vectors, rows[~left], block)
+        axis = _centre(vectors, rows[left]) - _centre(vectors, rows[~left])
     return left
 
 
-def _centre(vectors: NDArray[np.floating], rows: Rows, block: int) -> NDArray[np.float32]:
-    total = np.zeros(vectors.shape[1])
-    for i in range(0, rows.size, block):
-        total += vectors[rows[i : i + block]].sum(axis=0, dtype=np.float64)
+def _blocks(vectors: Matrix, rows: Rows) -> Iterator[NDArray[np.floating]]:
+    return (vectors[rows[start : start + 8192]] for start in range(0, rows.size, 8192))
+
+
+def _centre(vectors: Matrix, rows: Rows) -> NDArray[np.float32]:
+    total = np.sum([block.sum(axis=0, dtype=np.float64) for block in _blocks(vectors, rows)], axis=0)
     norm = np.linalg.norm(total)
-    centre: NDArray[np.float32] = (total / norm if norm > 0 else total).astype(np.float32)
-    return centre
+    return np.asarray(total / norm if norm > 0 else total, np.float32)
 
 
 def batchsampler_batches(
@@ -180,7 +176,6 @@ def batchsampler_batches(
     if not 0 <= restart < 1:
         raise InputError(f"restart is a probability below 1; got {restart}")
     graph = proximity_graph(queries, candidates=candidates, neighbours=neighbours, rng=rng)
-    require("numba", "batch")
     from foils.batching import kernels
 
     n = queries.shape[0]
@@ -311,21 +306,16 @@ def rank_communities(
     return community
 
 
-def _rank_graph(
-    queries: NDArray[np.floating], documents: NDArray[np.floating], skip: int, ranks: int, block: int = 1024
-) -> tuple[Rows, Rows, Rows]:
+def _rank_graph(queries: Matrix, documents: Matrix, skip: int, ranks: int) -> tuple[Rows, Rows, Rows]:
     """Return the symmetric rank graph as compressed rows: starts, ends, weights."""
-    n = queries.shape[0]
+    n, edges = queries.shape[0], list[Rows]()
     everybody = np.arange(n, dtype=np.int64)
-    tails, heads = [], []
-    for start in range(0, n, block):
-        rows = everybody[start : start + block]
+    for rows in np.split(everybody, range(1024, n, 1024)):
         nearby, _ = nearest(queries[rows], documents, everybody, k=min(skip + ranks + 1, n))
-        kept = _others(nearby, rows)[:, skip:]
-        tails.append(np.repeat(rows, kept.shape[1]))
-        heads.append(kept.ravel())
-    tail, head = np.concatenate(tails), np.concatenate(heads)
-    graph = coo_matrix((np.ones(tail.size, np.int64), (tail, head)), shape=(n, n)).tocsr()
+        edges.append(_others(nearby, rows)[:, skip:])
+    heads = np.concatenate(edges)
+    starts = np.arange(n + 1) * heads.shape[1]
+    graph = csr_matrix((np.ones(heads.size, np.int64), heads.ravel(), starts), shape=(n, n))
     graph = (graph + graph.T).tocsr()
     graph.sort_indices()
     return graph.indptr.astype(np.int64), graph.indices.astype(np.int64), graph.data.astype(np.int64)

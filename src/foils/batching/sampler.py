@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sentence_transformers.base.sampler import DefaultBatchSampler
@@ -197,7 +197,7 @@ class PlannedBatchSampler(EpochBatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         for batch in super().__iter__():
             if self.cache is not None:
-                self.planner.watch.expect(self, np.asarray(batch))
+                self.planner.watch.expect(np.asarray(batch))
             yield batch
 
     def batches(self) -> Batches:
@@ -231,13 +231,12 @@ class PlannedBatchSampler(EpochBatchSampler):
                 built = choice.build(epoch, pair, self.batch_size, rows=len(self.dataset), **how)
             except FoilsError as error:
                 built = error
-        result, self._communities = broadcast((built, self._communities))
-        if isinstance(result, FoilsError):
-            raise result
+        batches, self._communities = broadcast((built, self._communities))
+        if isinstance(batches, FoilsError):
+            raise batches
         times = {"seconds_embedding": embedded - begin, "seconds_building": time.perf_counter() - embedded}
         choice.history.append({"epoch": float(epoch), **times})
-        batches: Batches = result
-        return batches
+        return cast("Batches", batches)
 
     def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
         """Return the vectors that this epoch's batches are built from; embeds only what is due."""
@@ -486,7 +485,7 @@ class BatchPlanner(BatchHook):
         if state.global_step:
             self.sampler.restore(self.saved(args, state))
         if self.method.vectors == "cached":
-            self.watch.start(model, split=bool(args.accelerator_config.split_batches))
+            self.watch.start(model, self.sampler, split=bool(args.accelerator_config.split_batches))
             self._resumed_at = state.global_step
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:

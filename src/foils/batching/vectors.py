@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.linalg import clarkson_woodruff_transform
 
 from foils.batching.batches import Rows
-from foils.data.tables import take
 from foils.runtime.errors import InputError
 
 Vectors = NDArray[np.floating]
@@ -89,8 +89,7 @@ class EmbeddingCache:
         if filled.shape != (self.rows,) or pair.shape[1] != self.rows or not np.isfinite(pair).all():
             raise InputError("the saved cache has no vectors of these rows")
         (self.queries, self.documents), self.filled = pair, filled.astype(bool)
-        self.recent = state.get("recent", np.zeros(self.rows)).astype(bool)
-        self._fresh = np.zeros(self.rows, bool)
+        self.recent = state["recent"].astype(bool)
 
 
 def unit(vectors: Vectors) -> NDArray[np.float32]:
@@ -119,37 +118,24 @@ class DistinctTexts:
     """
 
     def __init__(self, dataset: Any, column: str) -> None:
-        self.dataset, self.column = dataset, column
         transform = dataset.format["format_kwargs"].get("transform")
-        self._lookup = getattr(transform, "texts", None)
-        self._stored: Any = None
+        self.column, self._lookup = column, getattr(transform, "texts", None)
         if transform is None or self._lookup is not None:
-            self._stored = dataset.with_format("arrow").select_columns([column])[:][column]
-            chunks = self._stored.dictionary_encode().unify_dictionaries().chunks
-            numbers = [np.asarray(chunk.indices, np.int64) for chunk in chunks]
+            stored = dataset.with_format("arrow").select_columns([column])[:][column]
         else:
-            known: dict[str, int] = {}
             blocks = (dataset[start : start + BLOCK][column] for start in range(0, len(dataset), BLOCK))
-            numbers = [np.array([known.setdefault(text, len(known)) for text in block], np.int64) for block in blocks]
-        self.numbers: Rows = np.concatenate([np.zeros(0, np.int64), *numbers])
-        _, self._first = np.unique(self.numbers, return_index=True)
-
-    def texts(self, numbers: Rows) -> list[str]:
-        """Return the texts of these numbers."""
-        rows = self._first[numbers]
-        if self._stored is None:
-            return list(self.dataset[rows.tolist()][self.column])
-        stored = take(self._stored, rows).to_pylist()
-        return stored if self._lookup is None else list(self._lookup(self.column, stored))
+            stored = pa.chunked_array(map(pa.array, blocks))
+        encoded = stored.dictionary_encode().unify_dictionaries().combine_chunks()
+        self._distinct, self.numbers = encoded.dictionary, np.asarray(encoded.indices, np.int64)
 
     def embedded(self, rows: Rows, encode: Encode) -> tuple[Vectors, Rows]:
         """Return (D, d) vectors of the distinct texts of some rows, and (m,) which of them each row has."""
         wanted, at = np.unique(self.numbers[rows], return_inverse=True)
         vectors = []
         for start in range(0, len(wanted), BLOCK):
-            texts = self.texts(wanted[start : start + BLOCK])
-            place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-            vectors.append(np.asarray(encode(list(place), self.column))[[place[text] for text in texts]])
+            stored = self._distinct.take(pa.array(wanted[start : start + BLOCK])).to_pylist()
+            texts = stored if self._lookup is None else list(self._lookup(self.column, stored))
+            vectors.append(np.asarray(encode(texts, self.column)))
         return np.concatenate(vectors), at
 
 
@@ -190,19 +176,14 @@ def encoder_of(model: Any, args: Any = None) -> Encode:
 def narrowed(vectors: Any) -> Vectors:
     """Return a tensor's vectors (n, d) as an array; above 2,048 dimensions hashed into so many, with random signs.
 
-    Hashing keeps inner products in expectation (Weinberger et al. 2009): a batch sampler needs no more, and the dense
+    Hashing keeps inner products in expectation (Clarkson & Woodruff 2017): a batch sampler needs no more, and the dense
     form of a sparse encoder's vectors, one dimension a word, would fill the memory.
     """
     dense = (vectors.to_dense() if vectors.is_sparse else vectors).detach().float().cpu().numpy()
     if dense.shape[1] <= WIDE:
         return np.asarray(dense)
-    rng = np.random.default_rng(0)
-    place, sign = (
-        rng.integers(WIDE, size=dense.shape[1]),
-        rng.choice(np.asarray([-1, 1], np.float32), size=dense.shape[1]),
-    )
-    hashing = csr_matrix((sign, (np.arange(dense.shape[1]), place)), shape=(dense.shape[1], WIDE))
-    return np.asarray(csr_matrix(dense) @ hashing.toarray() if dense.size else np.zeros((0, WIDE), np.float32))
+    sketch = clarkson_woodruff_transform(dense.T, WIDE, np.random.default_rng(0))  # a fixed seed: all vectors alike
+    return np.asarray(sketch.T, np.float32)
 
 
 def rank_and_count() -> tuple[int, int]:
@@ -254,17 +235,15 @@ class ForwardWatch:
     """
 
     def __init__(self) -> None:
-        self.due: deque[tuple[Any, Rows]] = deque()  # samplers, and the rows of their batches
+        self.due: deque[Rows] = deque()  # of the batches that the sampler gave
         self.seen: list[Vectors] = []
-        self.split = False
-        self.number = self.skipped = 0
+        self.number = self.skipped = self.width = 0
         self.filled = False
-        self.width = 0
         self._handle: Any = None
 
-    def start(self, model: Any, *, split: bool) -> None:
-        """Watch a model; `split`: of several processes each trains on its part of every batch."""
-        self.split = split
+    def start(self, model: Any, sampler: Any, *, split: bool) -> None:
+        """Watch a model for a sampler; `split`: of several processes each trains on its part of every batch."""
+        self.sampler, self.split = sampler, split
         self.stop()
         self._handle = model.register_forward_hook(self._keep)
 
@@ -278,34 +257,32 @@ class ForwardWatch:
         """Begin an epoch, of which the first batches are skipped."""
         self.due.clear()
         self.seen.clear()
-        self.skipped = skipped
-        self.number = 0
+        self.number, self.skipped = 0, skipped
 
-    def expect(self, sampler: Any, rows: Rows) -> None:
+    def expect(self, rows: Rows) -> None:
         """Note the next batch that the sampler gives."""
         rank, count = rank_and_count()
         number, self.number = self.number, self.number + 1
         if self.split and count > 1:
-            size = sampler.batch_size // count
+            size = self.sampler.batch_size // count
             rows = rows[size * rank : size * (rank + 1)]
         elif number % count != rank:
             return
         if number // (1 if self.split else count) >= self.skipped and rows.size:
-            self.due.append((sampler, rows))
+            self.due.append(rows)
 
     def _keep(self, model: Any, _inputs: Any, output: Any) -> None:
         vectors = output.get("sentence_embedding") if isinstance(output, dict) else None
         if vectors is None or not model.training or not vectors.requires_grad or not self.due:
             return
-        sampler, rows = self.due[0]
         self.width = max(self.width, vectors.shape[1])
         if vectors.shape[1] < self.width:  # cut vectors of a Matryoshka loss: the loader is a batch ahead by then
             return
         self.seen.append(narrowed(vectors))
-        count = sum(map(len, self.seen))
-        if count >= len(rows) * len(sampler.columns):
+        rows = self.due[0]
+        if sum(map(len, self.seen)) >= len(rows) * len(self.sampler.columns):
             pair = np.concatenate(self.seen)
-            sampler.cache.update(rows, pair[: len(rows)], pair[len(rows) : 2 * len(rows)])
+            self.sampler.cache.update(rows, pair[: len(rows)], pair[len(rows) : 2 * len(rows)])
             self.filled = True
             self.due.popleft()
             self.seen.clear()
@@ -313,8 +290,7 @@ class ForwardWatch:
     def check(self) -> None:
         """Raise an InputError where a step's passes were not those of its rows."""
         if self._handle is not None and self.due and (self.seen or not self.filled):
-            sampler, rows = self.due[0]
             raise InputError(
-                f"the loss computed {sum(map(len, self.seen))} vectors for {len(rows)} rows of {len(sampler.columns)} "
-                "texts; HOBIT-C needs a loss that embeds each column once through the model"
+                f"the loss computed {sum(map(len, self.seen))} vectors for {len(self.due[0])} rows of "
+                f"{len(self.sampler.columns)} texts; HOBIT-C needs a loss that embeds each column once, by the model"
             )
