@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from foils.batching import (
     Batches,
-    find_conflicts,
     greedy,
     hobit_batches,
     mutual_batches,
@@ -99,13 +98,3 @@ def test_all_rows_of_a_batch_gain_more_than_with_few_seeds(pairs):
     assert found > 5 * loss(Batches(rng.permutation(1000), 32))
     for other in (hobit_batches, ngame_batches):
         assert found > loss(other(*pairs, batch_size=32, rng=np.random.default_rng(0)))
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [{"alpha": 1.0}, {"tau": 5.0}, {"candidates": 32},
-     {"conflicts": find_conflicts([i % 300 for i in range(1000)], list(range(1000)))}],
-    ids=lambda setting: next(iter(setting)),
-)  # fmt: skip
-def test_every_setting_changes_the_batches(pairs, setting):
-    assert not np.array_equal(build(pairs).order, build(pairs, **setting).order)

@@ -8,6 +8,7 @@ from foils.batching import (
     METHODS,
     Batches,
     b3_batches,
+    find_conflicts,
     mixed_batches,
 )
 from foils.batching.hobit import coverage_order, kmeans_seeds
@@ -18,37 +19,42 @@ from foils.runtime.errors import InputError, UnknownNameError
 FAST = {"walks": {"candidates": 100, "neighbours": 20}, "b3": {"skip": 3, "ranks": 20}}
 
 
-@pytest.mark.parametrize("name", METHODS)
+ORDERS = {f"hobit, {order}": {"seed_order": order} for order in ("k-means", "facility-location")}
+
+
+def build(name, pairs, seed=0, **settings):
+    base = {**FAST.get(name, {}), **ORDERS.get(name, {}), **settings}
+    return METHODS[name.partition(",")[0]].build(*pairs, batch_size=32, rng=np.random.default_rng(seed), **base)
+
+
+@pytest.mark.parametrize("name", [*METHODS, *ORDERS])
 @pytest.mark.parametrize("rows", [1, 2, 64, 333])
 def test_every_method_partitions_and_repeats(name, rows):
     pairs = clustered(rows, 8, 5)
-    build = METHODS[name].build
-    orders = [
-        build(*pairs, batch_size=32, rng=np.random.default_rng(seed), **FAST.get(name, {})).order for seed in (0, 0, 1)
-    ]
-    assert sorted(orders[0].tolist()) == list(range(rows))
-    np.testing.assert_array_equal(orders[0], orders[1])
+    first, again, other = (build(name, pairs, seed) for seed in (0, 0, 1))
+    assert sorted(first.order.tolist()) == list(range(rows))
+    assert [len(batch) for batch in first] == [32] * (rows // 32) + ([rows % 32] if rows % 32 else [])
+    np.testing.assert_array_equal(first.order, again.order)
     if rows > 2:
-        assert not np.array_equal(orders[0], orders[2])
+        assert not np.array_equal(first.order, other.order)
+
+
+APART = find_conflicts([i % 300 for i in range(1000)], list(range(1000)))
 
 
 @pytest.mark.parametrize(
-    ("name", "setting"),
+    ("name", "setting", "value"),
     [
-        ("ngame", {"cluster_size": 4}),
-        ("walks", {"candidates": 30}),
-        ("walks", {"neighbours": 3}),
-        ("walks", {"restart": 0.9}),
-        ("b3", {"skip": 0}),
-        ("b3", {"ranks": 5}),
-        ("b3", {"community_size": 8}),
+        ("hobit", "alpha", 0.0), ("hobit", "tau", 5.0), ("hobit", "seeds", 16), ("hobit", "candidates", 9),
+        ("hobit", "seed_order", "k-means"), ("hobit", "seed_order", "facility-location"), ("hobit", "conflicts", APART),
+        ("mutual", "alpha", 1.0), ("mutual", "tau", 5.0), ("mutual", "candidates", 32), ("mutual", "conflicts", APART),
+        ("walks", "candidates", 30), ("walks", "neighbours", 3), ("walks", "restart", 0.9),
+        ("ngame", "cluster_size", 4), ("b3", "skip", 0), ("b3", "ranks", 5), ("b3", "community_size", 8),
     ],
-)
-def test_every_setting_changes_the_batches(pairs, name, setting):
-    build, base = METHODS[name].build, FAST.get(name, {})
-    first = build(*pairs, batch_size=32, rng=np.random.default_rng(0), **base)
-    second = build(*pairs, batch_size=32, rng=np.random.default_rng(0), **{**base, **setting})
-    assert not np.array_equal(first.order, second.order)
+    ids=str,
+)  # fmt: skip
+def test_every_setting_changes_the_batches(pairs, name, setting, value):
+    assert not np.array_equal(build(name, pairs).order, build(name, pairs, **{setting: value}).order)
 
 
 @pytest.mark.parametrize("name", ["mutual", "ngame", "walks", "b3", "hobit"])
@@ -126,23 +132,16 @@ def test_coverage_order_is_greedy_facility_location():
     assert coverage_order(vectors).tolist()[:3] == [1, 3, 0]
 
 
-def sources(sizes, size=8):
-    start, out = 0, {}
-    for name, n in sizes.items():
-        out[name] = (np.arange(start, start + n), Batches(np.random.default_rng(n).permutation(n), size))
-        start += n
-    return out
-
-
 def test_a_mixture_takes_pieces_of_different_sources():
-    mix = sources({"a": 160, "b": 80, "c": 83, "d": 40})
-    batches = mixed_batches(mix, parts=2, rng=np.random.default_rng(0))
+    source = np.repeat(np.arange(4), [160, 80, 83, 40])
+    mix = [(np.flatnonzero(source == k), Batches(np.random.default_rng(k).permutation(n), 8))
+           for k, n in enumerate(np.bincount(source))]  # fmt: skip
+    batches = mixed_batches(mix, parts=2, among=363, rng=np.random.default_rng(0))
     assert sorted(batches.order.tolist()) == list(range(363))
     assert batches.batch_size == 16
-    source = np.repeat(np.arange(4), [160, 80, 83, 40])
     two = [len(set(source[b])) == 2 and len(set(source[b[:8]])) == 1 for b in batches][:-1]
     assert np.mean(two) == 1
-    pieces = {tuple(rows[p]) for rows, own in mix.values() for p in own}
+    pieces = {tuple(rows[p]) for rows, own in mix for p in own}
     assert all(tuple(b[:8]) in pieces and tuple(b[8:]) in pieces for b in list(batches)[:-1])
 
 

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -317,45 +318,40 @@ def test_a_data_set_without_a_positive_column_is_refused():
         sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[:60], lambda data: b"x", lambda data: data[:30] + b"(((" + data[33:]]
-)
-def test_a_damaged_order_is_named(tmp_path, damage):
-    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
-    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
-    path = tmp_path / "order.npz"
-    sampler.save(path)
-    whole = path.read_bytes()
-    path.write_bytes(damage(whole))
-    with pytest.raises(FormatError, match=r"order\.npz: damaged order of batches"):
-        sampler.restore(path)
-    np.savez(path, epoch=0, order=np.zeros(90, np.int64))
-    with pytest.raises(FormatError, match=r"order\.npz: damaged order of batches .an epoch visits"):
-        sampler.restore(path)
-    path.write_bytes(whole)
-    sampler.restore(path)
+VECTORS = {"filled": np.ones(90, bool), "queries": np.ones((90, 2), np.float32), "documents": np.ones((90, 2))}
+VECTORS["recent"] = VECTORS["filled"]
 
 
-VECTORS = {"filled": np.ones(90, bool), "recent": np.ones(90, bool), "queries": np.ones((90, 2), np.float32), "documents": np.ones((90, 2))}
+def damaged(change):
+    return lambda path: path.write_bytes(change(path.read_bytes()))
+
+
+def saving(**arrays):
+    return lambda path: np.savez(path, **{"epoch": 0, "order": np.arange(90), **arrays})
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
+    ("spoil", "message"),
     [
-        ({"communities": np.arange(80)}, "damaged order of batches"),
-        ({"filled": np.ones(90, bool)}, "damaged order of batches"),
-        ({**VECTORS, "queries": np.full((90, 2), np.nan)}, "no vectors of these rows"),
-        ({**VECTORS, "filled": np.ones(9, bool)}, "no vectors of these rows"),
+        (damaged(lambda whole: whole[:60]), "damaged order of batches"),
+        (damaged(lambda whole: b"x"), "damaged order of batches"),
+        (damaged(lambda whole: whole[:30] + b"(((" + whole[33:]), "damaged order of batches"),
+        (saving(order=np.zeros(90, np.int64)), "damaged order of batches .an epoch visits"),
+        (saving(communities=np.arange(80)), "damaged order of batches"),
+        (saving(filled=VECTORS["filled"]), "damaged order of batches"),
+        (saving(**{**VECTORS, "queries": np.full((90, 2), np.nan)}), "no vectors of these rows"),
+        (saving(**{**VECTORS, "filled": np.ones(9, bool)}), "no vectors of these rows"),
+        (saving(**VECTORS), None),
+        (damaged(lambda whole: whole), None),
     ],
 )
-def test_what_later_epochs_depend_on_is_looked_at(tmp_path, arrays, message):
-    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
+def test_a_damaged_order_is_named(tmp_path, spoil, message):
+    sampler, path = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random")), tmp_path / "order.npz"
     sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
-    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90), **arrays)
-    with pytest.raises(InputError, match=message):
-        sampler.restore(tmp_path / "order.npz")
-    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90), **VECTORS)
-    sampler.restore(tmp_path / "order.npz")
+    sampler.save(path)
+    spoil(path)
+    with nullcontext() if message is None else pytest.raises(FormatError, match=rf"order\.npz: .*{message}"):
+        sampler.restore(path)
 
 
 @pytest.mark.slow

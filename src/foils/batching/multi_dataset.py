@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,7 +101,9 @@ def mixture_counts(sizes: Sequence[int], shares: Sequence[float] | None = None) 
     return counts
 
 
-def mixed_batches(sources: Mapping[str, tuple[Rows, Batches]], *, parts: int = 4, rng: np.random.Generator) -> Batches:
+def mixed_batches(
+    sources: Sequence[tuple[Rows, Batches]], *, parts: int = 4, among: int, rng: np.random.Generator
+) -> Batches:
     """Join batches of several data sets: each batch takes `parts` pieces, of different sources while there is a choice.
 
     A batch of 4 × 64 keeps, in each piece, negatives that are hard within their source; the mask for the loss
@@ -109,51 +111,41 @@ def mixed_batches(sources: Mapping[str, tuple[Rows, Batches]], *, parts: int = 4
     run out together. Pieces shorter than the rest (at most one a source) make up the end of the epoch.
 
     Args:
-        sources: name → (row numbers of the source in the whole, batches over 0..len(rows) − 1 of one size). The row
-            numbers of all sources together are 0..N−1.
+        sources: (row numbers of a source in the whole, batches over 0..len(rows) − 1), all of one batch size.
         parts: pieces per batch (4 in HOBIT).
+        among: rows of all sources.
         rng: draws the sources of each batch.
 
     Returns:
-        batches of `parts` × the piece size over all N rows.
-
-    Raises:
-        InputError: no source, or pieces of different sizes.
+        batches of `parts` × the piece size.
     """
-    sizes = {name: batches.batch_size for name, (_, batches) in sources.items()}
-    if len(set(sizes.values())) != 1:
-        raise InputError(f"the sources of a mixture need batches of one size, and at least one source; got {sizes}")
-    size = next(iter(sizes.values()))
-    full = [[rows[piece] for piece in batches if piece.size == size] for rows, batches in sources.values()]
-    short = [rows[piece] for rows, batches in sources.values() for piece in batches if piece.size < size]
+    size = sources[0][1].batch_size
+    full = [[rows[piece] for piece in batches if piece.size == size] for rows, batches in sources]
+    short = [rows[piece] for rows, batches in sources for piece in batches if piece.size < size]
     left = np.asarray([len(pieces) for pieces in full])
-    line: list[Rows] = []
+    line = [np.empty(0, np.int64)]
     while left.sum():
-        chosen = _draw(left, parts, rng)
-        for source in chosen:
+        for source in _draw(left, parts, rng):
             left[source] -= 1
             line.append(full[source][left[source]])
-    return Batches(np.concatenate([np.empty(0, np.int64), *line, *short]), parts * size)
+    return Batches(np.concatenate([*line, *short]), parts * size, among)
 
 
-def _draw(left: Rows, parts: int, rng: np.random.Generator) -> Rows:
+def _draw(left: Rows, parts: int, rng: np.random.Generator) -> list[int]:
     """Draw sources for a batch: different ones, in proportion to what they have left, then the fullest again.
 
     A source with a piece for every batch to come is due in each of them.
     """
-    able = np.flatnonzero(left)
+    able, ahead = np.flatnonzero(left), -(-left.sum() // parts)
     count = min(parts, able.size)
-    ahead = -(-left.sum() // parts)
     due = np.argsort(-left, kind="stable")[: min(count, int((left >= ahead).sum()))]
     free = np.setdiff1d(able, due)
     share = left[free] / left[free].sum() if free.size else None
     chosen = np.concatenate([due, rng.choice(free, size=count - due.size, replace=False, p=share)])
-    chosen = rng.permutation(chosen).astype(np.int64)
-    extra: list[int] = []
+    line: list[int] = rng.permutation(chosen).astype(np.int64).tolist()
     after = left.copy()
-    after[chosen] -= 1
-    while count + len(extra) < parts and after.sum():
-        source = int(np.argmax(after))
-        after[source] -= 1
-        extra.append(source)
-    return np.concatenate([chosen, np.asarray(extra, np.int64)])
+    after[line] -= 1
+    while len(line) < parts and after.sum():
+        line.append(int(np.argmax(after)))
+        after[line[-1]] -= 1
+    return line

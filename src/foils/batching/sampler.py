@@ -14,8 +14,8 @@ import this module where it is used.
 
 from __future__ import annotations
 
+import inspect
 import math
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -451,14 +451,13 @@ class BatchPlanner(BatchHook):
 
         if self.mixture is None:
             return built(batch_size, np.random.default_rng([seed, epoch]))
-        parts, begin, sources = self.mixture.parts_of(batch_size), 0, {}
-        drawn = self.mixture.drawn(epoch, seed=seed)
-        for k, (name, of) in enumerate(zip(self.mixture.names, drawn, strict=True)):
-            own = built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), of)
-            sources[name] = (begin + np.arange(of.size), own)
-            begin += of.size
-        mixed = mixed_batches(sources, parts=parts, rng=np.random.default_rng([seed, epoch]))
-        return Batches(np.concatenate(drawn)[mixed.order], batch_size, among=self.mixture.rows)
+        parts, drawn = self.mixture.parts_of(batch_size), self.mixture.drawn(epoch, seed=seed)
+        sources = [
+            (of, built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), of))
+            for k, of in enumerate(drawn)
+        ]
+        rng = np.random.default_rng([seed, epoch])
+        return mixed_batches(sources, parts=parts, among=self.mixture.rows, rng=rng)
 
     def _needed(self, vectors: tuple[Vectors, Vectors] | None) -> tuple[Vectors, Vectors]:
         if vectors is None:
@@ -507,10 +506,11 @@ class BatchPlanner(BatchHook):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save the order with the checkpoint."""
-        if self.sampler is not None and self.sampler.cache is not None:
-            share_cache(self.sampler.cache)
-        if self.sampler is not None and state.is_world_process_zero:
-            self.sampler.save(self.saved(args, state))
+        if self.sampler is not None:
+            if self.sampler.cache is not None:
+                share_cache(self.sampler.cache)
+            if state.is_world_process_zero:
+                self.sampler.save(self.saved(args, state))
 
 
 def batch_sampler(name: str, *, positives: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
@@ -538,9 +538,6 @@ def _asking_trainer() -> Any:
 
     The trainer calls a sampler without a word on who asks, or for what: its own frame on the stack tells.
     """
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name in ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader"):
-            return frame.f_locals.get("self")
-        frame = frame.f_back
-    return None
+    loaders = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
+    frames = (each.frame for each in inspect.stack(0))
+    return next((frame.f_locals.get("self") for frame in frames if frame.f_code.co_name in loaders), None)
