@@ -68,7 +68,7 @@ def test_forms_of_lines(tmp_path):
 
 
 def test_missing_files(tmp_path, beir_folder):
-    with pytest.raises(InputError, match="no such folder; a BEIR folder holds corpus"):
+    with pytest.raises(InputError, match="no such folder or file; a BEIR folder holds corpus"):
         load_collection(tmp_path / ("x" * 300))
     folder = beir_folder()
     with pytest.raises(InputError, match="no column is known as query"):

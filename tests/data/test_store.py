@@ -221,10 +221,9 @@ def test_a_damaged_table(tmp_path, damage):
         read_table(path)
 
 
-@pytest.mark.parametrize("recorded", [b"{", b"[1]"])
-def test_damaged_provenance(tmp_path, recorded):
+def test_damaged_provenance(tmp_path):
     path = tmp_path / "t.parquet"
-    pq.write_table(TABLE.replace_schema_metadata({b"foils": recorded}), path)
+    pq.write_table(TABLE.replace_schema_metadata({b"foils": b"{"}), path)
     with pytest.raises(FormatError, match=r"t\.parquet"):
         read_table(path)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +19,6 @@ from foils.runtime.results import Result, Table, number
 EXAMPLES = 3
 SHOWN = 160  # characters of an example
 LONG = 300  # words beyond which encoders with 512 tokens cut a text
-COMMON = 100  # positives of a query from which on it is pointed out
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,6 @@ class SplitFacts:
         queries: with a judgement.
         pairs: (query, document), judged relevant.
         not_relevant: judged not relevant.
-        most: positives of the query that has most.
         shared: share of its pairs whose document is a positive of train, too; None: train itself, or no train.
         twins: queries that have a near-twin in train: of one document, and alike in their words.
     """
@@ -40,7 +36,6 @@ class SplitFacts:
     queries: int
     pairs: int
     not_relevant: int
-    most: int
     shared: float | None
     twins: int | None
 
@@ -106,63 +101,54 @@ def describe_collection(collection: Collection) -> Description:
         collection: any; its texts are read once.
     """
     positives, texts = collection.known_positives, ColumnTexts(collection.queries["text"])
-    pairs = positives.pairs()
-    twins = twin_pairs(texts, *pairs)
+    twins = twin_pairs(texts, *positives.pairs())
     splits = {name: _split(collection, name, twins) for name in collection.splits}
-    facts = {"documents": _facts(collection.documents), "queries": _facts(collection.queries)}
-    equal = {f"equal_{kind}": len(rows) - len(np.unique(rows["hash"])) for kind, rows in facts.items()}
-    own_answers = int((facts["queries"]["hash"][pairs[0]] == facts["documents"]["hash"][pairs[1]]).sum())
+    (documents, equal_documents), (queries, equal_queries) = map(_lengths, (collection.documents, collection.queries))
     shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
-    asked, found = (texts[row] for row in positives.query_rows[shown]), positives.first[shown]
+    examples = [collection.query_texts(positives.query_rows[shown]), collection.document_texts(positives.first[shown])]
+    warnings = list(_of_splits(splits))
+    if equal_documents:
+        said = f"Documents equal to another: {equal_documents:,}"
+        warnings.append(f"{said}; a copy of a positive looks like a hard negative.")
+    if documents[1] > LONG:
+        said = f"One document in twenty has more than {documents[1]:,} words"
+        warnings.append(f"{said}; encoders cut texts at their maximum length.")
     return Description(
         name=collection.name,
         digest=collection.digest,
         documents=len(collection.documents),
         queries=len(collection.queries),
-        lengths={kind: _quantiles(rows["words"]) for kind, rows in facts.items()},
-        **equal,
+        lengths={"documents": documents, "queries": queries},
+        equal_documents=equal_documents,
+        equal_queries=equal_queries,
         splits=splits,
-        examples=[(_short(q), _short(d)) for q, d in zip(asked, collection.document_texts(found), strict=True)],
-        warnings=[*_of_splits(splits), *_of_texts(facts, equal["equal_documents"], own_answers)],
+        examples=[(_short(query), _short(document)) for query, document in zip(*examples, strict=True)],
+        warnings=warnings,
         read_as=collection.read_as,
     )
 
 
 def _split(collection: Collection, name: str, twins: Rows) -> SplitFacts:
     judged = collection.judgements(name)
-    relevant = judged.filter(pc.greater(judged["relevance"], 0))
-    most = max(pc.value_counts(relevant["query_id"]).field("counts").to_pylist(), default=0)
+    queries, relevant = judged["query_id"].unique(), int(pc.sum(pc.greater(judged["relevance"], 0)).as_py() or 0)
     shared, near = None, None
     if name != TRAIN and TRAIN in collection.qrels:
-        train = collection.judgements(TRAIN)
         shared = recurrence(collection, name) or 0.0
-        here, there = (collection.query_rows(each["query_id"].unique()) for each in (judged, train))
+        here, there = map(collection.query_rows, (queries, collection.judgements(TRAIN)["query_id"].unique()))
         both = np.concatenate([twins, twins[:, ::-1]])
         near = len(np.unique(both[np.isin(both[:, 0], here) & np.isin(both[:, 1], there), 0]))
-    queries = len(judged["query_id"].unique())
-    return SplitFacts(queries, len(relevant), len(judged) - len(relevant), most, shared, near)
+    return SplitFacts(len(queries), relevant, len(judged) - relevant, shared, near)
 
 
-FACTS = np.dtype([("words", "<i8"), ("hash", "<u8"), ("wordless", "?"), ("garbled", "?")])
-GARBLED = re.compile("[\0-\x08\x0e-\x1f\x7f-\x9f\ufffd]|\u00c3[\u0080-\u00bf]|\u00e2\u20ac")
-"""Control characters, what stands for unreadable bytes, and UTF-8 that was read as Latin-1 or Windows-1252."""
-
-
-def _facts(table: pa.Table) -> npt.NDArray[np.void]:
-    """(n,) words, hash, whether no letter is there, whether it looks wrongly decoded, of texts with their titles."""
+def _lengths(table: pa.Table) -> tuple[tuple[int, int, int], int]:
+    """The words of texts with their titles: median, 95 of 100 have at most, most; and how many texts another equals."""
     columns = table.select([name for name in ("title", "text") if name in table.column_names])
-    texts = (
-        " ".join(filter(None, row.values())) for batch in pieces(columns.to_batches()) for row in batch.to_pylist()
-    )
-    facts = (
-        (len(text.split()), hash_of(text), not any(map(str.isalpha, text)), bool(GARBLED.search(text)))
-        for text in texts
-    )
-    return np.fromiter(facts, FACTS, len(table))
-
-
-def _quantiles(counts: npt.NDArray[np.int64]) -> tuple[int, int, int]:
-    return int(np.median(counts)), int(np.percentile(counts, 95)), int(counts.max())
+    rows = (row for batch in pieces(columns.to_batches()) for row in batch.to_pylist())
+    texts = (" ".join(filter(None, row.values())) for row in rows)
+    facts = ((len(text.split()), hash_of(text)) for text in texts)
+    words, hashes = np.fromiter(facts, np.dtype("i8, u8"), len(table)).view((np.uint64, 2)).T
+    lengths = int(np.median(words)), int(np.percentile(words, 95)), int(words.max())
+    return lengths, len(table) - len(np.unique(hashes))
 
 
 def _short(text: str) -> str:
@@ -185,22 +171,3 @@ def _of_splits(splits: Mapping[str, SplitFacts]) -> Iterator[str]:
             yield f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high."
         if not split.pairs:
             yield f"No document of {name} is relevant: nothing can be trained or measured on it."
-        if split.most >= COMMON:
-            yield f"One query of {name} has {split.most:,} positives; is it a label, and not a question?"
-
-
-def _of_texts(facts: Mapping[str, npt.NDArray[np.void]], equal_documents: int, own_answers: int) -> Iterator[str]:
-    """Yield what one may have to know of the texts."""
-    if equal_documents:
-        yield f"Documents equal to another: {equal_documents:,}; a copy of a positive looks like a hard negative."
-    for kind, rows in facts.items():
-        wordless, garbled = (int(rows[each].sum()) for each in ("wordless", "garbled"))
-        if 2 * wordless > len(rows):
-            yield f"There is no letter in {wordless:,} of the {kind}; is their column one of ids or numbers?"
-        if garbled:
-            said = f"There are control characters, or letters of a wrong encoding, in {garbled:,} of the {kind}"
-            yield f"{said}; was the file written as UTF-8?"
-    if own_answers:
-        yield f"The positive is the query, word for word, in {own_answers:,} pairs."
-    if (words := _quantiles(facts["documents"]["words"])[1]) > LONG:
-        yield f"One document in twenty has more than {words:,} words; encoders cut texts at their maximum length."

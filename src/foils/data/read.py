@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from itertools import chain, repeat
+from itertools import chain
+from os.path import exists
 from pathlib import Path
 from platform import python_version
 from types import ModuleType
@@ -37,16 +38,15 @@ def read_beir(name: str, lenient: bool) -> Collection:
         lenient: as `CheckedRecords`.
 
     Raises:
-        InputError: the folder or one of its files is missing.
+        InputError: one of its files is missing.
         FormatError: what is wrong in a file, with lines.
     """
-    if kind_of(name) != "folder":
-        raise InputError(f"{name}: no such folder; {LAYOUT}")
     folder = Path(name)
     texts = {file: path for file in FILES for path in (folder / f"{file}.gz", folder / file) if path.is_file()}
     packed_then_plain = (path for gz in (".gz", "") for path in (folder / "qrels").glob(f"[!.]*.tsv{gz}"))
-    judged = {path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}
-    judged = {split: judged[split] for split in sorted(judged)}
+    judged = dict(
+        sorted({path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}.items())
+    )
     missing = [file for file in FILES if file not in texts]
     if not judged and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
@@ -93,22 +93,22 @@ def read_ir_datasets(name: str, lenient: bool) -> Collection:
         except KeyError:
             return None
 
-    whole = registered(name)
-    if whole is None:
+    if (whole := registered(name)) is None:
         raise InputError(f"ir_datasets knows no data set {name!r}; see https://ir-datasets.com for the IDs")
-    below = {split: [registered(f"{name}/{last}") for last in usual] for split, usual in USUAL.items()}
-    if whole.has_queries() and whole.has_qrels():
-        split = split_name(name.rpartition("/")[2])
-        below = {split if split in SPLITS else "test": [whole]}
-    parts = {
-        split: [each for each in of if each and each.has_queries() and each.has_qrels()] for split, of in below.items()
+    split = split_name(name.rpartition("/")[2])
+    parts = {split if split in SPLITS else "test": [whole]}
+    if not (whole.has_queries() and whole.has_qrels()):
+        parts = {split: [registered(f"{name}/{last}") for last in usual] for split, usual in USUAL.items()}
+    judged = {
+        split: part
+        for split, of in parts.items()
+        for part in of[::-1]
+        if part and part.has_queries() and part.has_qrels()
     }
-    judged = {split: of[0] for split, of in parts.items() if of}
-    if not judged:
-        raise InputError(f"ir_datasets:{name} has no queries with judgements, nor has its train, dev or test")
     documents = next((part for part in (whole, *judged.values()) if part.has_docs()), None)
-    if documents is None:
-        raise InputError(f"ir_datasets:{name} has no documents; give the ID of a data set that has")
+    if not judged or documents is None:
+        said = "has no documents, or no queries with judgements, nor has its train, dev or test"
+        raise InputError(f"ir_datasets:{name} {said}")
     made = CheckedRecords.of_rows(
         f"ir_datasets:{name}",
         lambda: map(_ir_document, documents.docs_iter()),
@@ -121,35 +121,23 @@ def read_ir_datasets(name: str, lenient: bool) -> Collection:
 
 def _ir_document(document: Any) -> Fields:
     """Id, title and text; the title apart where the type has one and its default text begins with it."""
-    text, title = _default_text(document), getattr(document, "title", None)
-    if isinstance(title, str) and isinstance(text, str) and text.startswith(title):
+    text, title = document.default_text(), getattr(document, "title", None)
+    if isinstance(title, str) and text.startswith(title):
         return {"_id": document.doc_id, "title": title, "text": text[len(title) :].strip()}
     return {"_id": document.doc_id, "text": text}
 
 
-def _default_text(record: Any) -> Any:
-    """What the type calls its text; a type registered by a user may have the attribute `text` alone."""
-    return record.default_text() if hasattr(record, "default_text") else getattr(record, "text", None)
-
-
 def _ir_queries(parts: Iterable[Any]) -> Iterator[Fields]:
     """The queries of all splits; one that is in two of them, with one text, once."""
-    texts: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     for query in chain.from_iterable(part.queries_iter() for part in parts):
-        text = _default_text(query)
-        if texts.get(query.query_id) != text:
+        if texts.get(query.query_id) != (text := query.default_text()):
             texts[query.query_id] = text
             yield {"_id": query.query_id, "text": text}
 
 
 def _ir_judgements(part: Any) -> Iterator[Fields]:
     return (judgement(of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
-
-
-HF_LAYOUT = (
-    "expected configurations 'corpus' (_id, title, text) and 'queries' (_id, text), and the judgements (query-id, "
-    "corpus-id, score) by split in 'qrels', in 'default', or in the repository {name}-qrels"
-)
 
 
 def read_hf(name: str, lenient: bool) -> Collection:
@@ -170,20 +158,11 @@ def read_hf(name: str, lenient: bool) -> Collection:
         FormatError: what is wrong in the data, by row.
     """
     datasets = require("datasets", "hub")
-    with fetching(f"hf:{name}"):
+    with fetching(f"hf:{name} in BEIR's layout: corpus, queries, and qrels or default, or the repository {name}-qrels"):
         there = datasets.get_dataset_config_names(name)
-        if missing := [each for each in ("corpus", "queries") if each not in there]:
-            said = f"hf:{name} has no configuration {' nor '.join(missing)}, only {', '.join(there)}"
-            raise InputError(f"{said}; {HF_LAYOUT.format(name=name)}. Pairs are read without lenient: before the name")
-        (corpus, of_corpus), (queries, of_queries) = (
-            _hf_splits(datasets, name, each) for each in ("corpus", "queries")
-        )
-        place = next(((name, each) for each in ("qrels", "default") if each in there), (f"{name}-qrels", None))
-        try:
-            judged, of_judged = _hf_splits(datasets, *place)
-        except (OSError, ValueError) as error:
-            said = f"hf:{name} has no judgements that can be reached ({error})"
-            raise InputError(f"{said}; {HF_LAYOUT.format(name=name)}") from error
+        qrels = next(((name, each) for each in ("qrels", "default") if each in there), (f"{name}-qrels", None))
+        places = ((name, "corpus"), (name, "queries"), qrels)
+        (corpus, queries, judged), files = zip(*(_hf_splits(datasets, *each) for each in places), strict=True)
     names = list(map(split_name, judged))
     names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
     made = CheckedRecords.of_rows(
@@ -193,9 +172,7 @@ def read_hf(name: str, lenient: bool) -> Collection:
         {split: partial(iter, rows) for split, rows in zip(names, judged.values(), strict=True)},
         lenient,
     )
-    return build(
-        Path(name).name, cache_place("hf", name, lenient, *dict.fromkeys([*of_corpus, *of_queries, *of_judged])), made
-    )
+    return build(Path(name).name, cache_place("hf", name, lenient, *dict.fromkeys(chain(*files))), made)
 
 
 def _hf_splits(
@@ -234,8 +211,6 @@ def hf_pairs(name: str) -> dict[str, Records] | None:
         there = datasets.get_dataset_config_names(name)
         if not rest and {"corpus", "queries"} <= set(there):
             return None
-        if configuration and configuration not in there:
-            raise UnknownNameError(f"configuration of hf:{name}", configuration, there)
         if not configuration and len(there) > 1:
             raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{there[0]}, …")
         splits, files = _hf_splits(datasets, name, configuration or there[0])
@@ -296,18 +271,16 @@ def collection_from_mteb(task: Any) -> Collection:
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     if "default" not in task.dataset:  # mteb's name for the data of a task that is not in several languages
         raise InputError(f"{name} is in several languages, {', '.join(task.dataset)}; a collection is of one")
-    texts: dict[str, dict[str, Any]] = {"corpus": {}, "queries": {}}
-    judged = {}
-    for split, part in task.dataset["default"].items():
-        judged[split] = part["relevant_docs"]
-        if "instruction" in part["queries"].column_names:
+    parts, texts = task.dataset["default"], {"corpus": dict[str, Any](), "queries": dict[str, Any]()}
+    for kind, row in ((table, row) for part in parts.values() for table in texts for row in part[table]):
+        if "instruction" in row:
             raise InputError(f"the queries of {name} have instructions, which a collection has no place for")
-        for kind, row in chain.from_iterable(zip(repeat(kind), part[kind], strict=False) for kind in texts):
-            if not isinstance(row.get("text"), str):
-                raise InputError(f"{name} has {', '.join(row)}; a collection is of texts")
-            value = (row.get("title") or "", row["text"]) if kind == "corpus" else row["text"]
-            if texts[kind].setdefault(row["id"], value) != value:
-                raise InputError(f"{row['id']!r} of the {kind} of {name} has two texts in its splits")
+        if not isinstance(row.get("text"), str):
+            raise InputError(f"{name} has {', '.join(row)}; a collection is of texts")
+        value = (row.get("title") or "", row["text"]) if kind == "corpus" else row["text"]
+        if texts[kind].setdefault(row["id"], value) != value:
+            raise InputError(f"{row['id']!r} of the {kind} of {name} has two texts in its splits")
+    judged = {split: part["relevant_docs"] for split, part in parts.items()}
     return Collection.from_dicts(name, texts["corpus"], texts["queries"], judged)
 
 
@@ -358,55 +331,37 @@ def load_collection(
         InputError: there is no such collection, it is not well-formed, or it is not made of pairs.
         MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`, `mteb:` without `mteb`.
     """
-    pairs = None if isinstance(given, Collection) else _pairs(given)
-    if pairs is not None:
-        name = str(given).removeprefix("hf:") if isinstance(given, str) and given.startswith("hf:") else ""
-        made = read_pairs(pairs, columns=columns, corpus=corpus, name=name)
-        return replace(made, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
-    collection = given if isinstance(given, Collection) else _named(str(given))
-    refuse({"columns": columns, "corpus": corpus}, f"with {collection.name}, which is not made of pairs")
-    return replace(collection, keep_identical_ids=True) if keep_identical_ids else collection
+    opened = _opened(str(given)) if isinstance(given, (str, Path)) else given
+    if isinstance(opened, Collection):
+        refuse({"columns": columns, "corpus": corpus}, f"with {opened.name}, which is not made of pairs")
+        return replace(opened, keep_identical_ids=True) if keep_identical_ids else opened
+    name = str(given).removeprefix("hf:") if isinstance(given, str) and given.startswith("hf:") else ""
+    made = read_pairs(opened, columns=columns, corpus=corpus, name=name)
+    return replace(made, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
 
 
-def _is_table(name: str) -> bool:
-    return kind_of(name) == "file" or name.lower().removesuffix(".gz").endswith(ENDINGS)
-
-
-def kind_of(name: str | Path) -> str:
-    """Tell what there is of this name: a "file", a "folder", or nothing, ""."""
-    try:
-        return "folder" if Path(name).is_dir() else "file" if Path(name).exists() else ""
-    except (OSError, ValueError):  # a name that is too long, or no name
-        return ""
-
-
-def _pairs(given: Any) -> Any:
-    """What `read_pairs` takes, where this names, or is, a table of pairs; otherwise None."""
-    if given is None:
-        raise InputError("None is no collection; expected a file, a folder, a table or a name")
-    if not isinstance(given, (str, Path)):
-        return given
-    name = str(given)
-    if name == "-":
-        raise InputError("-: pairs are read more than once, standard input only once; write them to a file first")
-    if name.startswith("hf:"):
-        return hf_pairs(name.removeprefix("hf:"))
-    return existing_file(name) if not name.startswith(PREFIX) and _is_table(name) else None
-
-
-def _named(name: str) -> Collection:
+def _opened(name: str) -> Collection | Path | dict[str, Records]:
+    """The collection of a name, or what `read_pairs` takes."""
     lenient, name = name.startswith(PREFIX), name.removeprefix(PREFIX)
     kind, colon, rest = name.partition(":")
-    if lenient and (kind in ("mteb", "pydocs") or _is_table(name)):
+    if colon and kind == "hf":
+        return (None if lenient else hf_pairs(rest)) or read_hf(rest, lenient)
+    if colon and kind == "ir_datasets":
+        return read_ir_datasets(rest, lenient)
+    there = exists(name)  # noqa: PTH110  Path.exists fails on a name that is too long
+    is_table = (there and not Path(name).is_dir()) or name.lower().removesuffix(".gz").endswith(ENDINGS)
+    if lenient and (is_table or kind in ("mteb", "pydocs")):
         said = f"{PREFIX}{name}: lenient: leaves out records without a text of a BEIR folder, ir_datasets:ID or hf:NAME"
         raise InputError(f"{said}; write {name}")
+    if is_table:
+        return existing_file(name)
     if kind == "pydocs":
         return _pydocs([package.strip() for package in rest.split(",")] if colon else None)
     if colon and kind == "mteb":
         with fetching(name):
             return collection_from_mteb(require("mteb", "mteb").get_task(rest))
-    if colon and kind in (of_hubs := {"ir_datasets": read_ir_datasets, "hf": read_hf}):
-        return of_hubs[kind](rest, lenient)
+    if not there:
+        raise InputError(f"{name}: no such folder or file; {LAYOUT}")
     return read_beir(name, lenient)
 
 

@@ -11,7 +11,6 @@ import gzip
 import json
 import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,16 +31,11 @@ LONGEST_MESSAGE = 500
 """Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
 
 
-LONGEST_TEXT = 1 << 30
-"""Bytes of a file that is read whole, unpacked."""
-
-
 LONGEST_LINE = 1 << 26
 """Bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to."""
 
 
-PACKED = (b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"\x04\x22\x4d\x18")  # what zstd, bzip2, xz and lz4 begin with
-OF_PROGRAMS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1", b"ARROW1")  # zip and workbooks of Excel, Parquet, Arrow
+CONVERT = "expected text in UTF-8, plain or gzipped; convert the file, or save it as Parquet"
 
 
 DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
@@ -84,15 +78,8 @@ def open_binary(path: str | Path) -> IO[bytes]:
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: it is packed otherwise, or a table of another program.
     """
-    begin = magic(path, 6)
-    if begin.startswith(PACKED + OF_PROGRAMS):
-        how = "packed otherwise; unpack it, or pack it with gzip"
-        if begin.startswith(OF_PROGRAMS):
-            how = "a workbook, an archive or a binary table; save it as CSV in UTF-8, or as Parquet"
-        raise FormatError(f"expected text, plain or gzipped; by its first bytes the file is {how}", path)
-    return cast("IO[bytes]", gzip.open(path)) if begin.startswith(b"\x1f\x8b") else Path(path).open("rb")
+    return cast("IO[bytes]", gzip.open(path)) if magic(path, 2) == b"\x1f\x8b" else Path(path).open("rb")
 
 
 def magic(path: str | Path, size: int) -> bytes:
@@ -108,15 +95,13 @@ def magic(path: str | Path, size: int) -> bytes:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _begin(path: str | Path, size: int) -> bytes:
-    """The first bytes of a text file, unpacked."""
+def _begin(path: str | Path, size: int = -1) -> bytes:
+    """The first bytes of a text file, or all, unpacked."""
     with open_binary(path) as opened:
         try:
-            raw = opened.read(size)
+            return opened.read(size)
         except DAMAGE as error:
             raise FormatError(f"damaged data ({error}); get the file again", path, 1) from error
-    check_utf8(raw, path)
-    return raw
 
 
 def first_character(path: Path) -> str:
@@ -124,7 +109,7 @@ def first_character(path: Path) -> str:
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: it is not UTF-8, or damaged.
+        FormatError: it is damaged.
     """
     return _begin(path, 1 << 16).decode("utf-8-sig", "replace").lstrip()[:1]
 
@@ -134,14 +119,13 @@ def whole_text(path: str | Path) -> str:
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: it is damaged, not UTF-8, with the line, or has more than a GiB.
+        FormatError: it is damaged, or not UTF-8, with the line.
     """
-    if len(raw := _begin(path, LONGEST_TEXT + 1)) > LONGEST_TEXT:
-        raise FormatError(f"more than {LONGEST_TEXT >> 20} MiB; of JSON, write an object on each line (.jsonl)", path)
+    raw = _begin(path)
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise FormatError("not UTF-8; convert the file", path, 1 + raw[: error.start].count(b"\n")) from error
+        raise FormatError(f"not UTF-8; {CONVERT}", path, 1 + raw[: error.start].count(b"\n")) from error
 
 
 def whole_json(path: str | Path) -> Any:
@@ -149,10 +133,10 @@ def whole_json(path: str | Path) -> Any:
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: it is not JSON, not UTF-8, has a key twice, or is nested too deep.
+        FormatError: it is not JSON, not UTF-8, or nested too deep.
     """
     try:
-        return json_value(whole_text(path))
+        return json.loads(whole_text(path))
     except InputError:
         raise
     except (ValueError, RecursionError) as error:
@@ -167,7 +151,7 @@ def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[i
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: a gzip stream that is cut off or damaged, UTF-16, or a line above 64 MiB.
+        FormatError: a gzip stream that is cut off or damaged, or a line above 64 MiB.
     """
     return ((number, text) for number, text in every_line(path, complaints) if text.strip())
 
@@ -186,30 +170,17 @@ def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, 
             number += 1
             if len(raw) > LONGEST_LINE:
                 raise FormatError(f"a line of more than {LONGEST_LINE >> 20} MiB; cut its text", path, number)
-            if number == 1:
-                check_utf8(raw, path)
             try:
                 yield number, (raw.decode("utf-8-sig") if number == 1 else raw.decode()).rstrip("\r\n")
             except UnicodeDecodeError as error:
-                complaints.add(f"not UTF-8 at byte {error.start} of the line; convert the file", number)
-
-
-def check_utf8(begin: bytes, path: str | Path) -> None:
-    """Refuse a text that begins as UTF-16 or UTF-32 do: with their mark, or with letters and zero bytes by turns.
-
-    Raises:
-        FormatError: it does.
-    """
-    by_turns = b"\1\0\1\0", b"\0\1\0\1", b"\1\0\0\0"  # 1: a byte that is not zero
-    if begin.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or bytes(map(bool, begin[:4])) in by_turns:
-        raise FormatError("UTF-16 or UTF-32, by its first bytes; convert the file to UTF-8", path, 1)
+                complaints.add(f"not UTF-8 at byte {error.start} of the line; {CONVERT}", number)
 
 
 def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, object) for each line of a JSONL file; lines that are no JSON object are complaints."""
     for number, text in numbered_lines(path, complaints):
         try:
-            value = json_value(text)
+            value = json.loads(text)
         except (ValueError, RecursionError) as error:
             said = str(error).partition("\n")[0]
             if isinstance(error, json.JSONDecodeError):
@@ -220,25 +191,6 @@ def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int
             yield number, value
         else:
             complaints.add(f"expected a JSON object, found {type(value).__name__}", number)
-
-
-def json_value(text: str | bytes) -> Any:
-    """Return what a JSON text says; an object that says a key twice is refused, since one of the two would be lost.
-
-    Raises:
-        ValueError: it is not JSON, has a key twice, or an integer of more digits than Python reads.
-        RecursionError: it is nested too deep.
-    """
-
-    def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            raise ValueError(
-                f"the key {Counter(key for key, _ in pairs).most_common(1)[0][0]!r} is there more than once"
-            )
-        return made
-
-    return json.loads(text, object_pairs_hook=each_key_once)
 
 
 def text_field(value: object) -> str | None:
@@ -413,10 +365,8 @@ def _delimited(path: Path, by_name: str) -> Records:
                     yield begin, fields
                 begin = reader.line_num + 1
         except csv.Error as error:
-            said = f"malformed record ({error}); a text with quotes in it is quoted, each quote twice"
-            if "new-line" in str(error):
-                said = "a carriage return that ends no line; quote the text, or end lines with a line feed"
-            complaints.add(said, begin)
+            how = "quote a text that holds quotes (each twice) or line ends; a line ends with a line feed"
+            complaints.add(f"malformed record ({error}); {how}", begin)
 
     def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
         for line, fields in islice(rows(complaints), 1, None):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -41,20 +41,17 @@ DIGESTED = 20_000  # rows of which a digest takes in one column after the other
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches in order, cut into batches of at most 1,000 rows and 16 MiB, or of one row."""
     for batch in batches:
-        for start in range(0, len(batch), MOST):
-            parts = [_own_bytes(batch.slice(start, MOST))]
-            while parts:
-                part = parts.pop()
-                if part.nbytes > BYTES and len(part) > 1:
-                    parts += [part.slice(len(part) // 2), part.slice(0, len(part) // 2)]
-                else:
-                    yield part
+        own = batch if len(batch) > MOST else _own_bytes(batch)
+        if len(own) > MOST or (own.nbytes > BYTES and len(own) > 1):
+            yield from pieces((batch.slice(0, len(batch) // 2), batch.slice(len(batch) // 2)))
+        elif len(own):
+            yield own
 
 
 def _own_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with values of its own where it has views or keys, whose size would be that of all they stand for."""
     for at, column in enumerate(batch.columns):
-        if pa.types.is_dictionary(column.type) or pa.types.is_string_view(column.type):
+        if kinds.is_dictionary(column.type) or kinds.is_string_view(column.type):
             batch = batch.set_column(at, batch.schema.names[at], pa.array(column.to_pylist()))
     return batch
 
@@ -128,9 +125,10 @@ def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
         expected = types.get(field.name, field.type)
         if field.type == expected:
             continue
+        given = field.type.value_type if kinds.is_dictionary(field.type) else field.type
         try:
-            if not _holds(expected, field.type):
-                raise pa.ArrowInvalid(f"{field.type} is no {expected}")
+            if not (_kind(given) in (_kind(expected), "null") or (expected in TEXTS and kinds.is_integer(given))):
+                raise pa.ArrowInvalid(f"{given} is no {expected}")
             table = table.set_column(at, field.name, table[at].cast(expected))
         except pa.ArrowException:
             wrong.append(f"column {field.name} is {field.type}, expected {expected}")
@@ -142,17 +140,10 @@ def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
 TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _holds(expected: pa.DataType, given: pa.DataType) -> bool:
-    """Tell whether values of the given type mean something as the expected one."""
-    if kinds.is_dictionary(given):
-        given = given.value_type
-    if kinds.is_null(given):
-        return True
-    if expected in TEXTS:
-        return given in TEXTS or bool(kinds.is_integer(given))
-    if kinds.is_boolean(expected):
-        return bool(kinds.is_boolean(given))
-    return bool(kinds.is_integer(given) or kinds.is_floating(given) or kinds.is_decimal(given))
+def _kind(of: pa.DataType) -> str:
+    if of in TEXTS:
+        return "text"
+    return "number" if kinds.is_integer(of) or kinds.is_floating(of) or kinds.is_decimal(of) else str(of)
 
 
 Provenance = dict[str, Any]
@@ -216,8 +207,6 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
         table = opened.read()
         table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
-    if not isinstance(provenance, dict):
-        raise FormatError(f"its provenance is no JSON object but {type(provenance).__name__}; make it again", path)
     return table.replace_schema_metadata(None), provenance
 
 
@@ -238,17 +227,8 @@ def provenance(
     stage: str, settings: Mapping[str, Any], *, inputs: Mapping[str, str] | None = None, **more: Any
 ) -> Provenance:
     """Return what a written table says of itself: stage, settings, digests of inputs, versions, and `more`."""
-    return {
-        "stage": stage,
-        "settings": dict(settings),
-        "inputs": dict(inputs or {}),
-        "versions": {name: found for name in _VERSIONED if (found := _version(name))},
-        **more,
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    versions = {}
+    for name in _VERSIONED:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return {"stage": stage, "settings": dict(settings), "inputs": dict(inputs or {}), "versions": versions, **more}
