@@ -26,7 +26,6 @@ from foils.runtime.files import (
     write_json,
     write_text,
     write_whole,
-    write_whole_folder,
 )  # fmt: skip
 
 TABLE = pa.table({"query_id": ["q1", "q2"], "score": [0.5, float("nan")]})
@@ -87,22 +86,22 @@ def test_what_a_living_writer_has_aside_stays(tmp_path):
 
 def test_a_folder_appears_whole(tmp_path):
     program = (
-        "import os, signal, sys; from foils.runtime.files import write_whole_folder\n"
-        "with write_whole_folder(sys.argv[1], mark='done') as aside:\n"
+        "import os, signal, sys; from foils.runtime.files import fill_folder\n"
+        "with fill_folder(sys.argv[1], mark='done') as aside:\n"
         "    (aside / 'half').write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
     )
     path = tmp_path / "a"
     assert subprocess.run([sys.executable, "-c", program, str(path)]).returncode == -signal.SIGKILL
     assert not path.exists()
     for text in ("first", "second"):  # where another was first, its folder stays
-        with write_whole_folder(path, mark="done") as aside:
+        with fill_folder(path, mark="done") as aside:
             (aside / "done").write_text(text)
     assert names(tmp_path) == ["a"]
     assert (path / "done").read_text() == "first"
     with (
         full_disk(),
         pytest.raises(FailureError, match="nothing was changed"),
-        write_whole_folder(tmp_path / "b", mark="done") as aside,
+        fill_folder(tmp_path / "b", mark="done") as aside,
     ):
         (aside / "done").write_text("x" * 5_000)
     assert names(tmp_path) == ["a"]
@@ -252,7 +251,7 @@ def test_the_cache_is_for_its_user_alone(tmp_path, monkeypatch):
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("write", [write_whole, lambda path: write_whole_folder(path, mark="m")])
+@pytest.mark.parametrize("write", [write_whole, lambda path: fill_folder(path, mark="m")])
 def test_what_another_process_takes_for_dead_before_it_is_opened_is_made_again(tmp_path, monkeypatch, write):
     opened, original = [], os.open
 
@@ -304,7 +303,7 @@ def one_table(path: Path) -> None:
 
 
 def whole_folder(path: Path) -> None:
-    with write_whole_folder(path, mark="meta") as aside:
+    with fill_folder(path, mark="meta") as aside:
         (aside / "inner").mkdir()
         (aside / "inner" / "data").write_text("data")
         (aside / "meta").write_text("{}")

@@ -25,16 +25,7 @@ from foils.data.records import Complaints, Fields, Records, text_field, whole_js
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.runtime.files import (
-    CHANGED,
-    SEAL,
-    cache_folder,
-    file_checksum,
-    hold,
-    intact,
-    write_sealed,
-    write_whole_folder,
-)
+from foils.runtime.files import CHANGED, cache_folder, file_checksum, fill_folder, hold, unsealed, write_sealed
 from foils.runtime.options import spelled
 
 Rows = npt.NDArray[np.int64]
@@ -499,7 +490,7 @@ def build(name: str, folder: Path | None, make: Callable[[Keep], Tables]) -> Col
         return Collection(f"{name}{made.remark}", made.documents, made.queries, made.qrels, _digest(made))
     if (folder / "meta.json").is_file():
         return open_stored(folder)
-    with write_whole_folder(folder, mark="meta.json") as aside:
+    with fill_folder(folder, mark="meta.json") as aside:
 
         def store(kind: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
             path = aside / f"{kind}.arrow"
@@ -537,9 +528,7 @@ def open_stored(folder: Path) -> Collection:
         FormatError: a file of it is missing or damaged.
     """
     try:
-        meta = whole_json(folder / "meta.json")
-        if SEAL not in meta or not intact(meta):
-            raise ValueError(CHANGED)
+        meta = unsealed(whole_json(folder / "meta.json"))
         for name, checksum in meta["files"].items():
             state = (folder / name).stat()
             facts = (str((folder / name).absolute()), state.st_size, state.st_mtime_ns)

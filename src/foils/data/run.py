@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 from foils.data.collection import Collection, PairIndex, Rows
 from foils.data.records import Complaints, numbered_lines, whole_json
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.runtime.files import TUNED_FILE, write_json, write_whole
+from foils.runtime.files import write_json, write_whole
 
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
 METHODS = ("union", "interleave", "rrf", "weighted")
 RANKS = "rrf"  # in the place of a normalisation: by reciprocal ranks
 DEPLOYED = ("both", "model", "bm25")
+TUNED_FILE = "retriever.json"  # of a folder that `foils tune` wrote: its model lies in the folder model
 Scores = npt.NDArray[np.float64]
 D = TypeVar("D")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from foils.data import Negatives, Run
 from foils.data.records import whole_json
 from foils.data.tables import read_table, write_table
 from foils.runtime.errors import FormatError
-from foils.runtime.files import CHANGED, SEAL, intact, write_sealed
+from foils.runtime.files import CHANGED, unsealed, write_sealed
 
 TEMPORARY = "checkpoints"  # folder of what is removed once all is done: models of short runs, their checkpoints
 
@@ -32,10 +31,10 @@ def read_sealed(path: Path) -> dict[str, Any]:
         FormatError: it is damaged, has no checksum, or says something else than was written.
     """
     value = whole_json(path)
-    with suppress(ValueError, RecursionError):  # a number that no checksum can be taken of
-        if isinstance(value, dict) and SEAL in value and intact(value):
-            return {name: each for name, each in value.items() if name != SEAL}
-    raise FormatError(f"{CHANGED}; remove it, and it will be made again", path)
+    try:
+        return unsealed(value)
+    except (ValueError, RecursionError) as error:  # also a number that no checksum can be taken of
+        raise FormatError(f"{CHANGED}; remove it, and it will be made again", path) from error
 
 
 class StepCache:
