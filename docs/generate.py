@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import foils
-from foils.cli.app import EVERYWHERE, PURPOSE
+from foils.cli.app import PURPOSE
 from foils.cli.program import described, help_text, options_of_verb, settings_of_verb, shown_default
-from foils.cli.verbs import DOORS, Verb
+from foils.cli.verbs import DOORS, door_of, summary
 from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.options import Setting
 
@@ -149,27 +149,19 @@ def options() -> str:
         "Every verb of the program with its arguments and options, as `foils VERB --help` shows them. In Python, each\n"
         "is a keyword argument of the function of the same name ([library](api.md)): `--relative-margin 0.05` is\n"
         "`relative_margin=0.05`.\n",
-        "\n".join(
-            [
-                "| Options of most verbs | |",
-                "|---|---|",
-                *(f"| `{flag}` | {_plain(EVERYWHERE[flag])} |" for flag in EVERYWHERE),
-            ]
-        ),
-        "",
         ", ".join(f"[{verb}](#foils-{verb})" for verb in sorted(DOORS)) + "\n",
     ]
     for name in sorted(DOORS):
-        parts += [f"## foils {name}\n", f"{_plain(described(DOORS[name].function()))}\n"]
-        parts += [f"```console\n$ {DOORS[name].example}\n```\n", *_tables(DOORS[name])]
+        parts += [f"## foils {name}\n", f"{_plain(described(door_of(name)))}\n"]
+        parts += [f"```console\n$ {DOORS[name].example}\n```\n", *_tables(name)]
     return "\n".join(parts)
 
 
-def _tables(verb: Verb) -> Iterator[str]:
+def _tables(verb: str) -> Iterator[str]:
     flags = options_of_verb(verb)
     named = {each.name for each in flags}
     headings = list(dict.fromkeys(each.heading for each in flags))
-    arguments = [each for each in settings_of_verb(verb) if each.name not in named and not each.option.program_wide]
+    arguments = [each for each in settings_of_verb(verb) if each.name not in named]
     groups = [("Argument", arguments)]
     groups += [(heading or "Option", [each for each in flags if each.heading == heading]) for heading in headings]
     for heading, group in groups:
@@ -219,7 +211,7 @@ def llms() -> str:
     index = (DOCS / "index.md").read_text("utf-8")
     parts = [f"# foils\n\n> {PURPOSE}\n", "Verbs of the program are functions of the same names in Python.\n"]
     parts += [f"## {title}\n\n{lines}" for title, lines in re.findall(r"^## (.+)\n\n((?:- .+\n)+)", index, re.M)]
-    verbs = [f"- [foils {name}](options.md#foils-{name}): {verb.summary()}" for name, verb in DOORS.items()]
+    verbs = [f"- [foils {name}](options.md#foils-{name}): {summary(name)}" for name in DOORS]
     schemas = sorted({"negatives.json", *(path.name for path in (DOCS / "schemas").glob("*.json"))})
     parts += ["## Verbs\n", *verbs, "\n## Schemas\n", *(f"- [{name}](schemas/{name})" for name in schemas)]
     return "\n".join(parts) + "\n"
@@ -277,7 +269,9 @@ def stub() -> str:
     others = [line for line, name in lines if name not in doors]
     loaded = ["if not typing.TYPE_CHECKING:", *(f"    {line}" for line in doors.values())]
     imported = [f"import {module}" for module in sorted(modules)]
-    return "\n".join([STUB, *imported, "", *others, "", *loaded, "", *signatures, ""])
+    return "\n".join(
+        [STUB, *imported, "", *others, "", *loaded, "", "_homes: dict[str, list[str]]", "", *signatures, ""]
+    )
 
 
 def _stub_parameters(door: Any) -> Iterator[str]:

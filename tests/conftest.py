@@ -72,7 +72,7 @@ QRELS = {
 @pytest.fixture(autouse=True)
 def no_line_of_progress_for_slowness(monkeypatch):
     """What a verb prints does not depend on how busy the machine is."""
-    monkeypatch.setattr("foils.cli.show._LEAST", math.inf)
+    monkeypatch.setattr("foils.runtime.progress.LEAST", math.inf)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import pytest
 
 import foils
 from foils.cli.app import run
-from foils.cli.program import options_of_verb, settings_of_verb
+from foils.cli.program import options_of_verb
 from foils.cli.verbs import DOORS
 from foils.data import Negatives
 from foils.data.negatives import TOP
@@ -171,9 +171,9 @@ def test_examples_of_the_help_name_options_that_there_are():
 
 def flags_of(verb: str) -> set[str]:
     """Every name that the program has for an option of the verb."""
-    wide = [each for each in settings_of_verb(DOORS[verb]) if each.option.program_wide]
-    settings = [*options_of_verb(DOORS[verb]), *wide]
-    switches = {f"--no-{each.flag.removeprefix('--')}" for each in settings if each.annotation in (bool, bool | None)}
+    settings = options_of_verb(verb)
+    switched = [each for each in settings if each.annotation in (bool, bool | None) and each.default is not False]
+    switches = {f"--no-{each.flag.removeprefix('--')}" for each in switched}
     return switches.union({"--help"}, *({each.flag, each.option.short} for each in settings)) - {""}
 
 

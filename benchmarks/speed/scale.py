@@ -22,8 +22,7 @@ import numpy as np
 
 from common import save, unit
 from foils.encode import EncoderSettings, Vectors, VectorStore, load_encoder, vectors
-from foils.runtime.parallel import map_shards
-from foils.runtime.scale import on_ray
+from foils.runtime.parallel import map_shards, on_ray
 from foils.scoring import compose
 from foils.scoring.information import target_moments
 from foils.scoring.measure import Geometry, triplet_similarities

@@ -62,6 +62,8 @@ if not typing.TYPE_CHECKING:
     from .training.doors import train as train
     from .upkeep import cache as cache
 
+_homes: dict[str, list[str]]
+
 def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any = ..., *, batch_size: int = ...,
     settings: typing.Any = ..., seed: int = ..., split: typing.Any = ..., form: typing.Any = ...,
     per_query: int | None = ..., max_positives: int | None = ..., columns: typing.Any = ..., corpus: typing.Any = ...,

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder, remove_dead, remove_unused
 from foils.runtime.memory import parsed_size
-from foils.runtime.options import Needs, Option, Settings, spelled
+from foils.runtime.options import Needs, Option, Settings, door, spelled
 from foils.runtime.results import Result, Table
 
 __all__ = ["Cache", "Entry", "cache"]

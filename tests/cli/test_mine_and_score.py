@@ -23,8 +23,8 @@ def folder(beir_folder):
 
 def test_the_encoder_options_reach_the_encoder(foils, folder, tmp_path, loaded):
     given = ["--encoder", "my model", "--max-length", 64, "--device", "cpu"]
-    given += ["--encoder-args", "query_prompt=q: ,document_prompt=@d,precision=bfloat16,encode_batch=7"]
-    given += ["--encoder-args", "trust_remote_code=true"]
+    given += ["--query-prompt", "q: ", "--document-prompt", "@d", "--precision", "bfloat16", "--encode-batch", 7]
+    given += ["--trust-remote-code"]
     ended = foils("mine", folder, "--with", "dense", "-o", tmp_path / "x", *given)
     assert ended.status == 0
     [(name, settings)] = loaded
@@ -49,7 +49,7 @@ def test_the_cross_encoder_options_reach_the_cross_encoder(foils, folder, tmp_pa
         monkeypatch.setattr(place, load)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "first.trec").write_text("q1 Q0 d1 1 2.0 first\n")
-    options = ("--max-length", 7, "--device", "cpu", "--encoder-args", "trust_remote_code=true")
+    options = ("--max-length", 7, "--device", "cpu", "--trust-remote-code")
     ended = foils(verb[0], folder, *verb[1:], *options)
     assert (ended.status, ended.err) == (2, "foils: error: not loaded\n")
     assert asked == [("reranker", {"max_length": 7, "device": "cpu", "trust_remote_code": True})]

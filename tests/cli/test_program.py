@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from foils.cli import app, show
+from foils.cli import app
+from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.results import Table
-from foils.runtime.terminal import print_tables
+from foils.runtime.results import Table, print_tables
 
 VERBS = tuple(app.DOORS)
 
@@ -125,11 +125,11 @@ def test_tables_escape_markup_and_keep_every_cell(capsys):
 
 
 def test_long_tasks_leave_a_line_on_stderr(capfd, monkeypatch):
-    monkeypatch.setattr(show, "_LEAST", 2.0)
+    monkeypatch.setattr(progress, "LEAST", 2.0)
     now = iter([0.0, 25.0, 30.0, 31.0])
-    monkeypatch.setattr(show.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     for unit in ("texts", "batches"):
-        with show.Progress().task("reading", 300, unit) as advance:
+        with progress.bars("reading", 300, unit) as advance:
             advance(249)
             advance(1)
     assert capfd.readouterr() == ("", "foils: reading: 250 texts in 25 s\n")

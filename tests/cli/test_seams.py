@@ -25,7 +25,7 @@ pytest.importorskip("sentence_transformers")
 
 import foils as library
 from fakes import HashingEncoder
-from foils.cli.verbs import DOORS
+from foils.cli.verbs import DOORS, door_of
 from foils.data import Negatives, Run
 from foils.llm import Client
 from foils.runtime.files import write_json
@@ -132,8 +132,8 @@ def read(text: str) -> Any:
 
 def as_given(words: Sequence[str]) -> dict[str, Any]:
     """What a command gives to the verb's door, by name, as it is spelt; what it writes of the result is left out."""
-    door, given, rest, arguments = DOORS[words[0]], {}, iter(words[1:]), []
-    settings = door.function().settings  # type: ignore[attr-defined]
+    door, given, rest, arguments = door_of(words[0]), {}, iter(words[1:]), []
+    settings = door.settings  # type: ignore[attr-defined]
     names = {flag: name for name, each in settings.items() for flag in (each.flag, each.option.short)}
     for word in rest:
         if not word.startswith("-"):
@@ -148,7 +148,7 @@ def as_given(words: Sequence[str]) -> dict[str, Any]:
             next(rest)
     places = [
         name
-        for name, each in inspect.signature(door.function()).parameters.items()
+        for name, each in inspect.signature(door).parameters.items()
         if each.kind is each.POSITIONAL_OR_KEYWORD and not settings[name].option.flag
     ]
     several = arguments[len(places) - 1 :] if len(arguments) > len(places) else arguments[len(places) - 1]
@@ -199,7 +199,7 @@ def clear() -> None:
 def write(result: Result, typed: list[str]) -> None:
     """Write of a result what the command asks for."""
     given = dict(pairwise(typed))
-    if DOORS[typed[0]].writes:
+    if "output" in {each.name for each in DOORS[typed[0]].outputs}:
         result.write(given["-o"])  # type: ignore[attr-defined]
     if "--json" in given:
         write_json(given["--json"], result.to_json())

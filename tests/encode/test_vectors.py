@@ -63,13 +63,12 @@ def test_nothing_is_embedded_twice(tmp_path: Path, encoder: HashingEncoder) -> N
 def test_progress_counts_each_distinct_text_once(tmp_path: Path, encoder: HashingEncoder) -> None:
     told: list[list[int]] = []
 
-    class Reporter:
-        def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[progress.Advance]:
-            told.append([total or 0])
-            return nullcontext(told[-1].append)
+    def reporter(_: str, total: int | None, unit: str) -> AbstractContextManager[progress.Advance]:
+        told.append([total or 0])
+        return nullcontext(told[-1].append)
 
     store = VectorStore(tmp_path)
-    with progress.reporting(Reporter()):
+    with progress.reporting(reporter):
         store.embed(encoder, ["a", "b", "a", "b", "c", "a"], "document")
         store.embed(encoder, ["d", "a", "a", "e", "d", "d"], "document")
     assert [(total, sum(done)) for total, *done in told] == [(3, 3), (3, 3)]

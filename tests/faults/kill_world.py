@@ -143,7 +143,7 @@ LINES = {
     "fuse": f"fuse {{made}} {TABLES} --method rrf {MINED}",
     "filter": f"filter {{made}} {{bm25.parquet}} --scorer encoder --margin 0.1 --encoder {{bert}} {MINED}",
     "generate": "generate {made} --llm-model m --base-url {server} --top 3 "
-                f"--llm-args concurrency={CONCURRENCY} {MINED}",
+                f"--concurrency {CONCURRENCY} {MINED}",
     "export": "export {made} {bm25.parquet} --form tevatron -o {out}/train.jsonl",
     "score": f"score {{made}} {TABLES} --encoder {{bert}} --json {{out}}/scores.json --report {{out}}/report.html",
     "rate bi-encoder": "rate {made} {bm25.parquet} --encoder {bert} -o {out}/rated.parquet --json {out}/rated.json",

@@ -111,7 +111,7 @@ def test_generate_and_filter(mined, tmp_path):
     reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))
     with serving(lambda *_: reply) as server:
         options = ("--base-url", server.url, "--llm-model", "m")
-        options += ("--llm-args", "price=1000000,0")
+        options += ("--price", "1000000,0")
         options += ("--top", "3", "--limit", "2", "--domain", "sailing lore")
         found, printed, facts = mined(*options, verb="generate")
         assert all("sailing lore" in request["messages"][0]["content"] for request in server.seen)
@@ -124,7 +124,7 @@ def test_generate_and_filter(mined, tmp_path):
     assert marked.provenance["before"]["stage"] == "mine"
     assert "no rule to filter by; give one of --margin" in mined(source, verb="filter", status=2)
     assert "no model" in mined(verb="generate", status=2)
-    assert "two numbers" in mined("--llm-model", "m", "--llm-args", "price=cheap", verb="generate", status=2)
+    assert "two numbers" in mined("--llm-model", "m", "--price", "cheap", verb="generate", status=2)
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def gaps(folder, column="gap"):
 
 
 def test_it_writes_table_and_json_and_repeats_itself(folder, capsys):
-    options = ("--rating-args", "model=bradley-terry", "--validate", "all")
+    options = ("--rating-model", "bradley-terry", "--validate", "all")
     assert rate(folder, "--json", str(folder / "rated.json"), *options) == 0
     np.testing.assert_allclose(gaps(folder)[:7], 173.7 * np.arange(7, 0, -1), rtol=0.06)  # less by the prior
     np.testing.assert_allclose(gaps(folder, "preference")[6], 1 / (1 + np.exp(-1)))
@@ -67,7 +67,7 @@ def test_options_reach_the_rating(folder):
     found = []
     for more in (
         "--degree 4",
-        "--rating-args prior_sd=0.5",
+        "--prior-sd 0.5",
         "--seed 5 --degree 4",
     ):
         assert rate(folder, *more.split()) == 0
@@ -93,7 +93,7 @@ def by_number(number, asked):
 
 def test_costs_are_said_first_and_a_failure_of_every_question_last(folder, capsys):
     with serving(lambda number, asked: Reply("no idea")) as server:
-        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--llm-args", "price=1000,0"]
+        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--price", "1000,0"]
         assert rate(folder, *options, "--budget", "12") == 1  # fewer questions than those after which a run stops
         said = " ".join(capsys.readouterr().err.split())
         assert re.search(r"m at http://127\S+: 12 questions, about [\d,]+ prompt tokens .* cost: [\d,]+\.\d\d", said)
@@ -105,7 +105,7 @@ def test_costs_are_said_first_and_a_failure_of_every_question_last(folder, capsy
 def test_a_language_model_rates(folder, capsys):
     with serving(by_number) as server:
         options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--json", str(folder / "r.json")]
-        assert rate(folder, *options, "--llm-args", "price=1000,0") == 0
+        assert rate(folder, *options, "--price", "1000,0") == 0
         found, asked = gaps(folder), len(server.seen)
         assert rate(folder, *options) == 0
         assert len(server.seen) == asked == 3 * 24 * 2, "answers are kept"
@@ -130,8 +130,8 @@ def test_each_model_has_a_server_and_settings_of_its_own(folder, tmp_path):
 
     with serving(by_number) as one, serving(chooses) as other:
         judges = [f"llm:x,base_url={one.url}", f"llm:y,base_url={other.url},temperature=0.7,answer=token"]
-        shared = f"temperature=0.1,domain=law,question={tmp_path / 'own.txt'}"
-        options = ["--llm-args", shared, "--degree", "4"]
+        shared = ["--llm-temperature", "0.1", "--domain", "law", "--question", str(tmp_path / "own.txt")]
+        options = [*shared, "--degree", "4"]
         assert rate(folder, *(part for each in judges for part in ("--judge", each)), *options) == 0
         assert {(each["model"], each["temperature"]) for each in one.seen} == {("x", 0.1)}
         assert {(each["model"], each["temperature"]) for each in other.seen} == {("y", 0.7)}
@@ -165,7 +165,10 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
     base, device = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"]), ("--device", "cpu")
     rated = []
     for form in ("scores", "pairwise"):
-        made, how = tmp_path / form, ["--distil-args", f"from={base},form={form},length=32", *device]
+        made, how = (
+            tmp_path / form,
+            ["--distil-from", str(base), "--distil-form", form, "--distil-length", "32", *device],
+        )
         assert rate(folder, "--distil", str(made), *how, "--json", str(folder / "r.json")) == 0
         facts = json.loads((folder / "r.json").read_text())["distilled"]
         assert facts["trained"] + facts["held_out"] == 3 * 24
@@ -186,7 +189,7 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
     monkeypatch.setattr(
         "foils.rating.opening.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
     )
-    options = ["--device", "cpu", "--max-length", "32", "--encoder-args", "trust_remote_code=true"]
+    options = ["--device", "cpu", "--max-length", "32", "--trust-remote-code"]
     assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
     assert asked == {"device": "cpu", "max_length": 32, "trust_remote_code": True}
 

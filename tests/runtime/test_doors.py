@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from cyclopts import App, CycloptsError
+from cyclopts import CycloptsError
 
-from foils.cli.program import add_verb
-from foils.cli.verbs import Verb
-from foils.runtime.doors import door
+import foils
+from foils.cli.program import program
+from foils.cli.verbs import DOORS, RECORDS, Verb
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Needs, Option, Settings, parsed_settings, refuse, settings_of, several, spelling
+from foils.runtime.options import Needs, Option, Settings, door, parsed_settings, refuse, settings_of, several, spelling
 from foils.runtime.results import Result, Table, counted, number, p_value
 
 
@@ -187,18 +187,18 @@ def test_messages_call_options_as_the_caller_does():
         refuse({"flag": False, "other": [1, 2], "none": None}, "here")
 
 
-def program(*arguments: str, **verb: Any) -> None:
-    app = App(
-        name="foils", result_action="return_value", exit_on_error=False, print_error=False, help_format="plaintext"
-    )
-    add_verb(app, "see", Verb(f"{__name__}:see", example="foils see folder/ --with dense", **verb))
-    app(list(arguments))
+@pytest.fixture(autouse=True)
+def verb(monkeypatch):
+    """The program has the door as a verb."""
+    monkeypatch.setattr(foils, "see", see, raising=False)
+    monkeypatch.setitem(DOORS, "see", Verb("foils see folder/ --with dense", (RECORDS,)))
 
 
 def test_the_program_gives_the_door_what_it_is_given(tmp_path, capsys):
     output, result = tmp_path / "seen", tmp_path / "seen.json"
     options = ["--ranks", "5-50", "--weight", "a=1", "--weight", "b=2", "--lambda", "0.5", "--budget", "3"]
-    program("see", "folder/", "--with", "dense", *options, "-o", str(output), "--json", str(result), writes="table")
+    command = ["see", "folder/", "--with", "dense", *options, "-o", str(output), "--json", str(result)]
+    program("see")(command)
     expected = see("folder/", "dense", ranks=(5, 50), weights={"a": 1.0, "b": 2.0}, penalty=0.5, budget=3)
     assert json.loads(result.read_text("utf-8")) == json.loads(output.read_text("utf-8"))
     assert json.loads(output.read_text("utf-8")) == json.loads(json.dumps(expected.said))
@@ -242,10 +242,10 @@ def test_settings_by_name_are_read():
 
 
 def test_the_programs_help_is_the_doors(capsys):
-    program("see", "--help")
+    program("see")(["see", "--help"])
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for text in (
-        "Usage: foils see [OPTIONS] COLLECTION See",
+        "Usage: foils see -o FILE [OPTIONS] COLLECTION See",
         "See what a door is given.", "A second paragraph.", "COLLECTION A folder. [required]",
         "--with CHOICE Retriever.",
         "--lambda FLOAT A number with another name in the program. Range: above 0. [default: 1.0]",
@@ -263,7 +263,7 @@ def test_the_programs_help_is_the_doors(capsys):
 ])  # fmt: skip
 def test_what_the_program_refuses(arguments, message):
     with pytest.raises((CycloptsError, InputError)) as caught:
-        program("see", *arguments)
+        program("see")(["see", *arguments, "-o", "out"])
     assert message in " ".join(str(caught.value).split())
 
 

@@ -19,9 +19,8 @@ from fakes import HashingEncoder
 from foils.data import Collection
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError, MissingExtraError
-from foils.runtime.parallel import executing, map_shards
+from foils.runtime.parallel import RayExecutor, executing, map_shards, on_ray
 from foils.runtime.progress import reporting
-from foils.runtime.scale import RayExecutor, on_ray
 
 NODE = {"num_cpus": 1, "object_store_memory": 200_000_000}
 
@@ -34,7 +33,7 @@ def cluster(monkeypatch):
 
     for module in (fakes, scale_world):  # which workers could not import
         ray.cloudpickle.register_pickle_by_value(module)
-    monkeypatch.setattr("foils.runtime.scale.workers", lambda: 1)
+    monkeypatch.setattr("foils.runtime.parallel.workers", lambda: 1)
     for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_worker_niceness", "0"), ("OMP_NUM_THREADS", "1")):
         monkeypatch.setenv(name, value)
     started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
@@ -89,7 +88,7 @@ def test_a_node_killed_in_the_middle_costs_its_shard_and_nothing_else(cluster, t
     notes = tmp_path / "notes"
     notes.mkdir()
     killer = Killer(cluster, notes)
-    with on_ray(cluster.address), reporting(killer):
+    with on_ray(cluster.address), reporting(killer.task):
         there = embedded(tmp_path / "there", WatchedEncoder(notes, 1.0))
     lost = under_way(notes, killer.killed)
     assert killer.killed is not None
@@ -140,7 +139,7 @@ def test_errors_and_the_memory_budget_travel_and_a_shard_that_kills_every_worker
 
 @pytest.mark.slow
 def test_a_task_larger_than_every_machine_is_refused(cluster, monkeypatch):
-    monkeypatch.setattr("foils.runtime.scale.workers", lambda: 5)
+    monkeypatch.setattr("foils.runtime.parallel.workers", lambda: 5)
     with pytest.raises(InputError, match="set OMP_NUM_THREADS=1"), on_ray(cluster.address):
         pass
 

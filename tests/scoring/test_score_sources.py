@@ -220,7 +220,7 @@ def two_splits():
 
 def test_an_interval_that_does_not_cover_says_so_beside_the_number(tmp_path, two_splits, capsys):
     """At λ = 1e-4 a few records score far below many: the table, the page and the JSON say so; at λ = 1 none does."""
-    from foils.runtime.terminal import print_tables
+    from foils.runtime.results import print_tables
 
     small, one = (scored(two_splits, tmp_path, regularization=value) for value in (1e-4, 1.0))
     assert not all(found.interval_covers for found in small.sources)

@@ -50,7 +50,7 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, command, tmp_path):
         return (tmp_path / name).read_text(), json.loads((tmp_path / "s.json").read_text())
 
     base, _ = search("base", "--dimensions", "none")
-    full, facts = search("full", "--dimensions", "eclipse", "--dimension-args", "share=1.0")
+    full, facts = search("full", "--dimensions", "eclipse", "--share", "1.0")
     assert [line.rsplit(" ", 1)[0] for line in full.splitlines()] == [
         line.rsplit(" ", 1)[0] for line in base.splitlines()
     ], "all but the tag"
@@ -70,13 +70,13 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, command, tmp_path):
     other = [
         search("o", "--dimensions", "eclipse", *more)[0]
         for more in (
-            *(["--dimension-args", f"{key}={value}"] for key, value in dimensions.items()),
+            *([f"--{key.replace('_', '-')}", str(value)] for key, value in dimensions.items()),
             ["--feedback", tmp_path / "rdime"], ["--feedback-depth", 12],
             ["--index", "hnsw"],
         )
     ]  # fmt: skip
     other += [search("o", "--dimensions", "dime")[0], search("o", "--dimensions", "dime", "--tune", "dev")[0]]
-    more = ["--dimensions", "rocchio", "--dimension-args", "weight=0.9"]
+    more = ["--dimensions", "rocchio", "--weight", "0.9"]
     assert len({base, eclipse, rdime, rocchio, search("o", *more)[0], *other}) == 15
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"query_id": f"q{i}", "answer": WORDS[i]}) + "\n" for i in range(24)))
@@ -101,7 +101,7 @@ def test_the_json_says_how_the_search_was_made_and_whether_it_was_tuned(folder, 
     names = ("dimensions", "chosen_by", "warned")
     assert facts(names) == ["none", None, False]
     assert facts(names, "--dimensions", "eclipse") == ["eclipse", "default", True]
-    assert facts(names, "--dimensions", "dime", "--dimension-args", "share=0.6") == ["dime", "given", False]
+    assert facts(names, "--dimensions", "dime", "--share", "0.6") == ["dime", "given", False]
     assert facts(names, "--dimensions", "dime", "--tune", "dev") == ["dime", "tuned", False]
     assert facts(names, "--tune", "dev") == ["rocchio", "tuned", False]
     assert facts(names, "--feedback", run) == ["rocchio", "default", True]

@@ -122,13 +122,12 @@ class Share(BatchHook):
 def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, tmp_path):
     tasks, advanced = [], []
 
-    class Reporter:
-        @contextmanager
-        def task(self, description, total, unit):
-            tasks.append((description, total, unit))
-            yield advanced.append
+    @contextmanager
+    def reporter(*task):
+        tasks.append(task)
+        yield advanced.append
 
-    with progress.reporting(Reporter()):
+    with progress.reporting(reporter):
         how = {"batch_size": 4, "trainer": {"warmup_steps": 0.5, "logging_steps": 1}, "batches": Share(processes)}
         found = trained(tmp_path, **how)
     steps = 2 * 80 // (4 * processes)

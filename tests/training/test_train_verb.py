@@ -116,7 +116,7 @@ def test_options_change_the_training(more, world, plain):
 def test_pairs_need_no_source_and_small_pieces_of_a_big_batch(world):
     folder, call = world
     bert_model(folder / "parts").save_pretrained(str(folder / "bert"))
-    more = ("--training-args", "mini_batch_size=4", "--max-length", "16")
+    more = ("--mini-batch-size", "4", "--max-length", "16")
     assert call(*more, model="bert", source=None) == 0
     assert (settings(folder)["form"], settings(folder)["mini_batch_size"]) == ("pairs", 4)
 
@@ -124,11 +124,11 @@ def test_pairs_need_no_source_and_small_pieces_of_a_big_batch(world):
 def test_prompts_are_trained_with_and_stay_with_the_model(world):
     folder, call = world
     assert call(output="plain") == 0
-    assert call("--training-args", "query_prompt=ba be: ,document_prompt=bo bu: ") == 0
+    assert call("--query-prompt", "ba be: ", "--document-prompt", "bo bu: ") == 0
     assert losses(folder, "plain") != losses(folder)
     kept = json.loads((folder / "out" / "config_sentence_transformers.json").read_text())["prompts"]
     assert {name: kept[name].strip() for name in ("query", "document")} == {"query": "ba be:", "document": "bo bu:"}
-    assert call("--training-args", "query_prompt=@query,document_prompt=", model="out", output="again") == 0
+    assert call("--query-prompt", "@query", "--document-prompt", "", model="out", output="again") == 0
     kept = json.loads((folder / "again" / "config_sentence_transformers.json").read_text())["prompts"]
     assert (kept["query"].strip(), kept["document"]) == ("ba be:", "")
 
@@ -151,11 +151,11 @@ def test_a_reranker(world):
     [
         (["--loss", "mrnl"], "Did you mean 'mnrl'"),
         (["--set", "tempratur=1"], "temperature"),
-        (["--training-args", "patience=2"], "patience"),
+        (["--patience", "2"], "patience"),
         (["--batches", "no-duplicates", "--set-batches", "a=1"], "no settings"),
         (["--reranker", "--batches", "hobit"], "batches are random"),
-        (["--reranker", "--training-args", "document_prompt=q: "], "one prompt for a pair"),
-        (["--training-args", "query_prompt=@nowhere"], "nowhere"),
+        (["--reranker", "--document-prompt", "q: "], "one prompt for a pair"),
+        (["--query-prompt", "@nowhere"], "nowhere"),
         (["--reranker", "--dev", "dev"], "--dev-run"),
         (["--set", "curriculum=true"], "unknown setting of the loss mnrl"),
         (["--batches", "progress", "--refresh", "1"], "which go by the ratings"),

@@ -25,11 +25,10 @@ from foils.data.tables import Provenance, provenance, write_table
 from foils.data.training_rows import RowSettings, TrainingRows, training_rows
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime import progress
-from foils.runtime.doors import door
 from foils.runtime.files import without_nan
-from foils.runtime.options import Option, settings_option
+from foils.runtime.options import Option, door, settings_option
+from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Result, Table, number, signed
-from foils.runtime.scale import ScaleSettings
 
 Vectors = NDArray[np.floating]
 Values = NDArray[np.float64]

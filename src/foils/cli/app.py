@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from foils.cli.verbs import DOORS, UsageError
+from foils.cli.verbs import DOORS, UsageError, door_of, summary
 from foils.runtime.errors import FoilsError, InputError, UnknownNameError
 
 EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
@@ -17,13 +19,6 @@ PURPOSE = (
     "Hard negatives for retrievers and rerankers: mine them, decide before any training which to train on, and measure "
     "whether it helped."
 )
-EVERYWHERE = {
-    "--json FILE": "Write the result as JSON to this file.",
-    "--device DEVICE": "torch device, e.g. cuda:0. Default: the first one available.",
-    "--ray ADDRESS": "Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), "
-    "or auto (the cluster of this machine). The result has the same bytes.",
-    "--trust-remote-code": "Run code that comes with a model.",
-}
 OPTIONS = {
     "-h, --help": "Show this help; foils VERB --help shows a verb's.",
     "--version": "Print the version.",
@@ -47,41 +42,32 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the program with these arguments and return its exit status; messages go to stderr."""
-    status = EXIT_INPUT
+    first, status = arguments[0] if arguments else "", EXIT_FAILURE
     try:
-        return _run(arguments)
+        return _run(first, arguments)
     except UsageError as error:
-        verb = f" {arguments[0]}" if arguments[0] in DOORS else ""
-        message = f"error: {error} (see: foils{verb} --help)"
+        verb = f" {first}" if first in DOORS else ""
+        status, message = EXIT_INPUT, f"error: {error} (see: foils{verb} --help)"
     except InputError as error:
-        message = f"error: {error}"
+        status, message = EXIT_INPUT, f"error: {error}"
     except FoilsError as error:
-        status, message = EXIT_FAILURE, f"failed: {error}"
+        message = f"failed: {error}"
     except MemoryError:
-        status, message = (
-            EXIT_FAILURE,
-            "failed: the memory of this machine is used up; give less, or a machine with more",
-        )
+        message = "failed: the memory of this machine is used up; give less, or a machine with more"
     except KeyboardInterrupt:
-        again = "run the same command to continue" + (", with --resume" if arguments[0] == "train" else "")
+        again = "run the same command to continue" + (", with --resume" if first == "train" else "")
         status, message = EXIT_INTERRUPTED, f"interrupted; what was finished is kept: {again}"
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILURE
+        return status
     print(f"foils: {message}", file=sys.stderr)
     return status
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(first: str, arguments: Sequence[str]) -> int:
     """Run what the first argument names; only what it needs is imported."""
-    first = arguments[0] if arguments else ""
     if first in DOORS:
-        from foils.cli.program import run_verb
-        from foils.cli.show import Progress, messages
-        from foils.runtime.progress import reporting
-
-        with reporting(Progress()), messages():
-            return run_verb(arguments)
+        return _run_verb(first, arguments)
     if first in ("", "-h", "--help"):
         print(overview())
         return 0 if first else EXIT_INPUT
@@ -100,12 +86,52 @@ def _run(arguments: Sequence[str]) -> int:
     raise UsageError(str(UnknownNameError("verb", first, DOORS)))
 
 
+def _run_verb(verb: str, arguments: Sequence[str]) -> int:
+    """Run a verb; without arguments, where it needs some, show its help.
+
+    Raises:
+        UsageError: options that the verb does not have, or values that are not of their form.
+    """
+    from cyclopts import CycloptsError
+
+    from foils.cli.program import program
+    from foils.runtime.progress import bars, reporting
+
+    needed = any(each.default is each.empty for each in inspect.signature(door_of(verb)).parameters.values())
+    bare = needed and len(arguments) == 1
+    try:
+        with reporting(bars), messages():
+            program(verb)([verb, "--help"] if bare else arguments)
+    except CycloptsError as error:
+        raise UsageError(" ".join(str(error).split())) from error
+    return EXIT_INPUT if bare else 0
+
+
+@contextmanager
+def messages() -> Iterator[None]:
+    """Print what the library logs, from INFO on, to stderr."""
+    from foils.runtime.progress import say
+
+    class Messages(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage())
+
+    logger, handler = logging.getLogger("foils"), Messages()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 def overview() -> str:
     """Return the help of the program, as wide as the terminal."""
     width = min(shutil.get_terminal_size().columns, 120)
-    verbs = {name: verb.summary() for name, verb in DOORS.items()}
     parts = ["Usage: foils VERB [ARGUMENTS] [OPTIONS]", "", textwrap.fill(PURPOSE, width), ""]
-    for title, rows in (("Verbs:", verbs), ("Options of most verbs:", EVERYWHERE), ("Options:", OPTIONS)):
+    for title, rows in (("Verbs:", {verb: summary(verb) for verb in DOORS}), ("Options:", OPTIONS)):
         parts += [title, *_aligned(rows, width), ""]
     return "\n".join([*parts, "Start with: foils demo"])
 

@@ -9,8 +9,7 @@ from foils.data.description import Description, describe_collection
 from foils.data.formats import FORMS, Exported
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
-from foils.runtime.doors import door
-from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.options import Option, door, refuse, spelled
 
 
 @door

@@ -10,11 +10,10 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.deciding.decision import BeliefSettings, Candidate, Decision, decide
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.runtime.doors import door
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.options import Option
+from foils.runtime.options import Option, door
+from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table
-from foils.runtime.scale import ScaleSettings
 from foils.scoring.scores import Scores, ScoreSettings, SourceScore, score_sources
 
 BENEFIT = "benefit"

@@ -29,11 +29,10 @@ from foils.mining.methods import (
     check_mining,
 )
 from foils.mining.planting import PLANTED
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option
+from foils.runtime.options import Option, door
+from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table
-from foils.runtime.scale import ScaleSettings
 
 DEPTH = 10  # times the negatives per query: ranks that are looked at for the best ones
 DENSE = 10  # windows without a gap between them; deeper ones lie a fifth of their rank apart

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from foils.encode.forward import WINDOW, batched_vectors, pads_texts
 from foils.encode.models import SIMILARITIES, STATIC, is_static, load_model, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
-from foils.runtime.options import PROGRAM_WIDE, Option, Settings, spelled
+from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -78,13 +78,13 @@ class EncoderSettings(Settings):
     heading = "Encoder"
 
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = None
-    device: Annotated[str | None, PROGRAM_WIDE] = None
+    device: str | None = None
     query_prompt: str | None = None
     document_prompt: str | None = None
     similarity: Annotated[str | None, Option(names=SIMILARITIES, in_program=False)] = None
     precision: Annotated[str, Option(names=PRECISIONS)] = "auto"
     encode_batch: Annotated[int | None, Option(least=1)] = None
-    trust_remote_code: Annotated[bool, PROGRAM_WIDE] = False
+    trust_remote_code: bool = False
 
 
 class SentenceEncoder:

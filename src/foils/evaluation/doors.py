@@ -19,9 +19,8 @@ from foils.evaluation.systems import (
     runs_of,
     tied_queries,
 )
-from foils.runtime.doors import door
-from foils.runtime.options import Option, Settings, refuse, spelled
-from foils.runtime.scale import ScaleSettings
+from foils.runtime.options import Option, Settings, door, refuse, spelled
+from foils.runtime.parallel import ScaleSettings
 from foils.statistics.measures import DEFAULT_MEASURES, parsed_names
 
 

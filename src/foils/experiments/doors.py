@@ -22,10 +22,9 @@ from foils.experiments.cache import read_sealed
 from foils.experiments.plan import Plan, check_sizes
 from foils.experiments.study import Cell, StudySettings, open_study, read_cells, run_cells
 from foils.experiments.tune import Tuned, Tuning
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import fill_folder, write_json, write_sealed
-from foils.runtime.options import PROGRAM_WIDE, Option, Settings, several, spelled
+from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class TuneSettings(Settings):
     minutes: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
     lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
-    trust_remote_code: Annotated[bool, PROGRAM_WIDE] = False
+    trust_remote_code: bool = False
     reranker: bool = False
     first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN", needs={"reranker": True})] = None
     seed: Annotated[int, Option(least=0)] = 0
@@ -84,7 +83,7 @@ def tune(
     plan: Annotated[Path | None, Option(metavar="FILE")] = None,
     explain: bool = False,
     settings: TuneSettings,
-    device: Annotated[str | None, PROGRAM_WIDE] = None,
+    device: str | None = None,
     reading: CollectionSettings,
 ) -> Tuned | Plan:
     """Make a model better by pairs, in one go: mine, decide, choose on dev, train, and prove it on test.
@@ -208,7 +207,7 @@ def merge(
     output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
     alpha: Annotated[float, Option(least=0, most=1)] = 0.5,
     reranker: bool = False,
-    device: Annotated[str | None, PROGRAM_WIDE] = None,
+    device: str | None = None,
 ) -> Merged:
     """Merge a model with one that was trained from it: each weight lies between theirs.
 
@@ -251,7 +250,7 @@ def study(
     output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
     test_on: Annotated[TestsLike | None, Option(metavar="COLLECTION", repeated=True)] = None,
     settings: StudySettings,
-    device: Annotated[str | None, PROGRAM_WIDE] = None,
+    device: str | None = None,
     reading: CollectionSettings,
 ) -> StudyAnalysis:
     """Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.

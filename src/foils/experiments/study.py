@@ -439,7 +439,7 @@ class OpenCell:
             for name, seed in jobs:
                 path = trained_file(self.folder, name, self.facts["sources"].get(name, ""), seed)
                 if not path.is_file():
-                    with progress.quiet():
+                    with progress.reporting(progress.silent):
                         write_sealed(path, self._trained(name, seed, path.with_suffix("")))
                 advance(1)
 

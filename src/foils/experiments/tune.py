@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection, Negatives, Run
-from foils.data.run import Fusion, fuse_runs
+from foils.data.run import TUNED_FILE, Fusion, fuse_runs
 from foils.data.splitting import SPLITS, drawn_judgements
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, decide
@@ -49,7 +49,7 @@ from foils.experiments.tasks import (
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require
-from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder, without_nan, write_text
+from foils.runtime.files import cache_folder, fill_folder, without_nan, write_text
 from foils.runtime.results import Result, Table, counted, number, p_value, signed
 from foils.statistics import Comparison, bootstrap_interval, paired_test
 from foils.statistics.significance import PairedTest
@@ -320,7 +320,7 @@ class Tuning:
             minutes = self.given.get("minutes")
             left = None if minutes is None else max(0.0, 60 * float(minutes) - (time.monotonic() - self.begun))
             how: dict[str, Any] = {"per_query": self.per_query, "rates": self._rates(), "seed": self.seed}
-            with progress.quiet():
+            with progress.reporting(progress.silent):
                 return schedule(self.task, self.whole, seconds=left, **how)
 
         key = {"collection": self.whole.digest, **self.given}

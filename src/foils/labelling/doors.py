@@ -39,10 +39,9 @@ from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
 from foils.llm import LLMSettings, ModelUse
 from foils.llm.prompts import TemplateLike
 from foils.rating import Judge
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.options import Option, Settings, several, spelled
+from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table, number
 from foils.statistics.survey import Floats, Rows, Share, estimate_share
 

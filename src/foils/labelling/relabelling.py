@@ -27,10 +27,9 @@ from foils.labelling.sheet import pairs_in, shown_of
 from foils.llm import LLMSettings, ModelUse
 from foils.llm.prompts import TemplateLike
 from foils.rating.judges import Judge
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
-from foils.runtime.options import Option, Settings, numbers_of, several, spelled
+from foils.runtime.options import Option, Settings, door, numbers_of, several, spelled
 from foils.runtime.results import Table, number
 from foils.statistics.noisy_labels import Answers, Crowd, learn, log_odds_of, logits_of, threshold
 from foils.statistics.survey import draw, importance, permanent_numbers

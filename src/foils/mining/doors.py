@@ -39,10 +39,9 @@ from foils.mining.scorers import (
     preferred_share,
     taught_pairs,
 )
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, spelled
-from foils.runtime.scale import ScaleSettings
+from foils.runtime.options import Option, door, spelled
+from foils.runtime.parallel import ScaleSettings
 
 WRITER = LLMSettings(llm_temperature=TEMPERATURE)
 

@@ -32,7 +32,7 @@ from foils.mining.scorers import CrossEncoderScorer
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.options import refuse
-from foils.runtime.terminal import print_tables
+from foils.runtime.results import print_tables
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -147,7 +147,7 @@ def mine_hard_negatives(
     prompts = {"query": (query_prompt, query_prompt_name), "document": (corpus_prompt, corpus_prompt_name)}
     encoder = _opened(model, batch_size, prompts)  # type: ignore[arg-type]  # keys that are kinds
     depth = end + most  # room for the positives of every query
-    with progress.bars() if verbose else nullcontext():
+    with progress.reporting(progress.bars) if verbose else nullcontext():
         store = EmbeddingSettings(vectors=cache_folder).open_store()
         retriever: DenseRetriever | CrossEncoderRetriever = DenseRetriever.of_model(collection, encoder, store)
         if cross_encoder is not None:

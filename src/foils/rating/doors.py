@@ -44,12 +44,11 @@ from foils.rating.opening import (
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, agreements
 from foils.rating.prior import Spread, order_noise, refined, spread_of
 from foils.rating.session import JudgeSession
-from foils.runtime.doors import door
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
-from foils.runtime.options import Needs, Option, spelled
+from foils.runtime.options import Needs, Option, door, spelled
+from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
-from foils.runtime.scale import ScaleSettings
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 
 class FoilsError(Exception):
@@ -28,6 +29,10 @@ class FoilsError(Exception):
     def __str__(self) -> str:
         """Return the message; what is no valid Unicode in it is written as an escape, so that any log can hold it."""
         return super().__str__().encode("utf-8", "backslashreplace").decode()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it travel between processes, whatever its class is made of."""
+        return type(self).__new__, (type(self), *self.args), vars(self)
 
 
 class InputError(FoilsError, ValueError):

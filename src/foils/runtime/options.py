@@ -14,18 +14,26 @@ Attributes:
 
 Name, type and default are the field's own; the help stands in the docstring; the range, what the option needs of others
 to have an effect, and what the program needs beside them stand in `Option`.
+
+A door is the one function of a stage, which the program's verb is made of. It takes its settings one by one, as keyword
+arguments, and is written with them in groups::
+
+    @door
+    def mine(collection: CollectionLike, method: str = "bm25", *, window: WindowSettings, seed: int = 0) -> Mined: ...
+
+    mine("scifact/", "bm25", top=10)     # top is a field of WindowSettings
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import MISSING, dataclass, fields
-from functools import cache, partial
+from dataclasses import MISSING, dataclass, fields, replace
 from math import isfinite
 from pathlib import PurePath
 from types import MappingProxyType
@@ -35,6 +43,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 
 N = TypeVar("N", int, float)
 Value = TypeVar("Value")
+Result = TypeVar("Result")
 _PLAIN = (str, int, float, PurePath, tuple, list, dict)  # what can be compared; an array cannot
 
 Condition = Collection[str] | bool | Callable[[Any], bool]
@@ -60,7 +69,6 @@ class Option:
         parse: Makes the value of a text (of the list of texts where `repeated`), and raises an InputError for a text
             that is not of its form. None: the program reads it by its type.
         repeated: Whether the program takes the option several times.
-        program_wide: Whether every verb that has it means the same by it: the program's help says so once.
         in_program: Whether the program has it; where not, it is an argument in Python alone.
         help: What it is, where the docstring does not say it: of a type that many doors take.
         needs: Conditions on other settings without which this one has no effect (see `Needs`).
@@ -75,7 +83,6 @@ class Option:
     names: Collection[str] | Callable[[], Iterable[str]] = ()
     parse: Callable[[Any], Any] | None = None
     repeated: bool = False
-    program_wide: bool = False
     in_program: bool = True
     help: str = ""
     needs: Needs = ()
@@ -109,7 +116,6 @@ class Option:
                 raise InputError(f"{name} {each:g}; expected a finite number")
 
 
-PROGRAM_WIDE = Option(program_wide=True)
 _READERS: dict[type, tuple[str, Callable[[str], Any]]] = {  # of texts, by the type of a setting
     bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
     int: ("a whole number", int),
@@ -157,19 +163,31 @@ class Setting:
             UnknownNameError: the value is not one of the allowed names.
         """
         if isinstance(value, str) and str not in self.kinds:
-            value = self._read(value)
+            if self.option.parse is not None:
+                value = self.option.parse([value] if self.option.repeated else value)
+            elif kind := next((kind for kind in _READERS if kind in self.kinds), None):
+                expected, reader = _READERS[kind]
+                try:
+                    value = reader(value)
+                except (KeyError, ValueError):
+                    raise InputError(f"{spelled(self.name, value)}; expected {expected}") from None
         self.option.check(spelled(self.name), value)
         return float(value) if type(value) is int and float in self.kinds and int not in self.kinds else value
 
-    def _read(self, text: str) -> Any:
-        if self.option.parse is not None:
-            return self.option.parse([text] if self.option.repeated else text)
-        for expected, reader in (_READERS[kind] for kind in _READERS if kind in self.kinds):
-            try:
-                return reader(text)
-            except (KeyError, ValueError):
-                raise InputError(f"{spelled(self.name, text)}; expected {expected}") from None
-        return text
+
+def _checked(settings: Iterable[Setting], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of settings, each checked; an InputError names all that are outside their ranges."""
+    checked, outside = {}, []
+    for setting in settings:
+        try:
+            checked[setting.name] = setting.checked(values[setting.name])
+        except UnknownNameError:
+            raise
+        except InputError as error:
+            outside.append(str(error))
+    if outside:
+        raise InputError("; ".join(outside))
+    return checked
 
 
 class Settings:
@@ -188,16 +206,8 @@ class Settings:
     needs: ClassVar[Needs] = ()
 
     def __post_init__(self) -> None:
-        outside: list[str] = []
-        for setting in settings_of(type(self)):
-            try:
-                object.__setattr__(self, setting.name, setting.checked(getattr(self, setting.name)))
-            except UnknownNameError:
-                raise
-            except InputError as error:
-                outside.append(str(error))
-        if outside:
-            raise InputError("; ".join(outside))
+        for name, value in _checked(settings_of(type(self)), vars(self)).items():
+            object.__setattr__(self, name, value)
 
     def applied(self) -> AbstractContextManager[None]:
         """Return the context in which a door with these settings works: none of its own."""
@@ -226,35 +236,118 @@ def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
     return _read(cls)  # type: ignore[arg-type]  # mypy takes a class for its instances here
 
 
-@cache
+@functools.cache
 def _read(cls: Any) -> tuple[Setting, ...]:
     hints = get_type_hints(cls, include_extras=True)
-    texts = {name: text for each in reversed(cls.__mro__) for name, text in documented(each.__doc__ or "").items()}
+    texts = {name: text for each in reversed(cls.__mro__) for name, text in _documented(each.__doc__ or "").items()}
     settings = []
     for field in fields(cls):
         default = field.default if field.default is not MISSING else inspect.Parameter.empty
         if field.default_factory is not MISSING:
             default = field.default_factory()
-        kind, option = taken_apart(hints[field.name])
-        text = texts.get(field.name) or option.help
-        settings.append(Setting(field.name, kind, option, default, text, cls.heading, (cls.needs, option.needs)))
+        setting = _setting(field.name, hints[field.name], default, texts)
+        settings.append(replace(setting, heading=cls.heading, needs=(cls.needs, *setting.needs)))
     return tuple(settings)
 
 
-def taken_apart(annotation: Any) -> tuple[Any, Option]:
-    """Return a type, and the `Option` that it is annotated with; of several, the outermost."""
-    if get_origin(annotation) is not Annotated:
-        return annotation, Option()
-    kind, *rest = get_args(annotation)
-    return kind, next((each for each in reversed(rest) if isinstance(each, Option)), Option())
+def _setting(name: str, annotation: Any, default: Any, texts: Mapping[str, str]) -> Setting:
+    """A setting whose `Option`, where it has one, is the outermost of its annotation."""
+    kind, *rest = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    option = next((each for each in reversed(rest) if isinstance(each, Option)), Option())
+    return Setting(name, kind, option, default, texts.get(name) or option.help, needs=(option.needs,))
 
 
-def documented(docstring: str) -> dict[str, str]:
+def _documented(docstring: str) -> dict[str, str]:
     """Return what a Google docstring says of each argument or attribute, each text on one line."""
     from docstring_parser.google import GoogleParser
 
     parsed = GoogleParser().parse(inspect.cleandoc(docstring))
     return {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
+
+
+def door(
+    function: Callable[..., Result] | None = None,
+    *,
+    check: Callable[..., None] | None = None,
+    needs: Mapping[str, Needs] | None = None,
+) -> Callable[..., Any]:
+    """Let a function that takes groups of settings take their fields one by one, as keyword arguments.
+
+    A parameter whose annotation is a `Settings` class is such a group; its own default, where it has one, gives the
+    defaults of the fields (None, for a field that the door leaves open). The signature and the docstring show the
+    fields. The door works in the context that its groups give (`Settings.applied`).
+
+    Args:
+        function: the door, written with groups.
+        check: takes some of its parameters, by their names, and raises an InputError where they do not go together. It
+            is called before any surrounding is applied: no cluster is started for a mistake.
+        needs: name of a setting, or of a group -> conditions without which it has no effect in this door, beside those
+            that its `Option` and its `Settings` have.
+
+    Raises:
+        InputError: (of the door) a setting is given that has no effect beside the others.
+        TypeError: (of the door) an unknown argument.
+    """
+    if function is None:
+        return functools.partial(door, check=check, needs=needs)
+    groups, settings, parameters = _taken(function, needs or {})
+    signature = inspect.Signature(parameters)
+
+    @functools.wraps(function)
+    def opened(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = _checked(settings.values(), bound.arguments)
+        grouped = {name: kind(**{each.name: given[each.name] for each in settings_of(kind)}) for name, kind in groups}
+        refuse_idle(settings.values(), given)
+        given |= grouped
+        if check is not None:
+            check(**{name: given[name] for name in inspect.signature(check).parameters})
+        with ExitStack() as around:
+            for each in grouped.values():
+                around.enter_context(each.applied())
+            return function(**{name: given[name] for name in inspect.signature(function).parameters})
+
+    opened.__signature__ = signature  # type: ignore[attr-defined]
+    opened.__doc__ = _with_arguments(function.__doc__ or "", settings.values())
+    opened.settings = settings  # type: ignore[attr-defined]
+    return opened
+
+
+def _taken(
+    function: Callable[..., Any], needs: Mapping[str, Needs]
+) -> tuple[list[tuple[str, type[Settings]]], dict[str, Setting], list[inspect.Parameter]]:
+    """A door's groups, its settings by name (the fields of groups in their places), and its parameters."""
+    hints, texts = get_type_hints(function, include_extras=True), _documented(function.__doc__ or "")
+    groups, settings, parameters = list[tuple[str, type[Settings]]](), dict[str, Setting](), list[inspect.Parameter]()
+    for name, parameter in inspect.signature(function).parameters.items():
+        setting, place = _setting(name, hints[name], parameter.default, texts), parameter.kind
+        own: tuple[Setting, ...] = (setting,)
+        if isinstance(kind := setting.annotation, type) and issubclass(kind, Settings):
+            groups.append((name, kind))
+            own, place = settings_of(kind), inspect.Parameter.KEYWORD_ONLY
+            if (base := parameter.default) is not inspect.Parameter.empty:
+                own = tuple(replace(each, default=getattr(base, each.name)) for each in own)
+        for each in own:
+            if each.name in settings:
+                raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
+            wanted = (needs[key] for key in dict.fromkeys((name, each.name)) if key in needs)
+            annotation = each.annotation | None if each.default is None else each.annotation
+            settings[each.name] = replace(each, annotation=annotation, needs=(*each.needs, *wanted))
+            parameters.append(inspect.Parameter(each.name, place, default=each.default, annotation=annotation))
+    return groups, settings, parameters
+
+
+def _with_arguments(docstring: str, settings: Iterable[Setting]) -> str:
+    """The docstring, its section of arguments made of the settings, in their order."""
+    arguments, text = "", inspect.cleandoc(docstring)
+    for each in settings:
+        names, bounds = each.option.allowed(), each.option.range
+        words = [each.help, f"One of {', '.join(names)}." if names else "", f"Range: {bounds}." if bounds else ""]
+        arguments += f"    {each.name}: {' '.join(filter(None, words))}\n"
+    before, found, after = text.partition("Args:\n")
+    before, raises, after = (before, "", after.partition("\n\n")[2]) if found else text.partition("Raises:\n")
+    return f"{before.rstrip()}\n\nArgs:\n{arguments}\n{raises}{after}".rstrip()
 
 
 _flags: ContextVar[Mapping[str, str]] = ContextVar("foils_flags", default=MappingProxyType({}))
@@ -329,13 +422,9 @@ def _unmet(alternatives: Sequence[dict[str, Any]], known: Collection[str], value
             return ""
         missing.setdefault(unmet[0], needs[unmet[0]])
     why = f" ({alternatives[0]['why']})" if "why" in alternatives[0] else ""
-    wanted = " or ".join(
-        spelled(
-            name,
-            None if isinstance(each, bool) or callable(each) else each if isinstance(each, str) else " or ".join(each),
-        )
-        for name, each in missing.items()
-    )
+    words = {name: None if isinstance(each, bool) or callable(each) else " or ".join(several(each))
+             for name, each in missing.items()}  # fmt: skip
+    wanted = " or ".join(spelled(name, each) for name, each in words.items())
     name, condition = next(iter(missing.items()))
     if len(missing) > 1:
         return f"without {wanted}{why}; give one, or leave it out"
@@ -355,7 +444,7 @@ def _holds(condition: Condition, value: Any) -> bool:
         return condition == _has_value(value)
     if callable(condition):
         return bool(condition(value))
-    wanted = {condition} if isinstance(condition, str) else {*condition}
+    wanted = several(condition)
     return any(
         each in wanted or (isinstance(each, str) and each.partition(":")[0] in wanted) for each in several(value)
     )
@@ -433,5 +522,5 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
 
 def settings_option(name: str = "settings", *, flag: str = "--set", words: bool = False) -> Option:
     """Return the option of a dictionary of settings, which the program takes as NAME=VALUE (`parsed_settings`)."""
-    parse = partial(parsed_settings, option=name, words=words)
+    parse = functools.partial(parsed_settings, option=name, words=words)
     return Option(flag=flag, metavar="NAME=VALUE", parse=parse, repeated=True)

@@ -1,27 +1,43 @@
-"""Work side by side: blocks in threads on this machine, shards wherever the present executor does them.
+"""Work side by side: blocks in threads on this machine, shards in this process or as tasks of Ray on many machines.
 
 Stages cut their work at fixed places and put the results together in a fixed order, and know nothing of where it is
-done. So the number of threads, workers and machines changes speed, and not one bit of a result.
+done. So the number of threads, workers and machines changes speed, and not one bit of a result. A worker of Ray that
+dies costs the shards that it was at: Ray does them again, and what a shard wrote before is there, whole. Workers and
+the program that asks share a file system: vectors and stored collections go by their path, and are mapped, not sent.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import re
+import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from foils.runtime import memory
+from foils.runtime.errors import FailureError, FoilsError, InputError, require
+from foils.runtime.options import Option, Settings
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 TOGETHER = 32  # blocks of a shard: so many that sending them costs little beside the work
+LOCAL = "local"
+RETRIES = 5
+AHEAD = 4  # shards sent for each that can run at once: the others go on while the first in line is done again
+SHARED = ("FOILS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM")
+_HOST_PORT = re.compile(r"(?P<host>[^/:\s]+):(?P<port>\d+)")
 
 
 class Executor(Protocol):
@@ -114,3 +130,156 @@ def spread_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iter
 
     source = iter(items)
     yield from chain.from_iterable(map_shards(shard, iter(lambda: list(islice(source, TOGETHER)), [])))
+
+
+# Ray
+
+
+@dataclass(frozen=True)
+class ScaleSettings(Settings):
+    """Machines.
+
+    Attributes:
+        ray: Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), or auto
+            (the cluster of this machine). The result has the same bytes.
+    """
+
+    heading = "Machine"
+
+    ray: Annotated[str | None, Option(metavar="ADDRESS")] = None
+
+    def applied(self) -> AbstractContextManager[Any]:
+        """Return the context in which shards are given to Ray."""
+        return nullcontext() if self.ray is None else on_ray(self.ray)
+
+
+class RayExecutor:
+    """Does shards as Ray tasks; Ray is connected (`on_ray`, or the caller's own `ray.init`).
+
+    A task reserves, and computes with, as many threads as this process would: the product of two matrices may depend
+    on it in its last digits. `OMP_NUM_THREADS` chooses how many. A task that runs a model also reserves one GPU where
+    the cluster has any.
+
+    Args:
+        retries: how often a shard is done again whose worker or machine died.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        InputError: no machine of the cluster has so many processors.
+    """
+
+    def __init__(self, *, retries: int = RETRIES) -> None:
+        self._ray = require("ray", "ray")
+        self._retries, self._threads = retries, workers()
+        most = max((node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]), default=0)
+        if most < self._threads:
+            raise InputError(
+                f"a task would take {self._threads} processors, and no machine of the cluster offers more than "
+                f"{most:g}; set OMP_NUM_THREADS={max(1, int(most))}"
+            )
+
+    def map(self, work: Callable[[Item], Result], items: Iterable[Item], *, model: bool = False) -> Iterator[Result]:
+        """Yield work(item) for each item, in order; `work` is sent once, items as there is room for them.
+
+        Raises:
+            InputError, FailureError: as `work` does.
+            FailureError: a shard's worker died more often than it is done again, or Ray itself failed.
+        """
+        ray, there, torch = self._ray, self._ray.cluster_resources(), sys.modules.get("torch")
+        gpus = 1 if model and there.get("GPU", 0) >= 1 else 0
+        slots = int(there.get("GPU", 0) if gpus else there.get("CPU", 0) // self._threads)
+        task = ray.remote(_do).options(num_cpus=self._threads, num_gpus=gpus, max_retries=self._retries)
+        # What decides a result, or where things lie, but no keys; the work by reference, in a list: Ray leaves it so
+        environment = {name: os.environ[name] for name in SHARED if name in os.environ}
+        environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self._threads))
+        torch_threads = torch and torch.get_num_threads()
+        call = ([ray.put(work)], environment, self._threads, torch_threads, memory.budget())
+        waiting: deque[Any] = deque()
+        try:
+            for item in items:
+                waiting.append(task.remote(*call, item))
+                if len(waiting) >= AHEAD * max(1, slots):
+                    yield self._result(waiting.popleft())
+            while waiting:
+                yield self._result(waiting.popleft())
+        finally:
+            for reference in waiting:
+                ray.cancel(reference)
+
+    def _result(self, reference: Any) -> Any:
+        failures = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except failures.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, FoilsError) else error from None
+        except failures.RayError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise FailureError(
+                f"a shard failed {self._retries + 1} times on Ray ({type(error).__name__}: {reason}); what was "
+                "finished is kept: see to the machines and run it again"
+            ) from error
+
+
+@contextmanager
+def on_ray(address: str = LOCAL) -> Iterator[RayExecutor]:
+    """Do the shards of everything inside the context on Ray.
+
+    Args:
+        address: `local`: on the processors of this machine; `auto`, or HOST:PORT of a cluster's head: on the cluster,
+            of which this machine is one. Where Ray is connected already, it is used as it is.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        InputError: no cluster can be reached there, or it has no machine large enough for a task.
+    """
+    ray = require("ray", "ray")
+    connect = not ray.is_initialized()
+    if connect:
+        _connect(ray, address)
+    try:
+        executor = RayExecutor()
+        with executing(executor):
+            yield executor
+    finally:
+        if connect:
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == LOCAL:
+        quiet |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    try:
+        if host_port := _HOST_PORT.fullmatch(address):  # Ray itself would try for minutes
+            socket.create_connection((host_port["host"], int(host_port["port"])), timeout=10).close()
+        ray.init(address=address, **quiet)
+    except (OverflowError, RuntimeError, ValueError, OSError) as error:  # also a port above 65535
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"no Ray cluster can be reached at {address} ({reason}); start one with 'ray start --head' and give its "
+            "HOST:PORT, or local for this machine"
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def _fetched(reference: Any) -> Callable[[Any], Any]:
+    """The work of a map, once in each worker."""
+    import ray
+
+    work: Callable[[Any], Any] = ray.get(reference)
+    return work
+
+
+def _do(
+    work: list[Any], environment: Mapping[str, str], threads: int, torch_threads: int | None, budget: int, item: Any
+) -> Any:
+    """Do one shard, in a worker."""
+    os.environ.update(environment)
+    threadpool_limits(threads)
+    shard = _fetched(work[0])
+    if torch_threads and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(torch_threads)
+    with memory.limited(budget):
+        return shard(item)

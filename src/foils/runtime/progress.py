@@ -1,65 +1,69 @@
 """Progress of long work, reported to whoever listens.
 
 Library code says `with progress.task("embedding", total=n, unit="texts") as advance: ... advance(k)`.
-By default nobody listens; the command line installs a listener for the time of a command.
+By default nobody listens; the program listens with `bars` for the time of a command.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+
+from foils.runtime.results import counted
 
 Advance = Callable[[int], None]
+Reporter = Callable[[str, int | None, str], AbstractContextManager[Advance]]
+"""Opens a task: of its description, the total of its units (None: unknown) and their name."""
+
+LEAST = 2.0  # seconds of a task that is shown
 
 
-class Reporter(Protocol):
-    """What shows progress: opens a task and returns a function that advances it."""
-
-    def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[Advance]:
-        """Open a task of `total` units (None: unknown) and yield its advance function."""
-        ...
+@contextmanager
+def silent(description: str, total: int | None, unit: str) -> Iterator[Advance]:
+    """Report nothing."""
+    yield lambda _: None
 
 
-class _Silent:
-    @contextmanager
-    def task(self, description: str, total: int | None, unit: str) -> Iterator[Advance]:
-        yield lambda _: None
+@contextmanager
+def bars(description: str, total: int | None, unit: str) -> Iterator[Advance]:
+    """Show a task that takes two seconds or more, in a terminal or a notebook: a bar, and a line when it ends."""
+    from tqdm.auto import tqdm
+
+    start, every = time.monotonic(), 0.1 if sys.stderr.isatty() else 10.0  # seconds between the states of a bar
+    look = {"unit": f" {unit}", "delay": LEAST, "mininterval": every, "leave": False, "disable": False}
+    with tqdm(total=total, desc=description, **look) as bar:
+        try:
+            yield bar.update
+        finally:
+            spent = time.monotonic() - start
+            bar.close()
+            if spent > LEAST:
+                say(f"{description}: {counted(bar.n, unit)} in {spent:,.0f} s")
 
 
-_reporter: ContextVar[Reporter] = ContextVar("foils_reporter", default=_Silent())  # noqa: B039 (stateless)
+def say(message: str) -> None:
+    """Print a line to stderr, above the bars that are there."""
+    from tqdm import tqdm
+
+    tqdm.write(f"foils: {message}", file=sys.stderr)
+
+
+_reporter: ContextVar[Reporter] = ContextVar("foils_reporter", default=silent)
 
 
 def task(description: str, total: int | None = None, unit: str = "items") -> AbstractContextManager[Advance]:
     """Open a task with the current reporter; the context's value advances it by a number of units."""
-    return _reporter.get().task(description, total, unit)
+    return _reporter.get()(description, total, unit)
 
 
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[None]:
-    """Send the progress of everything inside the context to `reporter`."""
+    """Send the progress of everything inside the context to `reporter`; `silent`: a part of a task reports nothing."""
     token = _reporter.set(reporter)
     try:
         yield
     finally:
         _reporter.reset(token)
-
-
-def quiet() -> AbstractContextManager[None]:
-    """Report nothing of what happens inside the context: a part of a task that reports for itself."""
-    return reporting(_Silent())
-
-
-class _Bars:
-    @contextmanager
-    def task(self, description: str, total: int | None, unit: str) -> Iterator[Advance]:
-        from tqdm.auto import tqdm
-
-        with tqdm(total=total, desc=description, unit=f" {unit}", delay=2) as bar:
-            yield bar.update
-
-
-def bars() -> AbstractContextManager[None]:
-    """Show bars of everything inside the context that takes two seconds or more, in a terminal or a notebook."""
-    return reporting(_Bars())

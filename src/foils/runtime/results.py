@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from foils.runtime import files
+
+_WIDTH = 160  # of tables that do not go to a terminal
+_CONTROL = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed: a terminal would obey them
+_NUMBER = re.compile(r"[-+−–]?[\d.,–\[\]\s]*%?")  # also intervals, and nothing
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,32 @@ class Table:
         )
 
 
+def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
+    """Print tables, to stdout by default: the title, the table, the remarks; columns of numbers stand at the right.
+
+    Control characters, which a document may hold to move the cursor or worse, are printed as �.
+    """
+    from rich import box, console, markup
+    from rich.table import Table as RichTable
+
+    def shown(value: object) -> str:
+        return markup.escape(_CONTROL.sub("\ufffd", str(value)))
+
+    file = file or sys.stdout
+    out = console.Console(file=file, width=None if file.isatty() else _WIDTH, highlight=False)
+    for table in tables:
+        grid = RichTable(box=box.SIMPLE_HEAD)
+        for index, column in enumerate(table.columns):
+            numbers = index > 0 and all(_NUMBER.fullmatch(str(row[index])) for row in table.rows)
+            grid.add_column(shown(column), justify="right" if numbers else "left", no_wrap=index == 0)
+        for row in table.rows:
+            grid.add_row(*map(shown, row))
+        out.print(shown(table.title), style="bold")
+        out.print(grid)
+        if table.caption:
+            out.print(shown(table.caption), style="dim", soft_wrap=True)
+
+
 class Result(ABC):
     """What a door returns: it prints itself, and a notebook renders it.
 
@@ -69,14 +103,10 @@ class Result(ABC):
 
     def write_json(self, path: str | Path) -> None:
         """Write what `to_json` returns, whole."""
-        from foils.runtime.files import write_json
-
-        write_json(path, self.to_json())
+        files.write_json(path, self.to_json())
 
     def __str__(self) -> str:
         """Return the tables as plain text."""
-        from foils.runtime.terminal import print_tables
-
         text = io.StringIO()
         print_tables(self.tables(), text)
         return text.getvalue().rstrip("\n")

@@ -15,10 +15,9 @@ from foils.encode import DEFAULT_MODEL
 from foils.encode.models import own_kind
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option
-from foils.runtime.scale import ScaleSettings
+from foils.runtime.options import Option, door
+from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
 from foils.searching.index import ExactIndex, FaissIndex
 from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, own_run, search_collection

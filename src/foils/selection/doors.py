@@ -17,11 +17,10 @@ from foils.data.tables import provenance
 from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.fusion import fuse_sources
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.options import Needs, Option, refuse, settings_option, spelled
+from foils.runtime.options import Needs, Option, door, refuse, settings_option, spelled
+from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
-from foils.runtime.scale import ScaleSettings
 from foils.scoring import compose as composition
 from foils.scoring import composed, make_records, measure
 from foils.scoring.gates import WEIGHTINGS

@@ -18,9 +18,8 @@ from foils.data.sources import SourceLike
 from foils.data.tables import Provenance, provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
-from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
-from foils.runtime.options import PROGRAM_WIDE, Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings, door, refuse, spelled
 from foils.runtime.results import Result, Table, number
 from foils.training.settings import (
     CHECKPOINTS,
@@ -143,12 +142,12 @@ def train(
     similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    trust_remote_code: Annotated[bool, PROGRAM_WIDE] = False,
+    trust_remote_code: bool = False,
     steps: TrainSettings = OPEN,
     rows: RowSettings,
     evaluation: DevSettings,
     resume: bool = False,
-    device: Annotated[str | None, PROGRAM_WIDE] = None,
+    device: str | None = None,
     reading: CollectionSettings,
 ) -> Trained:
     """Train a model on a source of negatives, and write it with a card that says how.
