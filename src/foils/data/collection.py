@@ -174,15 +174,15 @@ class Collection:
             UnknownNameError: the collection has no such split.
             InputError: the split has no relevant document at all, or some query has none in any split.
         """
-        if self._is_all(split):
-            if missing := len(self.queries) - len(self.known_positives):
-                said = f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive, which this needs"
-                raise InputError(f"{said}; name a split ({', '.join(self.splits) or 'there are no judgements'})")
-            return self.known_positives
-        found = _positives_of([self.judgements(split)], self)
-        if not len(found):
-            raise InputError(f"the split {split!r} of {self.name} judges no document relevant (score above 0)")
-        return found
+        if not self._is_all(split):
+            found = _positives_of([self.judgements(split)], self)
+            if not len(found):
+                raise InputError(f"the split {split!r} of {self.name} judges no document relevant (score above 0)")
+            return found
+        if missing := len(self.queries) - len(self.known_positives):
+            said = f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive, which this needs"
+            raise InputError(f"{said}; name a split ({', '.join(self.splits) or 'there are no judgements'})")
+        return self.known_positives
 
     def labels(self, split: str) -> Positives:
         """Return the relevant documents of a split's queries, none where it has none; of `all`, those of every split.
@@ -195,9 +195,8 @@ class Collection:
         """
         if self._is_all(split) or not self.qrels:
             return self.known_positives
-        if split == TRAIN and split not in self.qrels:
-            return _positives_of([], self)
-        return _positives_of([self.judgements(split)], self)
+        absent = split == TRAIN and split not in self.qrels
+        return _positives_of([] if absent else [self.judgements(split)], self)
 
     def queries_of(self, split: str) -> Rows:
         """Return the rows of a split's queries that have a positive, in its order; of `all`, of every query.
@@ -208,9 +207,7 @@ class Collection:
             UnknownNameError: the collection has no such split.
             InputError: the split has no relevant document at all.
         """
-        if self._is_all(split):
-            return np.arange(len(self.queries))
-        return self.positives(split).query_rows
+        return np.arange(len(self.queries)) if self._is_all(split) else self.positives(split).query_rows
 
     def _is_all(self, split: str) -> bool:
         return split == ALL_QUERIES and split not in self.qrels
@@ -249,11 +246,11 @@ class Collection:
 
 
 def rows_of(ids: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.ChunkedArray) -> Rows:
-    """Return the position of each id in `among` (the first, where it repeats), −1 where it is missing."""
+    """Return the position of each id in `among` (the first, where it repeats), −1 where it is missing, or null."""
     if not isinstance(ids, (pa.Array, pa.ChunkedArray)):
         ids = pa.array(ids, among.type)
     wide = pa.large_string()  # the ids of a hash table may have more than 2 GiB
-    rows = pc.index_in(ids.cast(wide), value_set=among.cast(wide))
+    rows = pc.index_in(ids.cast(wide), value_set=among.cast(wide), skip_nulls=True)
     return np.asarray(pc.fill_null(rows, -1).to_numpy(), np.int64)
 
 
@@ -305,22 +302,15 @@ class Positives:
 
     def places(self, query_rows: Rows) -> Rows:
         """Return the position of each query in `query_rows`, (n,); −1 where it has no positive."""
-        if not len(self):
-            return np.full(len(query_rows), -1, np.int64)
-        order, ascending = self._in_order
-        at = order[np.minimum(np.searchsorted(ascending, query_rows), len(order) - 1)]
-        return np.where(self.query_rows[at] == query_rows, at, -1)
+        return self._queries.places(query_rows, 0)
 
     @cached_property
-    def _in_order(self) -> tuple[Rows, Rows]:
-        """Positions in `query_rows`, by row, and the rows."""
-        order = np.argsort(self.query_rows)
-        return order, self.query_rows[order]
+    def _queries(self) -> PairIndex:
+        return PairIndex(self.query_rows, 0)
 
     def counts_of(self, query_rows: Rows) -> Rows:
         """Return how many positives each query has, (n,)."""
-        at = self.places(query_rows)
-        return np.where(at < 0, 0, np.r_[self.counts, 0][at])
+        return np.append(self.counts, 0)[self.places(query_rows)]
 
     def of(self, index: int) -> Rows:
         """Return the positives of the query at position `index` of `query_rows`."""
@@ -420,8 +410,6 @@ class DocumentTexts:
             return self.collection.document_texts(rows)
         texts = np.empty(len(rows), object)
         texts[inside] = self.collection.document_texts(rows[inside])
-        if self.own is None:
-            raise InputError("document rows below 0; a document outside the collection needs its text")
         texts[~inside] = take(self.own, -1 - rows[~inside]).to_pylist()
         return list(texts)
 
@@ -444,11 +432,8 @@ class ColumnTexts(Sequence[str]):
         return len(self.column)
 
     def __getitem__(self, index: int | slice) -> Any:
-        if not isinstance(index, slice):
-            return str(self.column[index].as_py())
-        start, stop, _ = index.indices(len(self))
-        texts: list[str] = self.column.slice(start, max(stop - start, 0)).to_pylist()
-        return texts
+        found = self.column[index]
+        return found.to_pylist() if isinstance(index, slice) else found.as_py()
 
 
 Rowed = Callable[[], Iterable[Fields]]

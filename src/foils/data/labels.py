@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import Collection
+from foils.data.collection import Collection, rows_of
 from foils.data.negatives import Negatives
 from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
@@ -237,11 +237,9 @@ class Labels(Result):
             the rows whose `sources` say so.
         """
         mine = self.table.filter(pc.and_(pc.equal(self.table["judge"], judge), pc.is_valid(self.table["relevant"])))
-        counts = []
-        for kind, right in zip(CHECKS, (1, 0), strict=True):
-            answers = mine.filter(pc.equal(mine["sources"], kind))["relevant"].to_pylist()
-            counts.append((answers.count(right), len(answers)))
-        return counts[0], counts[1]
+        of = (mine.filter(pc.equal(mine["sources"], kind))["relevant"].to_pylist() for kind in CHECKS)
+        positives, others = of
+        return (positives.count(1), len(positives)), (others.count(0), len(others))
 
     def match(self, pairs: Negatives | pa.Table, *, judge: str | None = None) -> tuple[Floats, Floats]:
         """Return what is known of other pairs: (n,) 1, 0 or NaN, and (n,) the probability of being drawn and judged.
@@ -254,15 +252,11 @@ class Labels(Result):
             pairs: `query_id, doc_id`, and `text` of documents that are not in the collection.
             judge: whose judgements count; None: people's.
         """
-        keys = pair_keys(self.table)
-        at = _places(keys, keys)  # what is known of a pair stands in its first row
         judges = self.table["judge"].to_pylist()
-        counted = np.array([not is_program(name) if judge is None else name == judge for name in judges], bool)
-        counted &= np.asarray(self.table["relevant"].is_valid().to_numpy(), bool)
-        votes = np.where(counted, 2.0 * self.table["relevant"].fill_null(0).to_numpy() - 1, 0.0)
-        balance = np.bincount(at, votes, len(keys))
+        counted = [not is_program(name) if judge is None else name == judge for name in judges]
+        at, balance = _balance(self.table, np.array(counted, bool))  # what is known of a pair stands in its first row
         relevant = np.where(balance > 0, 1.0, np.where(balance < 0, 0.0, np.nan))
-        drawn = np.full(len(keys), np.nan)
+        drawn = np.full(len(self), np.nan)
         given = self.table["probability"].fill_null(np.nan).to_numpy()
         drawn[at[np.isfinite(given)]] = given[np.isfinite(given)]
         judged = np.isfinite(relevant) & np.isfinite(drawn)
@@ -281,14 +275,12 @@ class Labels(Result):
         return {"pairs": len(pair_keys(self.table).unique()), "judges": self._counts()}
 
     def _counts(self) -> dict[str, dict[str, int]]:
-        columns = (self.table[name].to_pylist() for name in ("judge", "relevant", "sources"))
-        rows = zip(*columns, strict=True)
-        named = [(who, answer) for who, answer, of in rows if who is not None and of not in CHECKS]
-        counts = {}
-        for name in dict.fromkeys(who for who, _ in named):
-            answers = [answer for who, answer in named if who == name]
-            judged = len(answers) - answers.count(None)
-            counts[name] = {"judged": judged, "relevant": answers.count(1), "skipped": answers.count(None)}
+        counts = dict[str, dict[str, int]]()
+        for row in self.table.to_pylist():
+            if row["judge"] is not None and row["sources"] not in CHECKS:
+                of = counts.setdefault(row["judge"], {"judged": 0, "relevant": 0, "skipped": 0})
+                of["skipped" if row["relevant"] is None else "judged"] += 1
+                of["relevant"] += row["relevant"] == 1
         return counts
 
 
@@ -321,7 +313,7 @@ def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
     Pairs are the same by their keys (`pair_keys`); or by their ids where only one of the two has a text, as where one
     table shows the texts of documents that the other knows by id.
     """
-    rows = _places(pair_keys(pairs), pair_keys(among))
+    rows = rows_of(pair_keys(pairs), pair_keys(among)).copy()
     own, others = (
         table["text"].is_valid().to_numpy() if "text" in table.column_names else np.zeros(len(table), bool)
         for table in (pairs, among)
@@ -330,15 +322,9 @@ def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
     for with_text in (False, True):
         wanted, there = np.flatnonzero((rows < 0) & (own != with_text)), np.flatnonzero(others == with_text)
         if len(wanted) and len(there):
-            found = _places(by_id[0].take(pa.array(wanted)), by_id[1].take(pa.array(there)))
+            found = rows_of(by_id[0].take(pa.array(wanted)), by_id[1].take(pa.array(there)))
             rows[wanted] = np.where(found >= 0, there[found], -1)
     return rows
-
-
-def _places(keys: pa.ChunkedArray, among: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """The first place of each key among others, −1 where it is not there, or is null."""
-    places = pc.index_in(keys, among.combine_chunks() if among.num_chunks != 1 else among.chunk(0), skip_nulls=True)
-    return np.array(pc.fill_null(places, -1).to_numpy(), np.int64)
 
 
 def _check(
@@ -348,38 +334,30 @@ def _check(
 
     A row in which a judge skipped the pair gives way to one in which it answered.
     """
-    complaints, line_of = Complaints(where), dict(enumerate(lines))
-    has_text, relevant = table["text"].is_valid().to_numpy(), table["relevant"].to_pylist()
-    drawn = table["probability"].fill_null(1).to_numpy()
-    nothing = pc.or_(table["query_id"].is_null(), pc.and_(table["doc_id"].is_null(), table["text"].is_null()))
-    for wrong, said in (
-        (nothing.to_numpy(), "a label needs a query_id, and a doc_id or a text"),
-        (
-            [each not in (0, 1, None) for each in relevant],
-            "relevant is neither 0 nor 1; leave it empty where not judged",
-        ),
-        (
-            ~((drawn > 0) & (drawn <= 1)),
-            "a probability of being drawn is not in (0, 1]; leave it empty where not drawn",
-        ),
-    ):
-        for row in np.flatnonzero(wrong).tolist():
-            complaints.add(said, line_of.get(row))
+    complaints, line_of, unknown = Complaints(where), dict(enumerate(lines)), dict[str, Any]()
     if collection is not None:
-        documents = (collection.document_rows(table["doc_id"]) < 0) & ~has_text
-        for column, unknown in (("query_id", collection.query_rows(table["query_id"]) < 0), ("doc_id", documents)):
-            for row in np.flatnonzero(unknown).tolist():
-                said = f"unknown {column} {table[column][row].as_py()!r}: not in the collection {collection.name}"
-                complaints.add(f"{said} (a spreadsheet may have changed it, as 007 to 7)", line_of.get(row))
-    first: dict[tuple[Any, ...], int] = {}
-    for row, key in enumerate(zip(pair_keys(table).to_pylist(), table["judge"].to_pylist(), strict=True)):
-        before = first.setdefault(key, row)
-        if relevant[before] is None:
-            first[key] = row
-        elif relevant[row] not in (None, relevant[before]):
-            pair = table.slice(row, 1).to_pylist()[0]
-            said = f"{key[1]} judged query {pair['query_id']!r}, document {pair['doc_id'] or pair['text']!r} as"
-            said = f"{said} {relevant[before]} above, and as {relevant[row]} here; keep one of the two"
+        has_text = table["text"].is_valid().to_numpy()
+        unknown["query_id"] = collection.query_rows(table["query_id"]) < 0
+        unknown["doc_id"] = (collection.document_rows(table["doc_id"]) < 0) & ~has_text
+    rows, first = table.to_pylist(), dict[tuple[Any, ...], int]()
+    for row, (key, each) in enumerate(zip(pair_keys(table).to_pylist(), rows, strict=True)):
+        wrong = []
+        if each["query_id"] is None or each["doc_id"] is each["text"] is None:
+            wrong.append("a label needs a query_id, and a doc_id or a text")
+        if each["relevant"] not in (0, 1, None):
+            wrong.append("relevant is neither 0 nor 1; leave it empty where not judged")
+        if each["probability"] is not None and not 0 < each["probability"] <= 1:
+            wrong.append("a probability of being drawn is not in (0, 1]; leave it empty where not drawn")
+        for column in (column for column, of in unknown.items() if of[row] and not wrong):
+            said = f"unknown {column} {each[column]!r}: not in the collection {collection and collection.name}"
+            wrong.append(f"{said} (a spreadsheet may have changed it, as 007 to 7)")
+        before = rows[first.setdefault((key, each["judge"]), row)]
+        if before["relevant"] is None:
+            first[key, each["judge"]] = row
+        elif each["relevant"] not in (None, before["relevant"]):
+            said = f"{each['judge']} judged query {each['query_id']!r}, document {each['doc_id'] or each['text']!r} as"
+            wrong.append(f"{said} {before['relevant']} above, and as {each['relevant']} here; keep one of the two")
+        for said in wrong:
             complaints.add(said, line_of.get(row))
     complaints.settle()
     return np.sort(np.array(list(first.values()), np.int64))
@@ -433,11 +411,16 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike], *, spli
 def _relevant(labels: Sequence[Labels]) -> pa.Table:
     """The pairs of documents in a collection that most people call relevant, or programs where people do not say."""
     table = pa.concat_tables(each.table for each in labels)
-    table = table.filter(pc.and_(table["text"].is_null(), table["relevant"].is_valid()))
-    votes = 2 * table["relevant"].to_numpy().astype(np.int64) - 1
+    table = table.filter(table["text"].is_null())
     program = np.array([is_program(judge) for judge in table["judge"].to_pylist()], bool)
-    keys = pair_keys(table)
-    at = _places(keys, keys)  # the votes of a pair are counted in its first row
-    people, programs = (np.bincount(at, votes * counted, len(table)) for counted in (~program, program))
+    people, programs = (_balance(table, counted)[1] for counted in (~program, program))
     chosen = np.flatnonzero(np.where(people != 0, people, programs) > 0)
     return table.take(pa.array(chosen)).select(["query_id", "doc_id"])
+
+
+def _balance(table: pa.Table, counted: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Floats]:
+    """(n,) the first row of each row's pair, and (n,) how many more of the counted answers to it are 1 than 0."""
+    keys, relevant = pair_keys(table), table["relevant"]
+    first = rows_of(keys, keys)
+    votes = np.where(counted & relevant.is_valid().to_numpy(), 2.0 * relevant.fill_null(0).to_numpy() - 1, 0.0)
+    return first, np.bincount(first, votes, len(table)).astype(np.float64)

@@ -11,7 +11,6 @@ from hashlib import blake2b
 from typing import Annotated, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import TOP, Negatives
@@ -126,19 +125,17 @@ def training_rows(
     place = np.arange(len(positives.doc_rows)) - np.repeat(positives.offsets[:-1], positives.counts)
     allowed = place < max_positives
     queries, documents = (np.append(rows[allowed], more) for rows, more in zip(positives.pairs(), tops, strict=True))
-    covered: NDArray[np.bool_] = np.ones(len(queries), bool)
-    lists = np.empty((len(queries), 0), np.int64)
+    lists, pairs = np.empty((len(queries), 0), np.int64), len(queries)
     if form != "pairs":
         if negatives is None:
             raise InputError(f"{form} need a table of negatives; give one, or train on pairs")
         lists = _lists(negatives, collection, queries, per_query)
-        covered = np.asarray((lists >= 0).any(1))
-        if not covered.any():
-            raise InputError(
-                f"nothing to train on: no query of {collection.name}'s split {split!r} has a kept negative"
-            )
+        covered = np.flatnonzero((lists >= 0).any(1))
+        if not len(covered):
+            said = f"no query of {collection.name}'s split {split!r} has a kept negative"
+            raise InputError(f"nothing to train on: {said}")
         queries, documents, lists = queries[covered], documents[covered], lists[covered]
-    counts = (len(positives) + len(tops[0]), len(queries), int((~allowed).sum()), int((~covered).sum()))
+    counts = (len(positives) + len(tops[0]), len(queries), int((~allowed).sum()), pairs - len(queries))
     if form == "triplets":
         at, column = np.nonzero(lists >= 0)
         queries, documents, lists = queries[at], documents[at], lists[at, column][:, None]
@@ -165,7 +162,7 @@ def _lists(negatives: Negatives, collection: Collection, queries: Rows, per_quer
     longest = int((end - begin).max(initial=0))
     at = begin[:, None] + np.arange(min(longest, per_query or longest))
     inside = at < end[:, None]
-    return np.where(inside, order[np.where(inside, at, 0)] if len(order) else -1, -1)
+    return np.append(order, -1)[np.where(inside, at, -1)]
 
 
 class TextNumbers:
@@ -187,7 +184,4 @@ class TextNumbers:
 
     def __call__(self, rows: Rows) -> Rows:
         """Return the numbers of these rows, in their shape."""
-        if not len(self.known):
-            return np.full(rows.shape, ABSENT, np.int64)
-        at = np.minimum(np.searchsorted(self.known, rows), len(self.known) - 1)
-        return np.where(rows < 0, ABSENT, self.numbers[at])
+        return np.append(self.numbers, ABSENT)[np.where(rows < 0, -1, np.searchsorted(self.known, rows))]
