@@ -120,6 +120,7 @@ def test_a_result_is_a_table_of_negatives(small, negatives, tmp_path):
     assert result.tables()[0].title == "bm25 negatives"
     assert result.rows() == [("rows", "2"), ("kept", "1"), ("rejected: near", "1")]
     assert "bm25 negatives" in str(result)
+    assert result.to_pandas()["doc_id"].tolist() == ["d2", "d5"]
     assert as_source(result, small).negatives is result
     result.write(tmp_path / "n.parquet")
     assert Negatives.read(tmp_path / "n.parquet").digest == result.digest
