@@ -138,9 +138,7 @@ def test_losses_are_masked_in_training(how, tmp_path):
     assert not torch.equal(weights(plain.model), weights(run.model))
     assert plain.masked is None
     share = run.masked["shares"][1]
-    shares = [entry["masked"] for entry in run.history if "loss" in entry]
     assert 0 < share < 1
-    assert np.mean(shares) == pytest.approx(share, rel=0.02)  # batches of the same size, nearly as many pairs
 
 
 def test_margins_are_the_published_ones_and_inner_products_need_their_own(tmp_path):

@@ -180,13 +180,9 @@ def test_ratings_are_logits_and_unrated_lists_are_left_out(caplog):
     source = table(collection, per_query=3)
     elo = 1500 - 173.7178 * np.arange(len(source), dtype=float)
     elo[3:6] = np.nan  # of the second query
-    queries = collection.positives("train").query_rows
-    ids = [collection.queries["query_id"][int(row)].as_py() for row in queries]
-    own = [collection.documents["doc_id"][int(row)].as_py() for row in collection.positives("train").doc_rows]
-    widened, at = source.with_columns({"elo": elo}).with_rejected(ids, own)
-    values = widened.table["elo"].to_numpy().copy()
-    values[at] = 1500 + 173.7178
-    rated = Negatives(widened.table.drop_columns("elo")).with_columns({"elo": values})
+    ids = list(dict.fromkeys(source.table["query_id"].to_pylist()))
+    own, values = [query.replace("q", "d") for query in ids], {"elo": np.full(len(ids), 1500 + 173.7178)}
+    rated, _ = source.with_columns({"elo": elo}).with_rejected(ids, own, values=values)
     lists = training_set(collection, rated, form="lists")
     rows = reranker_set(lists, reranker_loss("listnet", target="elo"))
     assert len(rows) == 2
@@ -354,13 +350,11 @@ def taught():
     source = table(collection, per_query=4)
     ids = list(dict.fromkeys(source.table["query_id"].to_pylist()))
     own = [query.replace("q", "d") for query in ids]
-    widened, at = source.with_rejected(ids, own)
-    steps = np.empty(len(widened))
-    steps[at] = 0
-    steps[np.setdiff1d(np.arange(len(widened)), at)] = np.resize([1.0, 2.0, 3.0, 4.0], len(source))
-    gaps = np.where(steps == 0, np.nan, np.array([0, 150.0, 300.0, 500.0, 700.0])[steps.astype(int)])
+    steps, gaps = (np.resize(each, len(source)) for each in ([1.0, 2.0, 3.0, 4.0], [150.0, 300.0, 500.0, 700.0]))
     numbers = {"elo": 1500 - 200 * steps, "elo_se": np.full(len(steps), 9.0), "gap": gaps, "teacher": 3 - 2 * steps}
-    return training_set(collection, widened.with_columns(numbers), form="lists")
+    best = {name: np.full(len(ids), value) for name, value in {"elo": 1500.0, "elo_se": 9.0, "teacher": 3.0}.items()}
+    widened, _ = source.with_columns(numbers).with_rejected(ids, own, values=best)
+    return training_set(collection, widened, form="lists")
 
 
 @pytest.mark.parametrize("target", TARGETS)

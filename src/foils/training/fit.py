@@ -28,7 +28,6 @@ from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import spelled
 from foils.training.losses import average_gradients
-from foils.training.masks import MASKED
 from foils.training.models import AdapterCheckpoints, add_adapters, merge_trained, restore
 from foils.training.settings import TrainSettings
 
@@ -189,8 +188,7 @@ class TrainingRun:
 
     Attributes:
         model: with an evaluation on dev, the best of the evaluated ones; else the last.
-        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers;
-            of a mask, the share of the negatives' weight that it took since the entry before, as `masked`.
+        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers.
         best: the best score on dev; None without one.
         steps: optimizer steps taken in all.
         seconds: of this run, checkpoints and evaluations included.
@@ -352,7 +350,7 @@ def _entry(log: dict[str, float]) -> dict[str, float]:
     if not {"loss", f"eval_{DEV}"} & log.keys():
         return {}
     names = {"epoch": "epoch", "loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate"}
-    names |= {f"eval_{DEV}": DEV, **{name: name for name in log if name.startswith(CHANCE) or name == MASKED}}
+    names |= {f"eval_{DEV}": DEV, **{name: name for name in log if name.startswith(CHANCE)}}
     return {"step": log["step"], **{new: float(log[old]) for old, new in names.items() if old in log}}
 
 

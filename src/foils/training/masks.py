@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import TrainerCallback
 
 from foils.data.training_rows import ABSENT
 from foils.encode import EmbeddingSettings, Vectors
@@ -81,7 +80,6 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
     return GuideVectors(queries.select(query_places), documents, places, description(encoder), guide, settings)
 
 
-MASKED = "masked"
 MARGINS = {SELF: 0.1, GUIDE: 0.0}
 """The published margins: Qwen3-Embedding's, by the model's own similarities, and GISTEmbed's, by a guide's."""
 FARTHEST = 2
@@ -104,12 +102,11 @@ def mask_log_weights(similarities: Tensor, own: Tensor, positives: Tensor, *, ma
     return weights.scatter(1, positives[:, None], 0.0)
 
 
-class FalseNegativeMask(TrainerCallback):  # type: ignore[misc]
+class FalseNegativeMask:
     """Which candidates of a batch are probably positives of a query, in-batch and mined negatives alike.
 
-    It counts what it leaves out in training, and as a callback puts the share since the entry before beside the loss in
-    the history. Shares are of the pairs of a query and a candidate negative that the facts leave in; those of each
-    loss, where Matryoshka training has several.
+    It counts what it leaves out in training, as a share of the pairs of a query and a candidate negative that the facts
+    leave in; those of each loss, where Matryoshka training has several.
 
     Args:
         margin: a candidate is left out where its similarity to the query exceeds the positive's by more than this.
@@ -124,7 +121,6 @@ class FalseNegativeMask(TrainerCallback):  # type: ignore[misc]
             raise InputError(f"a mask of margin {margin}; expected a finite number")
         self.margin, self.guide = margin, guide
         self._epochs: dict[int, NDArray[np.int64]] = {}  # pairs, and those left out
-        self._recent = np.zeros(2, np.int64)
 
     def compared(self, queries: Tensor, documents: Tensor, labels: NDArray[np.int64] | None) -> tuple[Tensor, Tensor]:
         """Return the vectors by which a batch is masked: the model's own, which are given, or the guide's.
@@ -165,7 +161,7 @@ class FalseNegativeMask(TrainerCallback):  # type: ignore[misc]
             counted = torch.ones_like(weights, dtype=torch.bool) if known is None else ~torch.isneginf(known)
             counted = counted.scatter(1, positives[:, None], False)
             sums = torch.stack([counted.sum(), (torch.isneginf(weights) & counted).sum()]).cpu().numpy()
-            self._recent, self._epochs[epoch] = self._recent + sums, self._epochs.get(epoch, 0) + sums
+            self._epochs[epoch] = self._epochs.get(epoch, 0) + sums
         return weights if known is None else weights + known
 
     def shares(self) -> dict[int, float]:
@@ -176,12 +172,6 @@ class FalseNegativeMask(TrainerCallback):  # type: ignore[misc]
         """Take another training set, whose texts a guide embeds; it counts on."""
         if self.guide is not None:
             self.guide = guide_vectors(self.guide.guide, data, settings=self.guide.settings)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """Add the share since the entry before to the history."""
-        pairs, taken = self._recent
-        if state.log_history and "loss" in (logs or {}) and pairs:
-            state.log_history[-1][MASKED], self._recent = float(taken / pairs), np.zeros(2, np.int64)
 
     def describe(self) -> dict[str, Any]:
         """Return what the model's card and the result say of it."""

@@ -97,7 +97,7 @@ def train_model(
         mask = loss.mask = make_mask(model, data, settings, use)
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
     hook = _hook(data, batches, batch_settings, settings=settings, use=use)
-    callbacks = [*(each for each in (hook, mask) if each is not None), *callbacks]
+    callbacks = [*([] if hook is None else [hook]), *callbacks]
     if refresh is not None:
         data = refresh.following(data, loss)
         callbacks.append(refresh)
