@@ -107,16 +107,6 @@ def test_help_imports_neither_torch_nor_numpy():
     assert done.returncode == 0, done.stderr
 
 
-def test_completion_is_installed_where_the_shell_looks(foils, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SHELL", "/bin/bash")
-    assert foils("--install-completion").status == 0
-    (script,) = [path for path in tmp_path.rglob("foils*") if path.is_file()]
-    for word in (*VERBS, "temperature"):
-        assert word in script.read_text()
-    assert str(script) in (tmp_path / ".bashrc").read_text()
-
-
 def test_tables_escape_markup_and_keep_every_cell(capsys):
     print_tables([Table("a [b]", ["source", "count"], [("[red]x[/red]", 1), ("y" * 100, 2)], caption="see [c]")])
     said = capsys.readouterr().out

@@ -114,7 +114,7 @@ def test_the_budget_holds_inside_its_context_alone():
         assert memory.rows_at_once(0, most=100) == 100
     assert memory.budget() == 2**30
     with pytest.raises(InputError, match="at least 1 MiB"), memory.limited(1000):
-        pass
+        memory.budget()
 
 
 def test_sizes():

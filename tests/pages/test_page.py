@@ -3,7 +3,8 @@
 from hashlib import sha256
 from importlib.resources import files
 
-from foils.pages.page import Examples, Figure, Section, Table, render_page
+from foils.pages.page import Examples, Figure, Section, render_page
+from foils.runtime.results import Table
 
 
 def test_blocks_and_folding():

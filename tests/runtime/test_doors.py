@@ -207,13 +207,6 @@ def test_the_program_gives_the_door_what_it_is_given(tmp_path, capsys):
     assert "a <remark>" in shown
 
 
-def test_what_differs_from_a_doors_own_defaults():
-    base = WindowSettings(top=20)
-    assert base.changed() == {"top": 20}
-    assert base.changed(base=base) == {}
-    assert WindowSettings(draw="uniform").changed(base=base) == {"top": 10, "draw": "uniform"}
-
-
 OPEN = replace(WindowSettings(), top=None)
 
 

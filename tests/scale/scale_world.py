@@ -137,7 +137,7 @@ class Elsewhere:
     def __init__(self) -> None:
         self.maps: list[int] = []
 
-    def map(self, work: Callable[[Any], Any], items: Iterable[Any], *, model: bool = False) -> Iterator[Any]:
+    def __call__(self, work: Callable[[Any], Any], items: Iterable[Any], *, model: bool = False) -> Iterator[Any]:
         sent, source = cloudpickle.dumps(work), iter(items)
         self.maps.append(0)
         at = len(self.maps) - 1

@@ -22,7 +22,6 @@ PURPOSE = (
 OPTIONS = {
     "-h, --help": "Show this help; foils VERB --help shows a verb's.",
     "--version": "Print the version.",
-    "--install-completion": "Complete verbs and options in this shell from now on (bash, zsh or fish).",
 }
 
 
@@ -75,11 +74,6 @@ def _run(first: str, arguments: Sequence[str]) -> int:
         from importlib.metadata import version
 
         print(f"foils {version('foils')}")
-        return 0
-    if first == "--install-completion":
-        from foils.cli.program import program
-
-        print(f"{program().install_completion()} is read by new shells")
         return 0
     if first.startswith("-"):
         raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")

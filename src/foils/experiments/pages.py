@@ -6,18 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from foils.pages.page import (
-    LEGEND,
-    PALETTE,
-    Figure,
-    Section,
-    Table,
-    ends,
-    label,
-    render_page,
-    scatter,
-)
-from foils.runtime.results import counted
+from foils.pages.page import LEGEND, PALETTE, Figure, Section, ends, label, render_page, scatter
+from foils.runtime.results import Table, counted
 
 if TYPE_CHECKING:
     from foils.experiments.analysis import StudyAnalysis

@@ -15,11 +15,6 @@ import jinja2
 
 from foils.runtime.results import Table
 
-__all__ = [
-    "LEGEND", "PALETTE", "Example", "Examples", "Figure", "Section", "Table", "axes", "ends", "label", "marked",
-    "render_page", "scatter", "shortened",
-]  # fmt: skip
-
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
 LEGEND = {"orientation": "h", "y": 1.12}
 LONGEST = 700  # characters of a text to read

@@ -24,31 +24,23 @@ def budget() -> int:
     """Return how many bytes a block may take: by the present context, FOILS_MEMORY, or else 1 GiB.
 
     Raises:
-        InputError: FOILS_MEMORY is no size, or less than 1 MiB.
+        InputError: it is less than 1 MiB, or FOILS_MEMORY is no size.
     """
     if (size := _budget.get()) is None:
-        size = _checked(parsed_size(os.environ.get("FOILS_MEMORY") or "1GiB"))
+        size = parsed_size(os.environ.get("FOILS_MEMORY") or "1GiB")
+    if size < LEAST:
+        raise InputError(f"a memory budget of {size} bytes; expected at least 1 MiB")
     return size
 
 
 @contextmanager
 def limited(size: int) -> Iterator[None]:
-    """Let blocks of everything inside the context take at most `size` bytes.
-
-    Raises:
-        InputError: less than 1 MiB.
-    """
-    token = _budget.set(_checked(size))
+    """Let blocks of everything inside the context take at most `size` bytes."""
+    token = _budget.set(size)
     try:
         yield
     finally:
         _budget.reset(token)
-
-
-def _checked(size: int) -> int:
-    if size < LEAST:
-        raise InputError(f"a memory budget of {size} bytes; expected at least 1 MiB")
-    return size
 
 
 def rows_at_once(row: float, *, most: int) -> int:

@@ -213,19 +213,10 @@ class Settings:
         """Return the context in which a door with these settings works: none of its own."""
         return nullcontext()
 
-    def changed(self, *names: str, base: Settings | None = None) -> dict[str, Any]:
-        """Return those of the named settings (of all, where none is named) that differ from their defaults.
-
-        Args:
-            names: of settings.
-            base: has the defaults, where they are not the fields' own.
-        """
-        return {
-            setting.name: value
-            for setting in settings_of(type(self))
-            if (not names or setting.name in names)
-            and (value := getattr(self, setting.name)) != getattr(base, setting.name, setting.default)
-        }
+    def changed(self, *names: str) -> dict[str, Any]:
+        """Return those of the named settings (of all, where none is named) that differ from their defaults."""
+        own = [setting for setting in settings_of(type(self)) if not names or setting.name in names]
+        return {each.name: value for each in own if (value := getattr(self, each.name)) != each.default}
 
 
 def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
@@ -422,9 +413,8 @@ def _unmet(alternatives: Sequence[dict[str, Any]], known: Collection[str], value
             return ""
         missing.setdefault(unmet[0], needs[unmet[0]])
     why = f" ({alternatives[0]['why']})" if "why" in alternatives[0] else ""
-    words = {name: None if isinstance(each, bool) or callable(each) else " or ".join(several(each))
-             for name, each in missing.items()}  # fmt: skip
-    wanted = " or ".join(spelled(name, each) for name, each in words.items())
+    named = {name: () if isinstance(each, bool) or callable(each) else several(each) for name, each in missing.items()}
+    wanted = " or ".join(spelled(name, " or ".join(values) or None) for name, values in named.items())
     name, condition = next(iter(missing.items()))
     if len(missing) > 1:
         return f"without {wanted}{why}; give one, or leave it out"
@@ -445,9 +435,7 @@ def _holds(condition: Condition, value: Any) -> bool:
     if callable(condition):
         return bool(condition(value))
     wanted = several(condition)
-    return any(
-        each in wanted or (isinstance(each, str) and each.partition(":")[0] in wanted) for each in several(value)
-    )
+    return any(each in wanted or str(each).partition(":")[0] in wanted for each in several(value))
 
 
 def _with_value(name: str, value: Any) -> str:
@@ -491,9 +479,8 @@ def key_values(text: str) -> tuple[str, dict[str, str]]:
     return before, {key.strip().replace("-", "_"): value for key, _, value in split}
 
 
-_WORD = re.compile(
-    r"(?!(?:true|false|null|NaN|Infinity)\Z)(?:[^\W\d]|\.{0,2}/|~)[\w./:~-]*"
-)  # no JSON: a name or a path
+# A name or a path, which are no JSON.
+_WORD = re.compile(r"(?!(?:true|false|null|NaN|Infinity)\Z)(?:[^\W\d]|\.{0,2}/|~)[\w./:~-]*")
 
 
 def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bool = False) -> dict[str, Any]:

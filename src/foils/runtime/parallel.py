@@ -21,7 +21,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
@@ -40,18 +40,13 @@ SHARED = ("FOILS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORM
 _HOST_PORT = re.compile(r"(?P<host>[^/:\s]+):(?P<port>\d+)")
 
 
-class Executor(Protocol):
-    """Does shards of work elsewhere."""
+Executor = Callable[..., Iterator[Any]]
+"""Does shards elsewhere: takes `(work, items, *, model)` and yields work(item) for each item, in order.
 
-    def map(self, work: Callable[[Item], Result], items: Iterable[Item], *, model: bool = False) -> Iterator[Result]:
-        """Yield work(item) for each item, in order.
-
-        Args:
-            work: a function of the item alone, which may be done twice: what it writes, it writes whole.
-            items: taken as there is room for them, so that they need not lie in memory at once.
-            model: whether the work runs a neural network, for which an accelerator is to be had.
-        """
-        ...
+`work` is a function of the item alone, which may be done twice: what it writes, it writes whole. Items are taken as
+there is room for them, so that they need not lie in memory at once. `model` says whether the work runs a neural
+network, for which an accelerator is to be had.
+"""
 
 
 _executor: ContextVar[Executor | None] = ContextVar("foils_executor", default=None)
@@ -116,7 +111,7 @@ def map_shards(work: Callable[[Item], Result], items: Iterable[Item], *, model: 
     if executor is None or (len(ahead) < 2 and not model):
         yield from map(work, chain(ahead, source))
     else:
-        yield from executor.map(work, chain(ahead, source), model=model)
+        yield from executor(work, chain(ahead, source), model=model)
 
 
 def spread_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -178,7 +173,7 @@ class RayExecutor:
                 f"{most:g}; set OMP_NUM_THREADS={max(1, int(most))}"
             )
 
-    def map(self, work: Callable[[Item], Result], items: Iterable[Item], *, model: bool = False) -> Iterator[Result]:
+    def __call__(self, work: Callable[[Item], Any], items: Iterable[Item], *, model: bool = False) -> Iterator[Any]:
         """Yield work(item) for each item, in order; `work` is sent once, items as there is room for them.
 
         Raises:
