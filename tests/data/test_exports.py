@@ -19,9 +19,8 @@ import pytest
 
 import foils as library
 from foils.data import Collection, Negatives
-from foils.data.formats import FORMS, Exported
 from foils.data.negatives import LABELS, POSITIVE, negatives_table
-from foils.data.sources import as_source
+from foils.data.sources import FORMS, Exported, as_source
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from refusals import refused
 from tiny_models import tiny_cross_encoder, tiny_encoder

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from foils.data.collection import Collection
 from foils.data.description import Description, describe_collection
-from foils.data.formats import FORMS, Exported
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.sources import SourceLike, as_source
+from foils.data.sources import FORMS, Exported, SourceLike, as_source
 from foils.runtime.options import Option, door, refuse, spelled
 
 

@@ -47,23 +47,14 @@ def negatives_table(
     return pa.table([query_ids, doc_ids, sources, pa.array(ranks), pa.array(scores)], schema=REQUIRED)
 
 
-def checked_table(table: pa.Table) -> pa.Table:
-    """Return a table with its columns in their types.
-
-    Raises:
-        InputError: what is wrong in its columns (see `Negatives`); whether pairs repeat is not looked at.
-    """
+def _checked_table(table: pa.Table) -> pa.Table:
+    """Return a table with its columns in their types; whether pairs repeat is not looked at."""
     missing = [name for name in REQUIRED.names if name not in table.column_names]
     if missing:
         raise InputError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(REQUIRED.names)}")
     table = with_types(table, {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN})
     if table["score"].null_count:
         table = table.set_column(table.column_names.index("score"), "score", pc.fill_null(table["score"], np.nan))
-    _check_values(table)
-    return table
-
-
-def _check_values(table: pa.Table) -> None:
     names = set(table.column_names)
     for name in ("query_id", "doc_id", "source", "rank", "keep"):
         if name in names and table[name].null_count:
@@ -79,16 +70,7 @@ def _check_values(table: pa.Table) -> None:
         raise InputError("keep and reason come together: a rejected row says why")
     if "keep" in names and pc.any(pc.equal(table["keep"], table["reason"].is_valid())).as_py():
         raise InputError("a row has a reason exactly where keep is false")
-
-
-def check_pairs(table: pa.Table) -> None:
-    """Raise an InputError where a pair of query and document has several rows."""
-    pairs = table.group_by(["query_id", "doc_id"], use_threads=False).aggregate([([], "count_all")])
-    if len(pairs) < len(table):
-        twice = pairs.filter(pc.greater(pairs["count_all"], 1))
-        query, document, _ = twice.slice(0, 1).to_pylist()[0].values()
-        said = f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r})"
-        raise InputError(f"{said}; a pair has one row")
+    return table
 
 
 def _pair_keys(table: pa.Table) -> pa.ChunkedArray:
@@ -140,9 +122,15 @@ class Negatives(Result):
     checked: InitVar[bool] = field(default=False, kw_only=True)
 
     def __post_init__(self, checked: bool) -> None:
-        if not checked:
-            object.__setattr__(self, "table", checked_table(self.table))
-            check_pairs(self.table)
+        if checked:
+            return
+        object.__setattr__(self, "table", _checked_table(self.table))
+        pairs = self.table.group_by(["query_id", "doc_id"], use_threads=False).aggregate([([], "count_all")])
+        if len(pairs) < len(self):
+            twice = pairs.filter(pc.greater(pairs["count_all"], 1))
+            query, document, _ = twice.slice(0, 1).to_pylist()[0].values()
+            said = f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r})"
+            raise InputError(f"{said}; a pair has one row")
 
     @classmethod
     def of(cls, negatives: Negatives, **more: Any) -> Self:
@@ -157,7 +145,7 @@ class Negatives(Result):
         return replace(self, checked=True, **more)
 
     def _with_table(self, table: pa.Table) -> Self:
-        return self.altered(table=checked_table(table))
+        return self.altered(table=_checked_table(table))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -207,7 +195,7 @@ class Negatives(Result):
         return "The reasons for which rows are rejected say which rule to loosen."
 
     def export(self, path: str | Path, *, form: str = "triplets", scores: str = "") -> int:
-        """Write the kept rows in a form that training tools read (see `foils.data.formats.Exported`).
+        """Write the kept rows in a form that training tools read (see `foils.data.sources.Exported`).
 
         Args:
             path: of the file.
@@ -221,7 +209,7 @@ class Negatives(Result):
             InputError: the collection is not known, or nothing is there to export.
             UnknownNameError: no such form.
         """
-        from foils.data.formats import Exported
+        from foils.data.sources import Exported
 
         if self.collection is None:
             raise InputError("the texts of this table are not known; name the collection that it was made from")
@@ -433,7 +421,7 @@ class Recapture:
         known = dict(recapture) if isinstance(recapture, Mapping) else {}
         optional = {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}
         counts: dict[str, Any] = {**{name: known.get(name) for name in COUNTS}, **optional}
-        if not all(map(_is_count, counts.values())):
+        if not all(isinstance(each, (int, float)) and 0 <= each <= sys.float_info.max for each in counts.values()):
             said = f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept"
             raise InputError(f"{said}; mine it again")
         return cls(**counts, way=str(known["way"])) if "way" in known else None
@@ -451,7 +439,3 @@ class Recapture:
     def to_json(self) -> dict[str, Any]:
         """Return what provenance says of it."""
         return asdict(self)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0 <= value <= sys.float_info.max

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
-from foils.data.formats import Record, labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.pairs import SPLIT, Example, Passage, collection_of_texts
 from foils.data.records import arrow_table
+from foils.data.sources import Record, labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.tables import take
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
