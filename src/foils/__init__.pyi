@@ -6,8 +6,8 @@ import typing
 import foils.batching.plan
 import foils.data.collection
 import foils.data.description
-import foils.data.formats
 import foils.data.negatives
+import foils.data.sources
 import foils.deciding.doors
 import foils.evaluation.systems
 import foils.experiments.analysis
@@ -75,7 +75,7 @@ def describe(collection: typing.Any, *, columns: typing.Any = ..., corpus: typin
     add_judgements: typing.Any = ...) -> foils.data.description.Description: ...
 def export(collection: typing.Any, source: typing.Any, *, form: typing.Any = ..., scores: typing.Any = ...,
     number: int | None = ..., split: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.data.formats.Exported: ...
+    add_judgements: typing.Any = ...) -> foils.data.sources.Exported: ...
 def load(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.data.collection.Collection: ...
 def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = ..., verbose: bool = ...,
