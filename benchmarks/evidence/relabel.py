@@ -37,8 +37,8 @@ from common import hidden, load, narrowed, save
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
+from foils.labelling.doors import by_function
 from foils.labelling.evidence import Evidence, evidence_of
-from foils.labelling.judging import ByFunction
 from foils.labelling.relabelling import Cascade
 from foils.labelling.sheet import pairs_in
 
@@ -49,7 +49,7 @@ MEASURE = "nDCG@10"
 ENCODING = replace(AT_128, encoder=MODEL)
 CELL = ("collection", "hidden", "seed", "top")
 ALIKE = ("similarity", "resemblance", "nearest")
-OF_OTHERS = ("other queries", "labelled elsewhere", "labelled together")
+OF_OTHERS = ("labelled elsewhere", "labelled together")
 STEPS = {"epochs": 1, "batch_size": 128, "form": "triplets", "max_positives": 4}
 STEPS_OF_LANGUAGE_MODELS = {"epochs": 1, "batch_size": 32, "form": "lists", "max_positives": 1, "max_length": 64}
 WAYS_OF_LANGUAGE_MODELS = ("untouched", "rejected", "relabelled", "masked by a guide")
@@ -95,7 +95,7 @@ def found(verdict: np.ndarray, truth: np.ndarray) -> dict[str, float | int | Non
 
 def without_others(every: Evidence) -> Evidence:
     """The evidence without what labels of other queries say."""
-    own = [place for place, name in enumerate(every.names) if name.removesuffix(", squared") not in OF_OTHERS]
+    own = [place for place, name in enumerate(every.names) if name not in OF_OTHERS]
     return replace(every, names=tuple(every.names[place] for place in own), features=every.features[:, own])
 
 
@@ -112,7 +112,7 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
         for budget in (0.0, 0.01, 0.05, 0.2):
             start, cascade = time.process_time(), Cascade(collection, pairs, evidence, seed=seed)
             if budget:
-                cascade.ask(ByFunction(Oracle(whole, NOISE, seed)), round(budget * len(pairs)), checks=100)
+                cascade.ask(by_function(Oracle(whole, NOISE, seed)), round(budget * len(pairs)), checks=100)
             verdict = cascade.verdicts(0.9, 0.95)[0]
             rows.append({"budget": budget, "other_queries": evidence is every, **found(verdict, truth),
                          "seconds": round(time.process_time() - start, 1)})  # fmt: skip

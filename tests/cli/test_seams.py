@@ -98,7 +98,7 @@ filter small bm25.parquet --max-score 1 {OUT}
 score-pairs learnable learnable.parquet --teacher bi-encoder:static --teacher bi-encoder:other {OUT}
 score small {BOTH} {V} --json out.json --report out.html
 rate small random.parquet {V} --judgements kept --degree 2 {OUT}
-label small {BOTH} --with bi-encoder --draw uncertain -n 5 --checks 3 {V} -o out.tsv --json out.json
+label small {BOTH} --with bi-encoder -n 5 --checks 3 {V} -o out.tsv --json out.json
 select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 {OUT}
 select {BOTH} --by benefit --set top=2 --collection small --seed 3 {V} -o out.parquet
 compose small {BOTH} --top 2 --lambda 0.5 {V} {OUT}

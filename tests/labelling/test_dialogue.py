@@ -15,9 +15,7 @@ import pytest
 from label_world import sheet, source, world_folder
 
 from foils.data import Labels
-from foils.labelling import Dialogue
-from foils.labelling.dialogue import QUESTION
-from foils.labelling.sheet import Pair
+from foils.labelling.sheet import QUESTION, Pair, go_through
 
 pty = pytest.importorskip("pty")
 
@@ -32,7 +30,7 @@ def answers(path: Path) -> list[int | None]:
 def talk(path: Path, keys: str) -> str:
     out = io.StringIO()
     pressed = iter(keys)
-    Dialogue(lambda: next(pressed, ""), out).go_through(sheet(path), "anna")
+    go_through(sheet(path), "anna", lambda: next(pressed, ""), out=out)
     return out.getvalue()
 
 
@@ -58,7 +56,7 @@ def test_texts_cannot_steer_the_terminal(tmp_path: Path) -> None:
     page = sheet(tmp_path / "labels.tsv")
     page.shown = [Pair("red \x1b[31m", "", "long " * 1_000)] * 6
     out = io.StringIO()
-    Dialogue(lambda: "q", out, width=60).go_through(page, "anna")
+    go_through(page, "anna", lambda: "q", out=out, width=60)
     assert "\x1b" not in out.getvalue()
     assert "positive" not in out.getvalue()
     assert max(map(len, out.getvalue().split(QUESTION)[0].splitlines())) <= 60

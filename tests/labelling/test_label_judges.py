@@ -12,8 +12,8 @@ from label_world import oracle, relevant, source, world
 
 from foils import label
 from foils.data import Labels
-from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
-from foils.labelling.judging import AgainstPositive, judge_errors, judge_known
+from foils.labelling import JudgeErrors, Labelled, pairs_of
+from foils.labelling.doors import against_positive, by_language_model, judge_errors, judge_known
 from foils.labelling.sheet import Pair
 from foils.llm import Client
 from foils.runtime.errors import FormatError, InputError
@@ -33,10 +33,9 @@ class Rule:
 
     def judge(self, candidates: Any, pairs: Any) -> Any:
         self.asked += len(pairs)
-        texts, others = candidates.texts(pairs.first), candidates.texts(pairs.second)
+        texts = candidates.texts(pairs.first)
         queries = [candidates.queries[row].rsplit(" ", 1)[1] for row in candidates.query_of(pairs.first)]
         good = [query == text.rsplit(" ", 1)[1] for query, text in zip(queries, texts, strict=True)]
-        del others
         missed = [int(query) in self.misses for query in queries]
         return np.where(np.logical_and(good, np.logical_not(missed)), 0.7, 0.2)
 
@@ -50,18 +49,18 @@ def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> 
 
     with serving(answer) as server:
         client = Client("m", server.url, concurrency=1)
-        judge = RelevanceJudge(client, tmp_path / "log")
+        judge = by_language_model(client, tmp_path / "log")
         assert judge.judge(PAIRS) == [True, False, True]
         seen = len(server.seen)
-        assert RelevanceJudge(client, tmp_path / "log").judge(PAIRS) == [True, False, True], "answers are kept"
+        assert by_language_model(client, tmp_path / "log").judge(PAIRS) == [True, False, True], "answers are kept"
         assert len(server.seen) == seen
         (tmp_path / "own.txt").write_text("{query} ? {document}")
-        own = RelevanceJudge(client, tmp_path / "log", tmp_path / "own.txt")
+        own = by_language_model(client, tmp_path / "log", tmp_path / "own.txt")
         assert own.judge(PAIRS[1:2]) == [False]
         assert "Answer in JSON" in json.dumps(server.seen[-1]), "the form is explained"
     (tmp_path / "own.txt").write_text("{query} {positive}")
     with pytest.raises(FormatError, match="unknown slots positive"):
-        RelevanceJudge(client, tmp_path / "log", tmp_path / "own.txt")
+        by_language_model(client, tmp_path / "log", tmp_path / "own.txt")
 
 
 @pytest.mark.parametrize("ending", ["tsv", "parquet"])
@@ -88,7 +87,7 @@ def keys_of(labelled: Labelled, name: str) -> list[str]:
 
 def test_errors_on_known_pairs() -> None:
     collection, universe = world(), pairs_of({"a": source("a", 1)})
-    rule = AgainstPositive("judge:rule", Rule(misses=(1, 3)))
+    rule = against_positive("judge:rule", Rule(misses=(1, 3)))
 
     def errors_of(pairs: int) -> JudgeErrors:
         labels = judge_known(rule, collection, collection.queries["query_id"], pairs=pairs, seed=0)
@@ -149,16 +148,18 @@ def test_a_program_alone_gives_an_upper_bound_and_asks_once(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ask": "me"}, "ask me: nobody is called that; expected one of terminal, page, bi-encoder:MODEL"),
+        (
+            {"ask": "me"},
+            "unknown judge 'me'; expected one of: bi-encoder, cross-encoder, llm, page, ",
+        ),
         ({"ask": "llm"}, "llm needs the model's name"),
         ({"ask": "cross-encoder"}, "cross-encoder needs its model"),
-        ({"ask": "page", "encoder": "y"}, "encoder y: no effect without draw uncertain or ask bi-encoder"),
+        ({"ask": "page", "encoder": "y"}, "encoder y: no effect with ask page; it goes with ask bi-encoder"),
         ({"ask": "page", "checks": 5}, "checks 5: no effect with ask page"),
         ({"ask": Rule(), "labeller": "anna"}, "labeller anna: no effect with ask Rule"),
         ({"ask": "llm:m", "max_length": 64}, "max_length 64: no effect"),
         ({"ask": oracle, "base_url": "http://x"}, "base_url http://x: no effect with ask function"),
         ({"ask": oracle, "question": "own.txt"}, "question own.txt: no effect with ask function; it goes with ask llm"),
-        ({"ask": oracle, "split": "dev"}, "split dev: no effect with draw equal"),
         ({"ask": oracle, "labeller": "a:b"}, "labeller a:b: expected a person's name, without a colon"),
         ({"ask": oracle, "output": "labels.xlsx"}, r"labels are written as \.tsv"),
         ({"ask": lambda *_: "yes"}, "the function answered 'yes'; expected True, False, or None"),

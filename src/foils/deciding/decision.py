@@ -666,7 +666,7 @@ def _remarks(decision: Decision) -> list[str]:
         lines.append(f"The interval does not tell {chosen} from {', '.join(decision.ties)}: these are ties.")
     if decision.label_next:
         labels = f"{decision.label_next} {'more ' * (decision.labels > 0)}labels"
-        lines.append(f"About {labels} could change the choice (foils label --draw uncertain).")
+        lines.append(f"About {labels} could change the choice (foils label).")
     for name, rates in decision.judges.items():
         recognised, passed = (
             f"{percent(rates[rate])} ({percent(rates[f'{rate}_low'])[:-2]}–{percent(rates[f'{rate}_high'])})"

@@ -1,54 +1,270 @@
-"""The door of labelling: a sample of labels, and what it says of the sources that it was drawn from."""
+"""Who judges pairs of a query and a document, how often a program is right, and the door of labelling."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, cast
 
 import numpy as np
+import pyarrow as pa
 
-from foils.data.labels import PERSON, Labels, check_ending
+from foils.data.collection import Collection
+from foils.data.labels import CHECKS, LABELS, PERSON, Labels, check_ending, pair_keys
 from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.dialogue import label_page, on_terminal
-from foils.labelling.evidence import prior_before_labels
-from foils.labelling.judging import (
-    BY_PEOPLE,
-    PAGE,
-    SCORING,
-    TERMINAL,
-    Answer,
-    ByFunction,
-    JudgeErrors,
-    PairJudge,
-    RelevanceJudge,
-    is_judge,
-    judge_errors,
-    judge_known,
-    kind_of,
-    open_judge,
+from foils.labelling.sheet import (
+    LabelSheet,
+    Pair,
+    PairPool,
+    go_through,
+    keys_of_terminal,
+    label_page,
+    pairs_of,
+    shown_of,
 )
-from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
-from foils.llm import LLMSettings, ModelUse
+from foils.llm import Client, Form, LLMSettings, ModelUse, Questions, Sampling, Template
 from foils.llm.prompts import TemplateLike
-from foils.rating import Judge
-from foils.runtime.errors import InputError
+from foils.llm.questions import ATTEMPTS, LONGEST
+from foils.rating import Candidates, Judge, LLMJudge, Pairs, QuestionSettings, ask
+from foils.rating.opening import JudgeSettings, Opening
+from foils.rating.opening import open_judge as open_compared
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table, number
-from foils.statistics.survey import Floats, Rows, Share, estimate_share
+from foils.statistics.survey import Rows, Share, corrected_share, estimate_share
 
 log = logging.getLogger(__name__)
 
+Answer = Callable[[str, str, str], bool | None]
+"""A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
+TERMINAL, PAGE = "terminal", "page"
+BY_PEOPLE = (TERMINAL, PAGE)
+SCORING = ("bi-encoder", "cross-encoder", "pairwise")
+JUDGES = (*SCORING, "llm")
+
+
+def is_judge(who: Any) -> TypeGuard[Judge]:
+    """Tell whether an object is a judge of `foils rate`."""
+    return hasattr(who, "judge")
+
+
+VERSION = "relevance-1"
+FORM = Form(
+    "relevant",
+    'Answer in JSON: {"relevant": true} or {"relevant": false}.',
+    lambda value: value if isinstance(value, bool) else None,
+    {"type": "boolean"},
+)
+
+
+@dataclass(frozen=True)
+class PairJudge:
+    """Judges pairs one by one.
+
+    Attributes:
+        name: what to call it; there is a colon in it.
+        judge: returns for each pair whether its document is relevant; None where there is no answer.
+        compares: whether it compares the document with the labelled positive, and has no answer without one.
+        questions: of a language model, which count what they take.
+    """
+
+    name: str
+    judge: Callable[[Sequence[Pair]], Iterable[bool | None]]
+    compares: bool = False
+    questions: Questions | None = None
+
+
+def against_positive(name: str, compared: Judge) -> PairJudge:
+    """Return a judge of `foils rate`, who compares the document with the labelled positive, in both orders if need be.
+
+    A document is relevant where P(document ≻ positive) ≥ ½. A pair without a positive has no answer.
+    """
+
+    def judge(pairs: Sequence[Pair]) -> list[bool | None]:
+        known = [pair for pair in pairs if pair.positive]
+        lists = [[("positive", pair.positive), ("document", pair.document)] for pair in known]
+        ids, queries = [str(place) for place in range(len(known))], [pair.query for pair in known]
+        candidates, first = Candidates.of_lists(ids, queries, lists), np.arange(len(known)) * 2
+        preference = ask(compared, candidates, Pairs(candidates.offsets, first + 1, first)).preference
+        answers = iter([None if np.isnan(p) else p >= 0.5 for p in preference.tolist()])
+        return [next(answers) if pair.positive else None for pair in pairs]
+
+    return PairJudge(name, judge, compares=True)
+
+
+def by_function(function: Answer) -> PairJudge:
+    """Return a judge of a function that answers True, False, or None to skip; anything else is an InputError."""
+
+    def judge(pairs: Sequence[Pair]) -> Iterator[bool | None]:
+        for pair in pairs:
+            answer: Any = function(pair.query, pair.positive, pair.document)
+            if answer is not None and not isinstance(answer, (bool, np.bool_)) and answer not in (0, 1):
+                raise InputError(f"the function answered {answer!r}; expected True, False, or None to skip a pair")
+            yield None if answer is None else bool(answer)
+
+    return PairJudge(f"function:{getattr(function, '__name__', type(function).__name__)}", judge)
+
+
+def by_language_model(
+    client: Client, folder: str | Path, question: TemplateLike | None = None, sampling: Sampling | None = None
+) -> PairJudge:
+    """Return a language model that is asked about each pair by itself whether the document is relevant to the query.
+
+    Args:
+        client: how to reach the model.
+        folder: of the answers, so that none is asked for twice.
+        question: a prompt with {query}, {document}, and optionally {answer}, where the form is explained; without it,
+            that stands at the end. None: the package's own.
+        sampling: how answers are drawn.
+
+    Raises:
+        InputError: a file of a prompt that is not there.
+        FormatError: slots of a prompt that are not those expected.
+    """
+    template = Template.of(question, "foils.labelling", VERSION, needed=("query", "document"), optional=("answer",))
+    described = {"prompt": template.text, "attempts": ATTEMPTS, "longest": LONGEST}
+    questions = Questions(client, folder, FORM, sampling, kind="relevance", described=described)
+
+    def judge(pairs: Sequence[Pair]) -> list[bool | None]:
+        return questions.ask([questions.prompt(template, query=p.query, document=p.document) for p in pairs])
+
+    return PairJudge(f"llm:{client.model}", judge, questions=questions)
+
+
+def open_judge(
+    given: str | Judge | Answer,
+    collection: Collection,
+    *,
+    encoding: EncodingSettings,
+    llm: LLMSettings,
+    question: TemplateLike | None = None,
+) -> PairJudge:
+    """Return the judge of this name, `KIND:MODEL` as for `foils rate`, one of its objects, or a function, for pairs.
+
+    Raises:
+        InputError: no model.
+    """
+    if not isinstance(given, str):
+        return against_positive(f"judge:{given.name}", given) if is_judge(given) else by_function(cast("Answer", given))
+    opened = open_compared(given, Opening(JudgeSettings(judge=given), encoding, llm, QuestionSettings()), collection)
+    if isinstance(opened, LLMJudge):
+        return by_language_model(opened.questions.client, llm.folder(collection), question, llm.sampling())
+    return against_positive(f"{given.partition(':')[0]}:{opened.name}", opened)
+
+
+Counts = tuple[int, int]  # how many, of how many
+
+
+@dataclass(frozen=True)
+class JudgeErrors:
+    """How often a judge was right.
+
+    Attributes:
+        sensitivity: how many of how many relevant pairs it called relevant.
+        specificity: how many of how many others it did not.
+        basis: which pairs these are, in words.
+        bounds: whether the others were easier to judge than negatives are, so that a share that is corrected by them is
+            an upper bound.
+    """
+
+    sensitivity: Counts
+    specificity: Counts
+    basis: str
+    bounds: bool = False
+
+    def corrected(self, share: Share, *, seed: int) -> Share | None:
+        """Return a share with these errors taken into account; None where they are not known.
+
+        Where they are `bounds` its interval begins at 0, and it has no value of its own.
+        """
+        if not self.known:
+            return None
+        corrected = corrected_share(share, self.sensitivity, self.specificity, seed=seed)
+        return replace(corrected, share=np.nan, low=0.0) if self.bounds else corrected
+
+    @property
+    def known(self) -> bool:
+        """Whether there was a pair of each kind."""
+        return self.sensitivity[1] > 0 and self.specificity[1] > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, and what they rest on."""
+        return {"sensitivity": self.sensitivity, "specificity": self.specificity, "basis": self.basis}
+
+
+def judge_errors(labels: Labels, universe: PairPool, judge: str) -> JudgeErrors:
+    """Return how often a judge was right on the pairs that people judged, too.
+
+    Where these are not pairs of both kinds: on labelled positives and on documents drawn at random (`judge_known`), if
+    it judged any.
+    """
+    people, own = (labels.match(universe.table, judge=who)[0] for who in (None, judge))
+    sensitivity, specificity = (
+        (int((own[people == truth] == truth).sum()), int(np.isfinite(own[people == truth]).sum())) for truth in (1, 0)
+    )
+    errors = JudgeErrors(sensitivity, specificity, "pairs that people judged, too")
+    positives, others = labels.checks(judge)
+    if errors.known or not positives[1]:
+        return errors
+    return JudgeErrors(positives, others, "labelled positives and documents drawn at random", bounds=True)
+
+
+def judge_known(
+    judge: PairJudge,
+    collection: Collection,
+    query_ids: pa.ChunkedArray,
+    *,
+    pairs: int,
+    seed: int,
+    known: Callable[[str], bool] = lambda _: False,
+) -> Labels:
+    """Have a judge judge pairs whose truth is known; return its answers.
+
+    A labelled positive is shown beside another one of its query; a judge who compares with the positive judges those
+    of queries with two or more. Documents drawn at random are taken as not relevant. Both are easier to judge than
+    the negatives that were mined.
+
+    Args:
+        judge: whom to ask.
+        collection: texts and judgements.
+        query_ids: queries to take, those without a labelled positive are left out.
+        pairs: how many of each kind, at most.
+        seed: of the draws.
+        known: whether the judge has judged the pair of this key (`foils.data.labels.pair_keys`).
+    """
+    truth, rng = collection.known_positives, np.random.default_rng(seed)
+    inside = np.flatnonzero(np.isin(truth.query_rows, collection.query_rows(query_ids.unique())))
+    places = rng.permutation(inside).tolist()
+    positives = [(place, truth.of(place)[-1]) for place in places if len(truth.of(place)) > judge.compares][:pairs]
+    drawn = zip(places, rng.integers(len(collection.documents), size=min(pairs, len(places))).tolist(), strict=False)
+    random = [(place, row) for place, row in drawn if row not in truth.of(place)]
+    queries, documents = np.array([*positives, *random], np.int64).reshape(-1, 2).T
+    table = pa.table(
+        {
+            "query_id": collection.queries["query_id"].take(pa.array(truth.query_rows[queries])),
+            "doc_id": collection.documents["doc_id"].take(pa.array(documents)),
+            "text": pa.nulls(len(documents), pa.large_string()),
+            "sources": [CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random),
+        }
+    )
+    open_rows = [
+        row for row, key in zip(table.to_pylist(), pair_keys(table).to_pylist(), strict=True) if not known(key)
+    ]
+    answers = zip(open_rows, judge.judge(shown_of(collection, open_rows)), strict=True)
+    rows = [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]
+    return Labels(pa.Table.from_pylist(rows, LABELS))
+
+
 PEOPLE = "people"
-EQUAL, UNCERTAIN = "equal", "uncertain"
 
 if TYPE_CHECKING:
     AskLike = str | Judge | Answer
@@ -76,10 +292,6 @@ class LabelSettings(Settings):
             bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER or llm[:MODEL]. Default: terminal, where there is
             one and no --answers are given. In Python also a judge of `foils.rate`, or a function of query, positive and
             document that returns True, False or None.
-        draw: Which pairs come first: equal gives all pairs of a source the same probability; uncertain prefers those
-            that the encoder cannot tell, by what `foils score` believes of each pair before any label. Give the options
-            of the encoder that scores.
-        split: Split of the judgements that uncertain learns from.
         output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
             again.
         answers: File with answers to add, as the page gives it. May be given several times. In Python
@@ -96,8 +308,6 @@ class LabelSettings(Settings):
 
     n: Annotated[int, Option(flag="--number", short="-n", least=1)] = 60
     ask: Annotated[AskLike | None, Option(flag="--with", metavar="WHO")] = None
-    draw: Annotated[str, Option(names=(EQUAL, UNCERTAIN))] = EQUAL
-    split: Annotated[str, Option(needs={"draw": UNCERTAIN})] = "train"
     output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
     answers: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
@@ -108,8 +318,8 @@ class LabelSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ending(self.output)
-        if isinstance(self.ask, str) and self.ask not in BY_PEOPLE:
-            kind_of(self.ask)
+        if isinstance(self.ask, str):
+            check_names("judge", [self.ask.partition(":")[0]], (*BY_PEOPLE, *JUDGES))
         if not self.labeller.strip() or ":" in self.labeller:
             raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
 
@@ -157,7 +367,6 @@ class Labelled(Result):
         models: name -> use, of a language model that judged.
         facts: settings, seed and collection, for JSON.
         output: the file of the labels.
-        belief: (N,) of the universe's pairs, that the draw and the shares make use of; None: equal for all.
         notes: what to do next, in words.
     """
 
@@ -167,7 +376,6 @@ class Labelled(Result):
     models: Mapping[str, ModelUse]
     facts: Mapping[str, Any]
     output: Path
-    belief: Floats | None = field(default=None, repr=False)
     notes: Sequence[str] = ()
 
     @cached_property
@@ -211,8 +419,7 @@ class Labelled(Result):
         shares = []
         for name, rows in self.universe.members.items():
             here = rows[judged[rows]]
-            belief, everyone = (None, None) if self.belief is None else (self.belief[here], self.belief[rows])
-            share = estimate_share(relevant[here], probability[here], belief=belief, population=everyone)
+            share = estimate_share(relevant[here], probability[here])
             corrected = None if errors is None else errors.corrected(share, seed=int(self.facts["seed"]))
             counts = (len(rows), int(np.isin(rows, self.drawn).sum()), int(relevant[here].sum()))
             shares.append(SourceShare(name, judge or PEOPLE, *counts, share, corrected))
@@ -260,7 +467,7 @@ def _check_labelling(labelling: LabelSettings) -> None:
         raise InputError(f"nobody is there to judge: there is no terminal; give one of {ways}")
 
 
-@door(check=_check_labelling, needs={"llm": {"ask": "llm"}, "encoding": [{"draw": UNCERTAIN}, {"ask": SCORING}]})
+@door(check=_check_labelling, needs={"llm": {"ask": "llm"}, "encoding": {"ask": SCORING}})
 def label(
     collection: CollectionLike,
     sources: SourcesLike,
@@ -272,8 +479,8 @@ def label(
 ) -> Labelled:
     """Label a sample of negatives: which of them are relevant after all, and what share of each source that makes.
 
-    Pairs are drawn with known probabilities: all alike, or those first that decide most (draw: uncertain). Every answer
-    is kept at once: the same command goes on where it stopped, and a larger -n adds to what is there.
+    All pairs of a source are drawn with the same known probability. Every answer is kept at once: the same command goes
+    on where it stopped, and a larger -n adds to what is there.
 
     Raises:
         InputError: a collection, source, judge or file of answers that cannot be read, or nobody to judge.
@@ -284,17 +491,10 @@ def label(
     negatives = {source.name: source.negatives for source in named}
     universe = pairs_of(negatives)
     who, notes = labelling.ask, list[str]()
-    belief: Floats | None = None
     models: dict[str, ModelUse] = {}
     name = who if isinstance(who, str | None) else getattr(who, "name", type(who).__name__)
     settings = {"n": labelling.n, "with": name, "checks": labelling.checks, "as": labelling.labeller}
-    if labelling.draw == UNCERTAIN:
-        encoder, store = encoding.open(loaded)
-        settings |= {"draw": labelling.draw, "split": labelling.split, "encoder": encoder.fingerprint}
-        belief = prior_before_labels(
-            universe, loaded, negatives, encoder, store, split=labelling.split, seed=labelling.seed
-        )
-    drawn = universe.draw(labelling.n, seed=labelling.seed, belief=belief)
+    drawn = universe.draw(labelling.n, seed=labelling.seed)
     digests = {"collection": loaded.digest, **{source.name: source.digest for source in named}}
     made = provenance("label", settings, inputs=digests, seed=labelling.seed)
     sheet = LabelSheet.of(Path(labelling.output), loaded, universe, drawn, provenance=made)
@@ -303,8 +503,8 @@ def label(
     sheet.write()
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
     if who == TERMINAL or (who is None and not labelling.answers):
-        with on_terminal() as dialogue:
-            dialogue.go_through(sheet, labelling.labeller)
+        with keys_of_terminal() as key:
+            go_through(sheet, labelling.labeller, key, out=sys.stderr, width=min(get_terminal_size().columns, 120))
     elif who == PAGE:
         path, add = sheet.path.with_suffix(".html"), spelled("answers", "FILE")
         write_text(path, label_page(sheet, labelling.labeller, title=", ".join(universe.members)))
@@ -320,7 +520,7 @@ def label(
             )  # fmt: skip
             sheet.add(judged)
             sheet.write()
-        models = {program.name: program.questions.asked} if isinstance(program, RelevanceJudge) else {}
+        models = {program.name: program.questions.asked} if program.questions else {}
     elif who is not None:
-        _judged(ByFunction(cast("Answer", who)), sheet, labelling.labeller, skips=True)
-    return Labelled(sheet.labels(), universe, drawn.rows, models, facts, sheet.path, belief, notes)
+        _judged(by_function(cast("Answer", who)), sheet, labelling.labeller, skips=True)
+    return Labelled(sheet.labels(), universe, drawn.rows, models, facts, sheet.path, notes)

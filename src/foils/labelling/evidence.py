@@ -1,75 +1,26 @@
-"""What is believed and seen of a pair before anybody judges it: the prior, likenesses, ranks, labels, scores."""
+"""What is seen of a pair before anybody judges it: a belief, likenesses, ranks, labels, scores."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from scipy.sparse import csr_matrix
 
 from foils.data.collection import Collection, Rows
-from foils.data.negatives import Negatives, negatives_table
+from foils.data.negatives import Negatives
 from foils.deciding import decide
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
-from foils.labelling.sheet import PairPool
 from foils.runtime import progress
-from foils.scoring.measure import Measured, pair_similarities
+from foils.scoring.measure import Measured
 from foils.scoring.triplets import triplets_of_rows
 from foils.statistics.noisy_labels import logits_of
-
-log = logging.getLogger(__name__)
-
-
-def prior_before_labels(
-    universe: PairPool,
-    collection: Collection,
-    sources: Mapping[str, Negatives],
-    encoder: Encoder,
-    store: VectorStore,
-    *,
-    split: str = "train",
-    seed: int = 0,
-) -> Floats | None:
-    """Return (N,) π of each pair of the universe, as the decision believes it without labels; None where it cannot.
-
-    At most 2,000 queries are scored; a pair of another query has the mean π of those. Labels play no part, so that
-    the draw stays the same while pairs are judged.
-
-    Args:
-        universe: the pairs.
-        collection: with judgements in the split.
-        sources: name -> negatives, those of the universe.
-        encoder: that measures the pairs' similarities.
-        store: of vectors; texts that it lacks are embedded, of the collection at most 100,000.
-        split: of the judgements that count as labelled.
-        seed: of the sample and of the belief.
-
-    Raises:
-        InputError: no negative of a query that the split judges.
-    """
-    if len(collection.positives(split)) < 2:
-        log.warning("one query of the split %s has positives, from which nothing can be believed", split)
-        return None
-    ground = decide(collection, sources, encoder, store, split=split, seed=seed).ground
-    records, by_triplet = ground.measured.records, ground.expected
-    belief = np.full(len(universe), np.nan)
-    scored = np.flatnonzero(np.isin(collection.query_rows(universe.table["query_id"]), records.queries))
-    pairs, zeros = universe.table.take(pa.array(scored)), np.zeros(len(scored), np.int64)
-    table = negatives_table(pairs["query_id"], pairs["doc_id"], "pairs", zeros, zeros)
-    triplet = triplets_of_rows(Negatives(table.append_column("text", pairs["text"])), records)
-    belief[scored[triplet >= 0]] = by_triplet[triplet[triplet >= 0]]
-    return np.asarray(np.where(np.isnan(belief), np.nanmean(belief), belief))
-
 
 Floats = npt.NDArray[np.float64]
 
 NEAREST = 3  # likenesses that a mean is taken over
-FARTHEST = 5.0  # standard deviations of a square, at most
 SCORERS = ("teacher", "logit", "cosine", "dot")  # columns of scores on one scale
 COMPARED = 64  # positives of a query, or queries of a document, that are looked at
 AT_ONCE = 128  # queries whose labels are followed at once
@@ -84,7 +35,7 @@ class Evidence:
         belief: (k,) logit of the probability that the decision gives each, before any label.
         most: upper end of what the decision believes of the share of relevant rows, before any label.
         names: of the features.
-        features: (k, f), of mean 0 and standard deviation 1 (squares are cut at 5), a missing value 0.
+        features: (k, f), of mean 0 and standard deviation 1, a missing value 0.
     """
 
     rows: Rows
@@ -109,13 +60,13 @@ def evidence_of(
     - positives' similarity: mean of the query and its labelled positives: how near a relevant document comes.
     - resemblance: mean cosine of the document to the three nearest labelled positives; nearest: to the nearest.
     - rank: log(1 + rank) in the table, smallest first.
-    - other queries: mean cosine of the query to the three nearest of the queries that the document is labelled for.
+    - labelled elsewhere: whether the document is labelled for another query.
     - labelled together: log(1 + number of ways) from the query over a positive of it and another query for which that
       is labelled, too, to the document. It is 0 where each query has positives of its own.
-    - score: the table's, standardised by source; gap: of ratings, where there are any, its sign turned.
+    - gap: of ratings, where there are any, its sign turned.
     - teacher, logit, cosine, dot: the columns of these names, where there are any, each with the mean of the query's
       positives, where these have scores of their own (`foils.score_pairs`).
-    - belief: that of the decision, by how much more or less than it says; and the square of each of all these.
+    - belief: that of the decision, by how much more or less than it says.
 
     Args:
         collection: documents, queries, judgements.
@@ -137,7 +88,7 @@ def evidence_of(
     rows = np.flatnonzero(triplet >= 0)
     triplet = triplet[rows]
     columns = _likenesses(measured, triplet) | _of_labels(measured, collection, every, rows, triplet, split)
-    columns |= {"rank": -np.log1p(table["rank"].to_numpy()[rows]), "score": _by_source(every)[rows]}
+    columns["rank"] = -np.log1p(table["rank"].to_numpy()[rows])
     if "gap" in table.column_names:
         columns["gap"] = -table["gap"].to_numpy()[rows]
     columns |= _of_scorers(collection, negatives, rows, split)
@@ -178,7 +129,7 @@ def _of_labels(
     measured: Measured, collection: Collection, negatives: Negatives, rows: Rows, triplet: Rows, split: str
 ) -> dict[str, Floats]:
     """What other queries' labels say of the documents of some rows."""
-    records, queries = measured.records, measured.geometry.queries
+    records = measured.records
     known, documents = collection.positives(split), negatives.rows_in(collection)[1][rows]
     record_of = np.full(len(collection.queries), -1, np.int64)
     record_of[records.queries] = np.arange(len(records))
@@ -188,19 +139,14 @@ def _of_labels(
     labelled = _first(document, query, (len(collection.documents) + 1, len(records)))
     positives = _first(query, document, (len(records), len(collection.documents) + 1))
     record, documents = records.record[triplet], np.where(documents < 0, len(collection.documents), documents)
-    near, ways = np.full(len(rows), np.nan), np.zeros(len(rows))
-    order, begins = np.argsort(record, kind="stable"), np.arange(0, len(records), AT_ONCE)
+    ways, order, begins = np.zeros(len(rows)), np.argsort(record, kind="stable"), np.arange(0, len(records), AT_ONCE)
     with progress.task("following labels", total=len(records), unit="queries") as advance:
         for begin, places in zip(begins, np.split(order, np.searchsorted(record[order], begins[1:])), strict=True):
-            others = labelled[documents[places]]
-            sizes = np.diff(others.indptr)
-            first = pair_similarities(queries, np.repeat(record[places], sizes), queries, others.indices)
-            near[places] = _means_of_nearest(first, sizes)
-            times = positives[begin : begin + AT_ONCE] @ labelled
-            ways[places] = np.asarray(times[record[places] - begin].multiply(others).sum(axis=1)).ravel()
+            times = (positives[begin : begin + AT_ONCE] @ labelled)[record[places] - begin]
+            ways[places] = np.asarray(times.multiply(labelled[documents[places]]).sum(axis=1)).ravel()
             advance(min(AT_ONCE, len(records) - int(begin)))
-    columns = {"other queries": near, "labelled elsewhere": np.isfinite(near).astype(np.float64)}
-    return {**columns, "labelled together": np.log1p(ways)}
+    elsewhere = np.diff(labelled.indptr)[documents] > 0
+    return {"labelled elsewhere": elsewhere.astype(np.float64), "labelled together": np.log1p(ways)}
 
 
 def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
@@ -209,13 +155,6 @@ def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
     keys, values = keys[order], values[order]
     few = np.arange(len(keys)) - np.searchsorted(keys, keys) < COMPARED
     return csr_matrix((np.ones(few.sum(), np.int64), (keys[few], values[few])), shape=shape)
-
-
-def _means_of_nearest(similarities: Floats, sizes: Rows) -> Floats:
-    """Mean of the largest three of each of several lists that lie one after another; NaN of an empty one."""
-    ends = np.cumsum(sizes)
-    parts = (np.sort(similarities[end - size : end])[-NEAREST:] for size, end in zip(sizes, ends, strict=True))
-    return np.array([part.mean() if len(part) else np.nan for part in parts])
 
 
 def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split: str) -> dict[str, Floats]:
@@ -237,32 +176,12 @@ def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split:
     return columns
 
 
-def _by_source(negatives: Negatives) -> Floats:
-    """The table's scores less the mean of their source, by its standard deviation."""
-    score = negatives.table["score"].to_numpy()
-    source = np.asarray(negatives.table["source"].combine_chunks().dictionary_encode().indices)
-    standardised = np.full(len(score), np.nan)
-    for each in np.unique(source):
-        rows = np.flatnonzero((source == each) & np.isfinite(score))
-        if len(rows) and (spread := score[rows].std()) > 0:
-            standardised[rows] = (score[rows] - score[rows].mean()) / spread
-    return standardised
-
-
 def _standardised(columns: dict[str, Floats]) -> tuple[tuple[str, ...], Floats]:
-    """The columns that vary, and their squares, each of mean 0 and standard deviation 1; a missing value is 0."""
+    """The columns that vary, each of mean 0 and standard deviation 1; a missing value is 0."""
     kept = {}
     for name, values in columns.items():
-        if (plain := _scaled(values)) is not None:
-            kept[name] = plain
-            if (square := _scaled(plain**2)) is not None:
-                kept[f"{name}, squared"] = np.minimum(square, FARTHEST)
+        there = np.isfinite(values)
+        if there.any() and (spread := values[there].std()) > 1e-9:
+            kept[name] = np.where(there, (values - values[there].mean()) / spread, 0.0)
     rows = len(next(iter(columns.values())))
     return tuple(kept), np.column_stack([np.zeros((rows, 0)), *kept.values()])
-
-
-def _scaled(values: Floats) -> Floats | None:
-    there = np.isfinite(values)
-    if not there.any() or (spread := values[there].std()) <= 1e-9:
-        return None
-    return np.where(there, (values - values[there].mean()) / spread, 0.0)

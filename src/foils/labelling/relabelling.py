@@ -21,13 +21,13 @@ from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
+from foils.labelling.doors import JUDGES, Answer, PairJudge, judge_known, open_judge
 from foils.labelling.evidence import Evidence, evidence_of
-from foils.labelling.judging import Answer, PairJudge, RelevanceJudge, judge_known, kind_of, open_judge
 from foils.labelling.sheet import pairs_in, shown_of
 from foils.llm import LLMSettings, ModelUse
 from foils.llm.prompts import TemplateLike
 from foils.rating.judges import Judge
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, door, numbers_of, several, spelled
 from foils.runtime.results import Table, number
@@ -90,8 +90,7 @@ class RelabelSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for each in filter(lambda judge: isinstance(judge, str), self.judges):
-            kind_of(str(each), "judge")
+        check_names("judge", [each.partition(":")[0] for each in self.judges if isinstance(each, str)], JUDGES)
         if (given := len(self.budgets)) not in (1, max(1, len(self.judges))):
             raise InputError(
                 f"{given} values of {spelled('budget')} for {len(self.judges)} judges; give one, or one for each"
@@ -569,5 +568,5 @@ def relabel(
         high=high,
         low=low,
         answers=cascade.labels(),
-        models={judge.name: judge.questions.asked for judge in judges if isinstance(judge, RelevanceJudge)},
+        models={judge.name: judge.questions.asked for judge in judges if judge.questions},
     )

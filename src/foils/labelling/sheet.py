@@ -1,21 +1,26 @@
-"""Which pairs are drawn to be judged, and the sheet of them with the answers so far, on disk as soon as given."""
+"""Which pairs are drawn to be judged, the sheet of them with their answers, on disk as soon as given, and who asks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.labels import BETWEEN, CHECKS, LABELS, PERSON, Labels, pair_keys, pair_rows
 from foils.data.negatives import Negatives
 from foils.data.tables import Provenance
+from foils.llm import digest
+from foils.pages.page import script_json, shortened
 from foils.runtime.errors import InputError
 from foils.runtime.files import alone
 from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers
@@ -42,7 +47,7 @@ class PairPool:
         keys: list[str] = pair_keys(self.table).to_pylist()
         return keys
 
-    def draw(self, n: int, *, seed: int = 0, belief: npt.ArrayLike | None = None) -> Drawn:
+    def draw(self, n: int, *, seed: int = 0) -> Drawn:
         """Draw n pairs with probabilities in proportion to their `importance`; a larger n keeps what a smaller n drew.
 
         They come in a random order, so that the first of them, where not all are judged, stand for the others.
@@ -50,12 +55,8 @@ class PairPool:
         Args:
             n: how many, at least 1; all, where there are fewer.
             seed: of the pairs' permanent random numbers.
-            belief: (N,) today's probability that each pair is relevant; None: equal for all.
-
-        Raises:
-            InputError: beliefs that are no probabilities, or not one a pair.
         """
-        sizes = importance(list(self.members.values()), len(self), belief=belief)
+        sizes = importance(list(self.members.values()), len(self))
         drawn = draw(sizes, permanent_numbers(self.keys, seed=seed), n)
         turn = permanent_numbers([f"{self.keys[row]}\0turn" for row in drawn.rows.tolist()], seed=seed)
         order = np.argsort(turn, kind="stable")
@@ -222,3 +223,92 @@ def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Pa
         Pair(query, positive if row >= 0 else "", document if pair["text"] is None else pair["text"])
         for pair, query, row, positive, document in zip(pairs, queries, positives.tolist(), *texts, strict=True)
     ]
+
+
+QUESTION = "Is the document relevant, too?   y yes   n no   s skip   u undo   q quit"
+LONGEST = 1_500  # characters of a text that are shown
+_RELEVANT = {"y": 1, "n": 0, "s": None}
+
+
+def go_through(sheet: LabelSheet, judge: str, key: Callable[[], str], *, out: IO[str], width: int = 100) -> None:
+    """Ask until no pair is open, or the person quits; every answer is written before the next question.
+
+    Args:
+        sheet: of the drawn pairs.
+        judge: name of the person.
+        key: returns what was pressed or typed, "" at the end of the input, which means to quit.
+        out: where the texts are shown.
+        width: of a line, in characters.
+    """
+    places, at = sheet.open(judge), 0
+    done = len(sheet.keys) - len(places)
+    while at < len(places):
+        print(f"\n─── {done + at + 1} of {len(sheet.keys)} " + "─" * 40, file=out)
+        for name, text in vars(sheet.shown[places[at]]).items():
+            harmless = "".join(each if each.isprintable() else " " for each in shortened(text, LONGEST))
+            if text:
+                head, rest = f"{name:<10}", " " * 10
+                print(textwrap.fill(harmless, width, initial_indent=head, subsequent_indent=rest), file=out)
+        answer = ""
+        while answer not in (*_RELEVANT, "u", "q"):
+            print(QUESTION, file=out, flush=True)
+            pressed = key()
+            answer = pressed.strip().lower()[:1] if pressed else "q"
+        if answer == "q":
+            break
+        if answer == "u":
+            at = max(at - 1, 0)
+            sheet.forget(places[at], judge)
+        else:
+            sheet.record(places[at], judge, _RELEVANT[answer])
+            at += 1
+        sheet.write()
+    print(f"{done + at} of {len(sheet.keys)} pairs; the answers are in {sheet.path}", file=out, flush=True)
+
+
+@contextmanager
+def keys_of_terminal() -> Iterator[Callable[[], str]]:
+    """Give what reads a key from this terminal, or a line where there is none that gives keys."""
+    try:
+        import termios
+        import tty
+
+        before = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
+    except ImportError:  # not on Windows
+        before = None
+    if before is None:
+        yield sys.stdin.readline
+        return
+    try:
+        tty.setcbreak(sys.stdin)
+        yield lambda: sys.stdin.read(1)
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+_KEYS = {1: "y", 0: "n", None: "s"}
+
+
+def label_page(sheet: LabelSheet, judge: str, *, title: str, file: str = "answers.tsv") -> str:
+    """Return the page as HTML: the drawn pairs, with this judge's answers so far.
+
+    It takes the keys y, n, s and the arrows, remembers answers in the browser's own storage, and downloads them as a
+    file of labels (TSV).
+
+    Args:
+        sheet: of the drawn pairs.
+        judge: name of the person.
+        title: what is judged.
+        file: name of the file that is downloaded.
+    """
+    answers = [_KEYS[known[judge]] if judge in (known := sheet.answers.get(key, {})) else None for key in sheet.keys]
+    data = {
+        "title": title,
+        "judge": judge,
+        "file": file,
+        "key": f"foils-{digest('label page', judge, sheet.keys)}",
+        "answers": answers,
+        "pairs": [{**sheet.pairs[key], **vars(shown)} for key, shown in zip(sheet.keys, sheet.shown, strict=True)],
+    }
+    template = files("foils.pages").joinpath("templates", "label.html").read_text("utf-8")
+    return template.replace(">DATA<", f">{script_json(data)}<")

@@ -8,16 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import xxhash
-from scipy.optimize import brentq
-from scipy.special import expit, logit
 
 from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
-SUREST = 1e-6  # a belief of 0 or 1 is taken as this far from it
-FARTHEST = 60.0  # logits that a belief is moved by, at most
 TAIL = 0.025  # outside an interval, on each side
 REPLICATES = 20_000  # draws of a corrected share
 EQUALLY = 0.2
@@ -134,53 +130,35 @@ class Share:
         return {"share": self.share, "low": self.low, "high": self.high, "judged": self.judged}
 
 
-def estimate_share(
-    relevant: npt.ArrayLike,
-    probability: npt.ArrayLike,
-    *,
-    belief: npt.ArrayLike | None = None,
-    population: npt.ArrayLike | None = None,
-) -> Share:
-    """Return the share of relevant units among all, from those that were drawn and judged.
+def estimate_share(relevant: npt.ArrayLike, probability: npt.ArrayLike) -> Share:
+    """Return the share of relevant units among all, from those that were drawn and judged: Hájek's φ = Σ w·y/Σ w.
 
-    Without a belief it is Hájek's Σ w·y/Σ w, w = 1/p. With one it is moved in logits until it fits what was judged,
-    Σ w·(y − π(δ)) = 0 with π(δ) = σ(logit π + δ), and averaged over all units: with many judged units the design makes
-    it right however wrong the belief is, and a good belief makes it precise. A belief that is the wrong way round can
-    cost twenty units a sixth of their coverage.
-
-    Its variance is the larger one of what the judged units show, v = Σ (1 − p)·w²·(y − π(δ))²/(Σ w)², and of what
-    the moved belief expects, with π(δ)(1 − π(δ)) in place of the square; for the latter half a relevant unit of one
-    more is added to the share and to each belief, so that no variance is 0 for want of judged units. The interval is
-    Clopper and Pearson's for n* = φ(1 − φ)/v units of which n*·φ are relevant.
+    Here w = 1/p. Its variance is the larger one of what the judged units show, v = Σ (1 − p)·w²·(y − φ)²/(Σ w)², and of
+    what half a relevant unit of one more lets expect, with φ(1 − φ) in place of the square, so that no variance is 0
+    for want of judged units. The interval is Clopper and Pearson's for n* = φ(1 − φ)/v units, n*·φ of them relevant.
 
     Args:
         relevant: (m,) 0 or 1, of the judged units.
         probability: (m,) with which each was drawn and judged, in (0, 1]; only ratios decide the share.
-        belief: (m,) π of the judged units, the probability that they are relevant; None: equal for all.
-        population: (N,) π of all units, the judged ones among them; goes with `belief`.
 
     Raises:
-        InputError: shapes that do not fit, values out of range, or one of `belief` and `population` alone.
+        InputError: shapes that do not fit, or values out of range.
 
-    Source: Hájek 1971; logistic generalized regression estimator (Lehtonen & Veijanen 1998) with the belief as offset;
-    interval of Korn & Graubard 1998.
+    Source: Hájek 1971; interval of Korn & Graubard 1998.
     """
-    y, p = _judged(relevant, probability)
-    if (belief is None) != (population is None):
-        raise InputError("belief and population go together; give both, or neither")
+    y, p = np.asarray(relevant, np.float64), np.asarray(probability, np.float64)
+    if y.ndim != 1 or y.shape != p.shape:
+        raise InputError(f"{y.shape} judgements, {p.shape} probabilities; expected one of each a unit")
+    if not np.isin(y, (0, 1)).all() or not ((p > 0) & (p <= 1)).all():
+        raise InputError("expected judgements 0 or 1, and probabilities in (0, 1]")
     if not len(y):
         return Share(np.nan, 0.0, 1.0, 0, 0.0)
     m, w = len(y), 1 / p
-    pi, everyone = _beliefs(belief, population, m)
-    mean = float((w * y).sum() / w.sum())
-    delta, smoothed = (_shift(pi, w, target) for target in (mean, (m * mean + 0.5) / (m + 1)))
-    share = _moved_mean(everyone, delta, mean)
+    share = float((w * y).sum() / w.sum())
+    smoothed = (m * share + 0.5) / (m + 1)
     variance = (1 - p) * w**2 / w.sum() ** 2
-    shown = float((variance * (y - _moved(pi, delta)) ** 2).sum())
-    expected = (m * _moved(pi, smoothed) + (0.0 if belief is None else 0.5)) / (m + (belief is not None))
-    v = max(shown, float((variance * expected * (1 - expected)).sum()))
-    near = _moved_mean(everyone, smoothed, mean)
-    effective = near * (1 - near) / v if v > 0 else np.inf
+    v = max(float((variance * (y - share) ** 2).sum()), float(variance.sum()) * smoothed * (1 - smoothed))
+    effective = smoothed * (1 - smoothed) / v if v > 0 else np.inf
     low, high = _clopper_pearson(share, effective)
     return Share(share, low, high, m, effective)
 
@@ -228,47 +206,6 @@ def corrected_share(
     of_others = 1 - specificity[0] / specificity[1]
     share = float(np.clip((apparent.share - of_others) / known, 0, 1)) if known > 0 else np.nan
     return Share(share, float(low), float(high), apparent.judged, apparent.effective)
-
-
-def _judged(relevant: npt.ArrayLike, probability: npt.ArrayLike) -> tuple[Floats, Floats]:
-    y, p = np.asarray(relevant, np.float64), np.asarray(probability, np.float64)
-    if y.ndim != 1 or y.shape != p.shape:
-        raise InputError(f"{y.shape} judgements, {p.shape} probabilities; expected one of each a unit")
-    if not np.isin(y, (0, 1)).all() or not ((p > 0) & (p <= 1)).all():
-        raise InputError("expected judgements 0 or 1, and probabilities in (0, 1]")
-    return y, p
-
-
-def _beliefs(belief: npt.ArrayLike | None, population: npt.ArrayLike | None, m: int) -> tuple[Floats, Floats | None]:
-    """The judged units' beliefs, away from 0 and 1, and those of all units, None where all are equal."""
-    if belief is None or population is None:
-        return np.full(m, 0.5), None
-    pi, everyone = np.asarray(belief, np.float64), np.asarray(population, np.float64)
-    if pi.shape != (m,) or everyone.ndim != 1 or len(everyone) < m:
-        raise InputError(f"{pi.shape} beliefs of {m} judged units, {everyone.shape} of all; expected one each")
-    if not all(((each >= 0) & (each <= 1)).all() for each in (pi, everyone)):
-        raise InputError("a belief is a probability; expected values in [0, 1]")
-    return np.clip(pi, SUREST, 1 - SUREST), np.clip(everyone, SUREST, 1 - SUREST)
-
-
-def _moved(pi: Floats, delta: float) -> Floats:
-    """Beliefs moved by δ logits."""
-    moved: Floats = expit(logit(pi) + delta)
-    return moved
-
-
-def _shift(pi: Floats, w: Floats, mean: float) -> float:
-    """The δ at which moved beliefs have this weighted mean, at most `FARTHEST` logits away."""
-    if mean <= 0 or mean >= 1:
-        return FARTHEST if mean >= 1 else -FARTHEST
-    return float(brentq(lambda delta: float((w * _moved(pi, delta)).sum() / w.sum()) - mean, -FARTHEST, FARTHEST))
-
-
-def _moved_mean(everyone: Floats | None, delta: float, mean: float) -> float:
-    """The mean of all units' moved beliefs, 0 or 1 where the judged ones all are."""
-    if mean in (0.0, 1.0) and abs(delta) == FARTHEST:
-        return mean
-    return float(expit(delta)) if everyone is None else float(_moved(everyone, delta).mean())
 
 
 def _clopper_pearson(share: float, n: float) -> tuple[float, float]:
