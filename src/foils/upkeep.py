@@ -25,6 +25,8 @@ UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 KINDS = {  # name of the folder in the cache -> what lies there, and the names of its entries
     "vectors": ("vectors of texts, a model each", re.compile(r"[^/]+-float(32|16)(-xxh3)?")),
     "collections": ("collections", re.compile(r"(pydocs-)?[0-9a-f]{32}")),
+    "mined": ("minings that were begun", re.compile(r"[0-9a-f]{32}")),
+    "bm25": ("indexes of BM25, a collection each", re.compile(r"[0-9a-f]{32}")),
     "judgements": ("judgements, a judge and collection each", re.compile(r"[^/]+-[0-9a-f]{16}")),
     "llm": ("answers of language models, a collection each", re.compile(r"[0-9a-f]{16}")),
 }

@@ -11,6 +11,7 @@ from foils.data.negatives import Negatives
 from foils.data.splitting import expected_recurrence
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
+from foils.mining import BM25Retriever, candidates
 from foils.mining.candidates import Mined
 from foils.runtime.errors import InputError
 from hidden_positives import World, WorldEncoder, hidden_world
@@ -66,6 +67,39 @@ def test_each_rule_changes_the_negatives(mined, options):
     for reason, count in facts["rejected"].items():
         assert f"rejected: {reason}" in out
         assert count > 0
+
+
+def test_a_stopped_mining_goes_on_with_the_block_it_was_at(small, tmp_path, monkeypatch):
+    """Blocks of one query; the third search is interrupted: only it and what follows are searched for again."""
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
+    monkeypatch.setattr(candidates, "QUERIES", 1)
+    searched, search = [], BM25Retriever.search
+    count = len(small.queries_of("train"))
+
+    def stopped(self, rows, depth):
+        if len(searched) == 2:
+            raise KeyboardInterrupt
+        return noted(self, rows, depth)
+
+    def noted(self, rows, depth):
+        searched.append(len(rows))
+        return search(self, rows, depth)
+
+    whole = mine(small, method="bm25", top=2)
+    assert not [*tmp_path.glob("mined/*")]
+    monkeypatch.setattr(BM25Retriever, "search", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        mine(small, method="bm25", top=2)
+    kept = [*tmp_path.glob("mined/*/*.npz")]
+    assert len(kept) == 2
+    kept[0].write_bytes(kept[0].read_bytes()[:-30])  # a damaged one counts as none
+    searched.clear()
+    monkeypatch.setattr(BM25Retriever, "search", noted)
+    again = mine(small, method="bm25", top=2)
+    assert again.table.equals(whole.table)
+    assert again.to_json() == whole.to_json()
+    assert len(searched) == count - 1
+    assert not [*tmp_path.glob("mined/*")]
 
 
 def test_a_margin_needs_scores(mined):

@@ -1,5 +1,8 @@
 """Rankings of each retriever, against brute force and against bm25s' own retrieval."""
 
+import pickle
+from dataclasses import replace
+
 import bm25s
 import numpy as np
 import pytest
@@ -90,6 +93,29 @@ def test_bm25_ties_go_to_the_earlier_document_and_stop_words_find_nothing():
     assert rows[0].tolist() == [0, 2, 4, -1]
     assert len(set(scores[0, :3].tolist())) == 1
     assert (rows[1:] == -1).all()
+
+
+def test_a_kept_index_is_mapped_and_a_damaged_one_made_again(texts, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(retrievers, "LEAST_KEPT", 100)
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
+    made = collection_of(*texts)
+    rows = np.arange(30)
+    expected = BM25Retriever(made).search(rows, 20)
+    assert not BM25Retriever(made).portable, "it is stored nowhere"
+    stored = replace(made, folder=tmp_path)
+    first = BM25Retriever(stored)
+    monkeypatch.setattr(BM25Retriever, "_indexed", None)
+    sent = pickle.loads(pickle.dumps(first.__reduce__()[0]))(stored)  # the collection goes by its folder
+    for retriever in (first, BM25Retriever(stored), sent):
+        for found, wanted in zip(retriever.search(rows, 20), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    monkeypatch.undo()
+    monkeypatch.setattr(retrievers, "LEAST_KEPT", 100)
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
+    (damaged,) = tmp_path.glob("bm25/*/data.npy")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\0")
+    np.testing.assert_array_equal(BM25Retriever(stored).search(rows, 20)[0], expected[0])
+    assert "is damaged" in caplog.text
 
 
 def test_bm25_at_any_depth_begins_alike_whatever_is_scored_at_once(texts, monkeypatch):

@@ -21,11 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.records import Complaints, Fields, Records, text_field, whole_json
+from foils.data.records import Complaints, Fields, Records, text_field
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.runtime.files import CHANGED, cache_folder, file_checksum, fill_folder, hold, unsealed, write_sealed
+from foils.runtime.files import META, cache_folder, fill_folder, hold, read_parts, write_parts
 from foils.runtime.options import spelled
 
 Rows = npt.NDArray[np.int64]
@@ -473,9 +473,9 @@ def build(name: str, folder: Path | None, make: Callable[[Keep], Tables]) -> Col
     if folder is None:
         made = make(lambda _, schema, batches: pa.Table.from_batches(batches, schema))
         return Collection(f"{name}{made.remark}", made.documents, made.queries, made.qrels, _digest(made))
-    if (folder / "meta.json").is_file():
+    if (folder / META).is_file():
         return open_stored(folder)
-    with fill_folder(folder, mark="meta.json") as aside:
+    with fill_folder(folder, mark=META) as aside:
 
         def store(kind: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
             path = aside / f"{kind}.arrow"
@@ -485,9 +485,7 @@ def build(name: str, folder: Path | None, make: Callable[[Keep], Tables]) -> Col
             return _mapped(path)
 
         made = make(store)
-        sums = {path.name: file_checksum(path) for path in sorted(aside.glob("*.arrow"))}
-        meta = {"name": f"{name}{made.remark}", "digest": _digest(made), "splits": list(made.qrels), "files": sums}
-        write_sealed(aside / "meta.json", meta)
+        write_parts(aside, {"name": f"{name}{made.remark}", "digest": _digest(made), "splits": list(made.qrels)})
     return open_stored(folder)
 
 
@@ -501,11 +499,8 @@ def _digest(made: Tables) -> str:
     return hasher.hexdigest()
 
 
-_verified: set[tuple[str, int, int]] = set()  # files of the cache that this process has read through
-
-
 def open_stored(folder: Path) -> Collection:
-    """Map a collection that `build` wrote; each file is read through once a process, and its checksum compared.
+    """Map a collection that `build` wrote (`read_parts`).
 
     Arrow trusts the offsets in a file: a flipped bit would end in other texts, or in a segmentation fault.
 
@@ -513,13 +508,7 @@ def open_stored(folder: Path) -> Collection:
         FormatError: a file of it is missing or damaged.
     """
     try:
-        meta = unsealed(whole_json(folder / "meta.json"))
-        for name, checksum in meta["files"].items():
-            state = (folder / name).stat()
-            facts = (str((folder / name).absolute()), state.st_size, state.st_mtime_ns)
-            if facts not in _verified and file_checksum(folder / name) != checksum:
-                raise ValueError(f"{name}: {CHANGED}")
-            _verified.add(facts)
+        meta = read_parts(folder)
         qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
         documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
         stored = Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,15 +10,9 @@ from foils.data import Negatives, Run
 from foils.data.records import whole_json
 from foils.data.tables import read_table, write_table
 from foils.runtime.errors import FormatError
-from foils.runtime.files import CHANGED, unsealed, write_sealed
+from foils.runtime.files import CHANGED, digest_of, unsealed, write_sealed
 
 TEMPORARY = "checkpoints"  # folder of what is removed once all is done: models of short runs, their checkpoints
-
-
-def digest_of(key: object, size: int = 6) -> str:
-    """Return a digest of a JSON value, in hexadecimal: the same value, the same digest."""
-    text = json.dumps(key, sort_keys=True, ensure_ascii=False)
-    return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
 
 
 def read_sealed(path: Path) -> dict[str, Any]:

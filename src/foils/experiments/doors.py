@@ -55,8 +55,8 @@ class TuneSettings(Settings):
         trust_remote_code: Run code that comes with the models.
         reranker: Tune a cross-encoder instead of an encoder; without a trained head, as from a masked language model,
             it is measured against the first stage.
-        first_stage: What a reranker reranks, the first 50 documents of each query: bm25, an encoder, or a TREC run of
-            the queries of dev and test. Default: bm25.
+        first_stage: What a reranker reranks, the first 50 documents of each query: bm25, an encoder, a folder of
+            foils tune, or a TREC run of the queries of dev and test. Default: bm25.
         seed: Seed of what is drawn and of training; the same seed gives the same bytes.
     """
 

@@ -17,11 +17,10 @@ import numpy.typing as npt
 from foils.data import Collection
 from foils.data.records import whole_json, whole_text
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
-from foils.experiments.cache import digest_of
 from foils.experiments.tasks import RerankerTask, Task
 from foils.mining import BM25Retriever
 from foils.runtime.errors import FormatError, InputError
-from foils.runtime.files import write_json, write_text
+from foils.runtime.files import digest_of, write_json, write_text
 from foils.runtime.results import Result, Table
 
 Section = Mapping[str, Any]

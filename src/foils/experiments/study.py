@@ -34,7 +34,7 @@ from foils.data.run import Fusion, fuse_runs
 from foils.deciding import BeliefSettings, decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_run
-from foils.experiments.cache import digest_of, read_sealed
+from foils.experiments.cache import read_sealed
 from foils.experiments.plan import with_queries
 from foils.experiments.predictors import predict
 from foils.experiments.tasks import (
@@ -48,7 +48,7 @@ from foils.experiments.tasks import (
 )
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, check_names
-from foils.runtime.files import cache_folder, write_sealed
+from foils.runtime.files import cache_folder, digest_of, write_sealed
 from foils.runtime.options import Option, Settings, settings_of, settings_option, spelled
 from foils.scoring import ScoreSettings, score_sources
 from foils.statistics.measures import parse_measures, parsed_names

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foils.data import Collection, Negatives, Run
-from foils.data.run import FUSED_DEPTH
+from foils.data.run import FUSED_DEPTH, Fusion
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC, load_model
@@ -129,7 +129,7 @@ class RerankerTask(_Model):
     """A cross-encoder: trained on lists, measured by the order that it gives the first documents of a first stage.
 
     Attributes:
-        first_stage: bm25, an encoder's name, or a TREC run.
+        first_stage: bm25, an encoder's name, a folder of `foils tune`, or a TREC run.
     """
 
     first_stage: str = BM25
@@ -149,6 +149,11 @@ class RerankerTask(_Model):
     @property
     def _encodes(self) -> bool:
         return named_systems([self.first_stage])[0].kind == "encoder"
+
+    @property
+    def fuses(self) -> bool:
+        """Whether the first stage is a folder of `foils tune` that fuses BM25 and a model."""
+        return (fusion := Fusion.of(self.first_stage)) is not None and fusion.deploys == "both"
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
@@ -172,7 +177,7 @@ class RerankerTask(_Model):
         key = (collection.measured_digest, split)
         if key not in self._first_stages:
             use = EmbeddingSettings(device=self.device, vectors=self.store or VectorStore(cache_folder() / "vectors"))
-            first = named_systems([self.encoder if self._encodes else self.first_stage])
+            first = named_systems([self.first_stage if self.fuses or not self._encodes else self.encoder])
             run = runs_of(first, collection, use, split=split, top=self.depth, rerank_depth=self.depth)[0]
             self._first_stages[key] = first_documents(run, collection, self.depth, split=split)
         run = self._first_stages[key]

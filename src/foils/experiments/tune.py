@@ -55,7 +55,7 @@ from foils.statistics import Comparison, bootstrap_interval, paired_test
 from foils.statistics.significance import PairedTest
 
 MEASURE = "nDCG@10"
-BASE, TUNED, BOTH = "base", "tuned", "bm25 + tuned"
+BASE, TUNED, BOTH, FUSED_STAGE = "base", "tuned", f"{BM25} + tuned", f"{BM25} + {FIRST_STAGE}"
 LEVEL = 0.05
 """p below which a difference counts."""
 PLAN = "plan.toml"
@@ -157,15 +157,19 @@ class Tuned(Result):
     def deploys(self) -> str:
         """What to deploy: both (BM25 with the tuned model or, where that is no better, the base), model, bm25 or base.
 
-        Both where they are on dev better than each, and on test not surely worse than one; else the better one.
+        Both where they are on dev better than each, and on test not surely worse than one; else the better one. What a
+        reranker orders, or that with BM25, where the reranker is no better.
         """
         means, base = self.means, self.evaluation.systems[0].name
         half = TUNED if self.better else base
-        single = max((name for name in (half, BM25) if name in means), key=lambda name: means[name])
+        names = (half, BM25, FIRST_STAGE, FUSED_STAGE)
+        single = max((name for name in names if name in means), key=lambda name: means[name])
         against = self.compared(self.both, single)
         lost = against is not None and against.difference < 0 and against.p < LEVEL
         if self.both in means and self.plan["retriever"].get("advised", True) and not lost:
             return "both"
+        if single != base and single in (FIRST_STAGE, FUSED_STAGE):
+            return single
         if self.better:
             return "model" if single == TUNED else BM25
         return BM25 if surely_better(self.compared(BM25, base)) else "base"
@@ -178,11 +182,12 @@ class Tuned(Result):
     @property
     def sentence(self) -> str:
         """What to deploy, and what came out of the training."""
-        means, base = self.means, self.evaluation.systems[0].name
-        names = {base: self.base, TUNED: "tuned", BM25: "BM25", self.both: "both together"}
+        means, base, stage = self.means, self.evaluation.systems[0].name, self.plan["given"].get("first_stage", BM25)
+        stages = {FIRST_STAGE: f"the order of {stage}", FUSED_STAGE: f"BM25 and {stage} together"}
+        names = {**stages, base: self.base, TUNED: "tuned", BM25: "BM25", self.both: "both together"}
         shown = ", ".join(f"{names[name]} {value:.4f}" for name, value in means.items())
         half = "the tuned model" if self.better else self.base
-        what = {"both": f"BM25 and {half} together", "model": half, "base": half, BM25: "BM25"}[self.deploys]
+        what = {**stages, "both": f"BM25 and {half} together", "model": half, "base": half, BM25: "BM25"}[self.deploys]
         where = f" (--model {self.path})" if self.deploys == "both" and self.retrieves else ""
         tied = self.deploys == "both" and means[self.both] < max(means.values())
         shown += "; both together were better on dev, and tie with the best on test" if tied else ""
@@ -639,6 +644,11 @@ class Tuning:
             half = trial if surely_better(paired_test(after, before)) or not task.in_batch else None
         lexical = bm25_run(collection, "test", depth=task.depth)
         found = len(lexical.table) > 0
+        if isinstance(task, RerankerTask) and task.first_stage != BM25:
+            stage = replace(task.ranked(collection, "test"), name=FIRST_STAGE)
+            runs += [] if self.fresh else [stage]
+            if found and not task.fuses:
+                runs.append(fuse_runs([lexical, stage], name=FUSED_STAGE, **Fusion("z", 0.5).how))
         if found and not (isinstance(task, RerankerTask) and self.fresh and task.first_stage == BM25):
             runs.append(lexical)
         if half is not None or task.in_batch:
@@ -651,7 +661,8 @@ class Tuning:
         if source := str(self.plan["negatives"]["source"]):
             self.mined(source).write(self.output / "negatives.parquet")
         names = [run.name for run in runs]
-        against = [name for name in (self.label, BM25, TUNED) if name in names[:-1]] if len(runs) > 1 else None
+        stages = (self.label, BM25, FIRST_STAGE, FUSED_STAGE, TUNED)
+        against = [name for name in dict.fromkeys(stages) if name in names[:-1]] if len(runs) > 1 else None
         how: dict[str, Any] = {"rng": np.random.default_rng(self.seed), "measures": task.measures, "against": against}
         made = Tuned(
             self.output, collection, self.plan, evaluate_runs(collection, runs, **how), self.base, trial, self.base_dev,

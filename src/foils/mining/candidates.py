@@ -5,10 +5,13 @@ A retriever ranks; what a negative is, is decided here, once, for every way of r
 
 from __future__ import annotations
 
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +40,7 @@ from foils.mining.planting import as_listed, counted, drawn_positives, noted, pl
 from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime import progress
 from foils.runtime.errors import InputError
+from foils.runtime.files import cache_folder, digest_of, write_whole
 from foils.runtime.parallel import map_shards
 
 QUERIES = 4_096  # ranked at once
@@ -148,6 +152,26 @@ class _Found:
         self.listed += part.listed
         self.short += part.short
 
+    def write(self, path: Path) -> None:
+        """Write it whole."""
+        counts = [self.positives, self.copies, *self.short.values()]
+        with write_whole(path) as aside, aside.open("wb") as file:
+            np.savez(
+                file, rows=np.concatenate(self.rows), listed=np.concatenate(self.listed), counts=counts,
+                short=np.array([*self.short], np.str_),
+            )  # fmt: skip
+
+    @classmethod
+    def read(cls, path: Path) -> _Found | None:
+        """Return what was written; None where there is nothing, or it is damaged (a zip file has checksums)."""
+        try:
+            with np.load(path) as read:
+                positives, copies, *counts = read["counts"].tolist()
+                short = Counter(dict(zip(read["short"].tolist(), counts, strict=True)))
+                return cls([read["rows"]], positives, copies, [read["listed"]], short)
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            return None
+
     def taken(self) -> npt.NDArray[np.void]:
         """Return the rows, and let go of them: a table that is made of them is as large."""
         rows = np.concatenate(self.rows)
@@ -205,7 +229,8 @@ class Miner:
     def mined(self, split: str, *, plant: int = 0, made: Provenance | None = None) -> Mined:
         """Mine for the queries of a split (`mine_negatives`)."""
         query_rows, collection, name = self.collection.queries_of(split), self.collection, self.retriever.name
-        found = self.searched(query_rows, f"mining with {name}")
+        kept = cache_folder() / "mined" / digest_of([made, QUERIES], 16) if made and len(query_rows) > QUERIES else None
+        found = self.searched(query_rows, f"mining with {name}", kept)
         rows = found.taken()
         query_ids = collection.queries["query_id"].take(pa.array(rows["query"]))
         doc_ids = collection.documents["doc_id"].take(pa.array(rows["document"]))
@@ -271,15 +296,38 @@ class Miner:
             return None
         return replace(self, collection=collection, retriever=retriever, rules=rules, draw=draw)
 
-    def searched(self, query_rows: Rows, task: str) -> _Found:
-        """Return the candidates of all queries, block by block, in other processes where they may be sent there."""
+    def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> _Found:
+        """Return the candidates of all queries, block by block, in other processes where they may be sent there.
+
+        Args:
+            query_rows: the queries.
+            task: what the progress says.
+            kept: folder that has each block from when it is done until all are, so that a kill costs a block; None:
+                nothing is kept.
+        """
         found, blocks = _Found(), np.split(query_rows, range(QUERIES, len(query_rows), QUERIES))
         portable = self.scorer is None and getattr(self.retriever, "portable", False)
+        work = partial(self._block, kept)
         with progress.task(task, total=len(query_rows), unit="queries") as advance:
-            parts = map_shards(self._searched, blocks) if portable else map(self._searched, blocks)
+            parts = map_shards(work, enumerate(blocks)) if portable else map(work, enumerate(blocks))
             for block, part in zip(blocks, parts, strict=True):
                 found.add(part)
                 advance(len(block))
+        if kept is not None:
+            for path in kept.glob("*.npz"):
+                path.unlink(missing_ok=True)
+            with suppress(OSError):  # another process mines the same, and writes there
+                kept.rmdir()
+        return found
+
+    def _block(self, kept: Path | None, block: tuple[int, Rows]) -> _Found:
+        """The candidates of one block, read where they were kept."""
+        place = None if kept is None else kept / f"{block[0]}.npz"
+        if place is not None and (known := _Found.read(place)) is not None:
+            return known
+        found = self._searched(block[1])
+        if place is not None:
+            found.write(place)
         return found
 
     def _searched(self, query_rows: Rows) -> _Found:

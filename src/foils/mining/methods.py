@@ -186,7 +186,7 @@ _POOL = {"method": ["cross-encoder"], "pool": lambda pool: isinstance(pool, str)
 _EMBEDS = [_DENSE, _SCORES, {"ranks": [BEST]}, _POOL]
 MINING_NEEDS: dict[str, Needs] = {
     **_of_encoders([*_EMBEDS, {"method": [*OWN_KINDS.values()]}]),
-    "ray": [*_EMBEDS, {"method": ["random"]}],
+    "ray": [*_EMBEDS, {"method": ["random", "bm25"]}],
     "cross_encoder": [{"method": ["cross-encoder"]}, {"scorer": ["cross-encoder"]}],
 }
 FILTERING_NEEDS: dict[str, Needs] = {

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import re
 from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
+import numpy.typing as npt
 import Stemmer
 from scipy import sparse
 
@@ -22,12 +29,16 @@ from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgeme
 from foils.mining.scorers import CrossEncoderScorer, paired_products
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
+from foils.runtime.files import META, cache_folder, fill_folder, hold, read_parts, remove_unused, write_parts
 from foils.runtime.parallel import map_blocks, workers
 
 K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
-AT_ONCE = 10_000  # documents whose terms BM25 counts
+AT_ONCE = LEAST_KEPT = 10_000  # documents whose terms BM25 counts; those from which its index is kept
+PARTS = ("data", "indices", "indptr")  # of an index: scores, their documents, and where each term's begin
 QUERIES = 256  # that BM25 scores at once, at most
 ENTRY = 16  # bytes of a BM25 score and its document, while the product is made
+
+log = logging.getLogger(__name__)
 
 _ASCII = re.compile(r"\b\w\w+\b", re.ASCII)
 _DRAWS = 256  # random documents at once; fixed, so that a deeper search begins with the same ones
@@ -38,6 +49,8 @@ class BM25Retriever:
 
     A document that shares no term with the query is not ranked at all. The index is made by bm25s; since its
     variant scores only documents with a term of the query, a block of queries is one sparse matrix product.
+
+    The index of a stored collection of 10,000 documents and more is kept in the cache, and mapped.
 
     Args:
         collection: documents and queries.
@@ -56,10 +69,43 @@ class BM25Retriever:
         if not (np.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
             raise InputError(f"k1 {k1}, b {b}; expected a finite k1 of at least 0 and b from 0 to 1")
         self._collection = collection
+        self._settings: dict[str, Any] = {"k1": k1, "b": b, "language": language}
         self._tokenizer = bm25s.tokenization.Tokenizer(
             splitter=words, stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
         )
-        documents = len(collection.documents)
+        self._place: Path | None = None
+        if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
+            key = repr((collection.digest, version("bm25s"), version("PyStemmer"), *self._settings.values()))
+            self._place = cache_folder() / "bm25" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+        parts = self._kept() or self._indexed(k1, b)
+        self._scores = sparse.csr_array(parts, shape=(len(parts[2]) - 1, len(collection.documents)))
+
+    @property
+    def portable(self) -> bool:
+        """Whether other processes can open it by its place."""
+        return self._place is not None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send it by the collection, whose index the other process opens."""
+        return partial(BM25Retriever, **self._settings), (self._collection,)
+
+    def _kept(self) -> tuple[npt.NDArray[Any], ...] | None:
+        """Values, documents and offsets of the terms as they were kept; None where they were not, or are damaged."""
+        if self._place is None or not (self._place / META).is_file():
+            return None
+        try:
+            read_parts(self._place)
+        except (OSError, ValueError, KeyError) as error:
+            log.warning("the BM25 index %s is damaged (%s); it is made again", self._place, error)
+            remove_unused(self._place)
+            return None
+        hold(self._place, by=self)
+        self._tokenizer.load_vocab(str(self._place))
+        return tuple(np.load(self._place / f"{name}.npy", mmap_mode="r") for name in PARTS)
+
+    def _indexed(self, k1: float, b: float) -> tuple[npt.NDArray[Any], ...]:
+        """Values, documents and offsets of the terms, made, and kept where there is a place for them."""
+        collection, documents = self._collection, len(self._collection.documents)
         with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
             ids = []
             for start in range(0, documents, AT_ONCE):
@@ -69,9 +115,14 @@ class BM25Retriever:
         index = bm25s.BM25(method="lucene", k1=k1, b=b)
         with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
             index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
-        stored = index.scores
-        terms = len(stored["indptr"]) - 1
-        self._scores = sparse.csr_array((stored["data"], stored["indices"], stored["indptr"]), shape=(terms, documents))
+        parts = tuple(index.scores[name] for name in PARTS)
+        if self._place is not None:
+            with fill_folder(self._place, mark=META) as aside:
+                for name, part in zip(PARTS, parts, strict=True):
+                    np.save(aside / f"{name}.npy", part)
+                self._tokenizer.save_vocab(str(aside))
+                write_parts(aside, {"documents": documents})
+        return parts
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and BM25 scores; −1 and NaN after the last document that shares a term."""

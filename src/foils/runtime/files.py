@@ -26,7 +26,7 @@ except ImportError:  # not on Windows: what a killed writer left aside stays the
 
 
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
-SEAL = "checksum"
+SEAL, META = "checksum", "meta.json"
 CHANGED = "its contents have changed since they were written (their checksum is another)"
 
 
@@ -320,5 +320,36 @@ def unsealed(value: Any) -> dict[str, Any]:
     return rest
 
 
+def digest_of(key: object, size: int = 6) -> str:
+    """Return a digest of a JSON value, in hexadecimal: the same value, the same digest."""
+    text = json.dumps(key, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
+
+
 def _checksum(value: Mapping[str, Any]) -> str:
     return xxhash.xxh3_64(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def write_parts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write meta.json of a folder that is being filled: these facts, and the checksums of the files there."""
+    files = {path.name: file_checksum(path) for path in sorted(folder.iterdir()) if path.is_file()}
+    write_sealed(folder / META, {**facts, "files": files})
+
+
+def read_parts(folder: Path) -> dict[str, Any]:
+    """Return the facts of a folder's meta.json; each file is read through once a process, and its checksum compared.
+
+    Raises:
+        OSError, ValueError, KeyError: a file of it is missing or damaged.
+    """
+    meta = unsealed(json.loads((folder / META).read_text("utf-8")))
+    for name, checksum in meta["files"].items():
+        state = (folder / name).stat()
+        facts = (str((folder / name).absolute()), state.st_size, state.st_mtime_ns)
+        if facts not in _verified and file_checksum(folder / name) != checksum:
+            raise ValueError(f"{name}: {CHANGED}")
+        _verified.add(facts)
+    return meta
+
+
+_verified: set[tuple[str, int, int]] = set()
