@@ -200,10 +200,10 @@ def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any
     loss: typing.Any = ..., target: typing.Any = ..., loss_settings: typing.Any = ..., batch_size: int | None = ...,
     mini_batch_size: int | None = ..., epochs: int | None = ..., learning_rate: float | None = ...,
     max_length: int | None = ..., patience: int | None = ..., seed: int = ..., matryoshka: typing.Any = ...,
-    lora: int | None = ..., mask: typing.Any = ..., mask_margin: float | None = ..., trainer: typing.Any = ...,
-    split: typing.Any = ..., form: typing.Any = ..., per_query: int | None = ..., max_positives: int | None = ...,
-    dev: typing.Any = ..., dev_run: typing.Any = ..., resume: bool = ..., device: typing.Any = ...,
-    columns: typing.Any = ..., corpus: typing.Any = ...,
+    lora: int | None = ..., mask: typing.Any = ..., mask_margin: float | None = ..., beside: typing.Any = ...,
+    trainer: typing.Any = ..., split: typing.Any = ..., form: typing.Any = ..., per_query: int | None = ...,
+    max_positives: int | None = ..., dev: typing.Any = ..., dev_run: typing.Any = ..., resume: bool = ...,
+    device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.training.doors.Trained: ...
 def cache(action: typing.Any = ..., *, kind: typing.Any = ..., keep: int | None = ..., older_than: float | None = ...,
     dry_run: bool = ...) -> foils.upkeep.Cache: ...

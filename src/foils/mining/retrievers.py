@@ -156,6 +156,11 @@ class BM25Retriever:
             scores[here] = ranked[index[here] - start, pairs.doc_rows[here]]
         return scores
 
+    def vectors(self, query_rows: Rows, document_rows: Rows) -> tuple[sparse.csr_array, sparse.csr_array]:
+        """Return (n, terms) and (m, terms): the inner product of a query's row and a document's is its BM25 score."""
+        counts = [block for _, block in self._counted(query_rows)]
+        return sparse.csr_array(sparse.vstack(counts)), self._scores.T.tocsr()[document_rows]
+
     def _counted(self, query_rows: Rows) -> Iterator[tuple[int, sparse.csr_array]]:
         """Yield where a block of queries begins, and how often each has each term; times the index they are scores."""
         terms, documents = self._scores.shape

@@ -1,8 +1,8 @@
-"""Masks: log-weights of a batch that leave out negatives which are probably positives.
+"""What is added to the logits of a batch: masks of negatives that are probably positives, and the scores of BM25.
 
 Known positives are left out by what is known of pairs (`foils.training.data.PairFacts`); a mask is of those that nobody
-labelled, by the similarities of the model that trains or of a guide. Both are log-weights of a block of queries and
-candidates, and add up. Needs torch.
+labelled, by the similarities of the model that trains or of a guide. BM25's scores stand for the retriever that the
+model is deployed with. All are log-weights of a block of queries and candidates, and add up. Needs torch.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from foils.data.training_rows import ABSENT
 from foils.encode import EmbeddingSettings, Vectors
 from foils.encode.models import similarity_of
 from foils.encode.opening import EncoderLike, description
+from foils.mining import BM25Retriever
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
 from foils.training.data import TrainingSet
@@ -54,6 +56,10 @@ class GuideVectors:
     def of_pairs(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return (N, d) vectors of all rows' queries, and (N, d) of their positives."""
         return self.queries.take(np.arange(len(self.places))), self.documents.take(self.places[:, 0])
+
+    def on(self, data: TrainingSet) -> GuideVectors:
+        """Return the same guide's vectors of another training set."""
+        return guide_vectors(self.guide, data, settings=self.settings)
 
 
 def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingSettings) -> GuideVectors:
@@ -171,7 +177,7 @@ class FalseNegativeMask:
     def learn_from(self, data: TrainingSet) -> None:
         """Take another training set, whose texts a guide embeds; it counts on."""
         if self.guide is not None:
-            self.guide = guide_vectors(self.guide.guide, data, settings=self.guide.settings)
+            self.guide = self.guide.on(data)
 
     def describe(self) -> dict[str, Any]:
         """Return what the model's card and the result say of it."""
@@ -210,3 +216,46 @@ def make_mask(model: Any, data: TrainingSet, settings: TrainSettings, use: Embed
     if similarity == "cosine" and abs(margin) >= FARTHEST:
         raise InputError(f"{named} {margin:g}: cosines differ by at most {FARTHEST}; give less, as 0.1")
     return FalseNegativeMask(margin, guide)
+
+
+LOGITS = 10.0
+"""Of the document that BM25 ranks first; cosines at a temperature of 0.05 span 20 about."""
+
+
+class BM25Partner:
+    """BM25's score of the pairs of a batch, over the largest of the query, times `LOGITS`.
+
+    Args:
+        data: the training set, whose collection BM25 searches.
+
+    Raises:
+        InputError: a negative is a text of the table's own, which BM25 did not index.
+
+    Source: Gao et al., "Complement lexical retrieval model with semantic residual embeddings" (ECIR 2021), where the
+    residual is in the margin of a hinge loss.
+    """
+
+    def __init__(self, data: TrainingSet) -> None:
+        collection = data.texts.collection
+        if (data.rows[:, 1:] >= len(collection.documents)).any():
+            raise InputError("negatives with a text of their own have no BM25 score; train beside BM25 without them")
+        bm25 = BM25Retriever(collection)
+        queries, self._query = np.unique(data.rows[:, 0], return_inverse=True)
+        there = np.where(data.rows[:, 1:] == ABSENT, data.rows[:, 1:2], data.rows[:, 1:])
+        documents, places = np.unique(there, return_inverse=True)
+        self._document = places.reshape(there.shape)
+        asked, self._documents = bm25.vectors(queries, documents)
+        best = np.nan_to_num(bm25.search(queries, 1)[1].ravel(), nan=1.0)
+        self._queries = sparse.diags_array(LOGITS / best) @ asked
+
+    def __call__(self, rows: NDArray[np.int64], begin: int, end: int) -> NDArray[np.float32]:
+        """Return (end − begin, (1 + k)·b) scores of queries begin … end − 1 and all documents, column after column.
+
+        Args:
+            rows: (b,) numbers of the batch's rows in the data set.
+            begin: first query.
+            end: the one after the last.
+        """
+        queries = self._queries[self._query[rows[begin:end]]]
+        scores = queries @ self._documents[self._document[rows].T.ravel()].T
+        return np.asarray(scores.toarray(), np.float32)

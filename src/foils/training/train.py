@@ -25,7 +25,7 @@ from foils.runtime.options import refuse, spelled
 from foils.training.data import TrainingSet
 from foils.training.fit import TrainingRun, fit
 from foils.training.losses import TEACHER_LOSSES, make_loss, matryoshka_loss
-from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
+from foils.training.masks import BM25Partner, FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import with_defaults
 from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings, check_batches
 
@@ -88,6 +88,9 @@ def train_model(
     if name in TEACHER_LOSSES:
         refuse({"refresh": refresh}, f"with loss {name}: negatives that are mined anew have no teacher's scores")
     check_temperature_of(similarity_of(model), of_loss.get("temperature", OF_COSINES))
+    if settings.beside is not None:
+        refuse({"refresh": refresh}, f"with {spelled('beside')}, whose scores are of the negatives there are")
+        data = replace(data, facts=replace(data.facts, partner=BM25Partner(data)))
     size = None if static or settings.mini_batch_size is None else min(settings.mini_batch_size, settings.batch_size)
     # a teacher's and a guide's texts are cut as the model's are
     use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
@@ -122,7 +125,8 @@ def _train_reranker(
 ) -> TrainingRun:
     from foils.training.reranker import reranker_loss, reranker_set, warn_of_nothing_learned
 
-    refuse({"mask": settings.mask}, "on a reranker, whose loss compares no vectors; leave it out")
+    own = {"mask": settings.mask, "beside": settings.beside}
+    refuse(own, "on a reranker, whose loss compares no vectors; leave it out")
     check_one_output(model, "the reranker")
     kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
     if kind.settings is None:
