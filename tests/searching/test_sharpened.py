@@ -1,5 +1,7 @@
 """A search function of anybody's, sharpened: as the library's own two passes, with no search that is not needed."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -65,13 +67,36 @@ def test_it_finds_what_two_passes_over_an_index_find(name, second):
         assert ids(many[row]) == ids(found)
 
 
-def test_options_reach_the_function_and_given_feedback_saves_a_search():
-    database = Database()
-    SharpenedSearch(batched(database), SETTINGS["rocchio"], batched=True).many(QUERIES, 8, even=True)
+@pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
+@pytest.mark.parametrize("together", [False, True])
+def test_the_async_form_finds_the_same_and_waits_for_its_queries_together(second, together):
+    """No query's second search begins before all first ones have: they are under way at the same time."""
+    database, running = Database(), []
+
+    async def one(query, k, **options):
+        running.append("begin")
+        await asyncio.sleep(0)
+        running.append("end")
+        return database(query, k, **options)
+
+    async def all_at_once(queries, k, **options):
+        return [database(query, k, **options) for query in queries]
+
+    settings = {"settings": SETTINGS["rocchio"], "feedback_depth": 50, "batched": together, **second}
+    search = SharpenedSearch(all_at_once if together else one, **settings)
+    plain = SharpenedSearch(batched(Database()) if together else Database(), **settings)
+    found = asyncio.run(search.many(QUERIES, 8, even=True))
+    assert found == plain.many(QUERIES, 8, even=True)
     assert {str(options) for _, options in database.asked} == {"{'even': True}"}
-    database.asked.clear()
-    SharpenedSearch(database, SETTINGS["rdime"])(QUERIES[0], 8, feedback=DOCUMENTS[40:42])
-    assert len(database.asked) == 1, "no first search"
+    if not together:
+        assert running[:18] == ["begin"] * 9 + ["end"] * 9
+    assert asyncio.run(search(QUERIES[0], 8, even=True)) == found[0]
+    if not second:
+        database.asked.clear()
+        rdime = SharpenedSearch(search.search, SETTINGS["rdime"], batched=together)
+        given = asyncio.run(rdime(QUERIES[0], 8, feedback=DOCUMENTS[40:42]))
+        assert given == SharpenedSearch(Database(), SETTINGS["rdime"])(QUERIES[0], 8, feedback=DOCUMENTS[40:42])
+        assert len(database.asked) == 1, "no first search"
 
 
 def test_sharpened_queries_are_those_of_the_two_passes():
@@ -127,20 +152,17 @@ def test_fewer_documents_than_asked_for_are_all_returned():
         (lambda query, k: (["a", "b"], DOCUMENTS[:1]), r"2 documents with vectors of shape \(1, 12\)"),
         (lambda query, k: (["a"], DOCUMENTS[:1, :5]), r"1 documents with vectors of shape \(1, 5\)"),
         (lambda query, k: (["a"], [object()]), "object"),
+        (lambda query, k: asyncio.sleep(0), "async def"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:coroutine")
 def test_a_function_that_returns_something_else_is_refused(search, said):
     with pytest.raises(InputError, match=said):
         SharpenedSearch(search, SETTINGS["rdime"])(QUERIES[0])
 
 
-async def awaited(query, k):
-    """A function that cannot be called without waiting."""
-
-
 def test_what_makes_no_sense_is_refused():
     refused("rerank", SharpenedSearch, Database(), SETTINGS["rdime"], error=UnknownNameError, second_pass="some")
-    refused("with foils.searching.sharpen in between", SharpenedSearch, awaited, SETTINGS["rdime"])
     refused("no effect", SharpenedSearch, Database(), SETTINGS["rdime"], candidates=9)
     with pytest.raises(InputError, match="below k=10"):
         SharpenedSearch(Database(), SETTINGS["rdime"], second_pass="rerank", candidates=9)(QUERIES[0])

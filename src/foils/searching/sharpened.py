@@ -2,13 +2,15 @@
 
 All that is asked of it is what any of them can do: from a query vector and a number k, the k nearest documents with
 their vectors. What it calls a document (an id, a row, a hit with its payload) comes back as it is, and what else it
-takes (a filter, a tenant, a partition) is passed through, to both passes alike.
+takes (a filter, a tenant, a partition) is passed through, to both passes alike. It may be an async function; then the
+search is one, too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -54,6 +56,9 @@ class Matches(list[Match[T]]):
         return not bool(self.mask.all())
 
 
+Steps = Generator[tuple[Floats, int], Any, list[Matches[T]]]  # queries and depth -> results of the function
+
+
 def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings: DimensionSettings) -> Floats:
     """Return queries without the dimensions that their feedback does not support, or moved towards it.
 
@@ -83,7 +88,8 @@ class SharpenedSearch(Generic[T]):
     Attributes:
         search: yours: (query (d,), k, options) → (documents, their vectors (≤ k, d)), best first; with `batched`
             (queries (n, d), k, options) → such a pair for each. By inner product, or by cosine or L2 distance over
-            documents of one norm, which order documents alike. Between two calls of an async function use `sharpen`.
+            documents of one norm, which order documents alike. Where it is an async function, calls are awaited, and
+            the queries of `many` are searched for at the same time.
         settings: what is done with a query, as DimensionSettings("rocchio"). rdime needs one document, rocchio two,
             eclipse the end of a list of `feedback_depth`.
         second_pass: `index` searches again with the sharpened query; `rerank` orders by it what the first pass
@@ -95,7 +101,7 @@ class SharpenedSearch(Generic[T]):
 
     Raises:
         UnknownNameError: an unknown second pass.
-        InputError: a depth out of range, or an async function.
+        InputError: a depth out of range.
     """
 
     search: Callable[..., Any]
@@ -107,14 +113,10 @@ class SharpenedSearch(Generic[T]):
 
     def __post_init__(self) -> None:
         check_search_depths(1, self.feedback_depth, self.candidates, self.second_pass)
-        if inspect.iscoroutinefunction(self.search):
-            raise InputError(
-                "an async search function; await it twice yourself, with foils.searching.sharpen in between"
-            )
 
     def __call__(
         self, query: npt.ArrayLike, k: int = 10, *, feedback: npt.ArrayLike | None = None, **options: Any
-    ) -> Matches[T]:
+    ) -> Matches[T] | Awaitable[Matches[T]]:
         """Return the k best documents of one query, best first, with the mask of its dimensions.
 
         Args:
@@ -128,17 +130,41 @@ class SharpenedSearch(Generic[T]):
             InputError: shapes that do not fit, or a search function that returns something else than it should.
         """
         given = None if feedback is None else [feedback]
-        return self.many(np.asarray(query, np.float32)[None], k, feedback=given, **options)[0]
+        found: Any = self.many(np.asarray(query, np.float32)[None], k, feedback=given, **options)
+        return _first(found) if inspect.isawaitable(found) else found[0]
 
     def many(
         self, queries: npt.ArrayLike, k: int = 10, *, feedback: Sequence[npt.ArrayLike] | None = None, **options: Any
-    ) -> list[Matches[T]]:
+    ) -> list[Matches[T]] | Awaitable[list[Matches[T]]]:
         """Return the k best documents of each of n queries, (n, d); arguments and errors as of one."""
+        steps = self._steps(queries, k, feedback)
+        if _is_async(self.search):
+            return self._awaited(steps, options)
+        asked, matches = _step(steps)
+        while asked is not None:
+            asked, matches = _step(steps, self._searched(asked, options))
+        return matches
+
+    async def _awaited(self, steps: Steps[T], options: dict[str, Any]) -> list[Matches[T]]:
+        asked, matches = _step(steps)
+        while asked is not None:
+            found = self._searched(asked, options)
+            asked, matches = _step(steps, await (found if self.batched else asyncio.gather(*found)))
+        return matches
+
+    def _searched(self, asked: tuple[Floats, int], options: dict[str, Any]) -> Any:
+        vectors, depth = asked
+        if self.batched:
+            return self.search(vectors, depth, **options)
+        return [self.search(query, depth, **options) for query in vectors]
+
+    def _steps(self, queries: npt.ArrayLike, k: int, feedback: Sequence[npt.ArrayLike] | None) -> Steps[T]:
+        """Yield what is to be searched for, at most twice; take its results; return the matches."""
         rows = _matrix(queries)
         reranked = check_search_depths(k, self.feedback_depth, self.candidates or max(k, CANDIDATES), "rerank")
         given = None if feedback is None else [_vectors(of, rows.shape[1]) for of in feedback]
         depth = self._first_depth(k, reranked, given=given is not None)
-        first = self._searched(rows, depth, options) if depth and len(rows) else [NOTHING] * len(rows)
+        first = _checked((yield rows, depth), rows) if depth and len(rows) else [NOTHING] * len(rows)
         fed = [of for _, of in first] if given is None else given
         made = _sharpened(rows, [of[: self.feedback_depth] for of in fed], self.settings)
         if self.second_pass == "rerank":
@@ -150,20 +176,11 @@ class SharpenedSearch(Generic[T]):
             again = np.flatnonzero(made.changed) if depth >= k else np.arange(len(rows))
             if len(again):
                 asked = made.queries[again]
-                for row, of in zip(again.tolist(), self._searched(asked, k, options), strict=True):
+                for row, of in zip(again.tolist(), _checked((yield asked, k), asked), strict=True):
                     first[row] = of
             found = [_scored(query, *of) for query, of in zip(made.queries, first, strict=True)]
         said = zip(found, made.masks, made.moved.tolist(), strict=True)
         return [Matches(of[:k], mask, moved) for of, mask, moved in said]
-
-    def _searched(self, queries: Floats, k: int, options: dict[str, Any]) -> list[Found]:
-        if self.batched:
-            pairs = self.search(queries, k, **options)
-        else:
-            pairs = [self.search(query, k, **options) for query in queries]
-        if len(pairs) != len(queries):
-            raise InputError(f"the search function returned {len(pairs)} results for {len(queries)} queries")
-        return [_checked_pair(pair, queries.shape[1]) for pair in pairs]
 
     def _first_depth(self, k: int, reranked: int, *, given: bool) -> int:
         """How many documents the first pass retrieves; 0: there is none."""
@@ -171,6 +188,22 @@ class SharpenedSearch(Generic[T]):
         if self.second_pass == "rerank":
             return max(reranked, needed)
         return k if self.settings.keeps_all else needed
+
+
+def _is_async(search: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(getattr(search, "__call__", None))  # noqa: B004
+
+
+async def _first(found: Awaitable[list[Matches[T]]]) -> Matches[T]:
+    return (await found)[0]
+
+
+def _step(steps: Steps[T], found: Any = None) -> tuple[tuple[Floats, int] | None, list[Matches[T]]]:
+    """Hand over results; return what is to be searched for next or, where that is nothing, None and the matches."""
+    try:
+        return steps.send(found), []
+    except StopIteration as end:
+        return None, end.value
 
 
 def _sharpened(queries: Floats, feedback: Sequence[Floats], settings: DimensionSettings) -> Sharpened:
@@ -193,7 +226,15 @@ def _scored(query: Floats, documents: Sequence[T], vectors: Floats) -> list[Matc
     return [Match(document, score) for document, score in zip(documents, scores, strict=True)]
 
 
+def _checked(pairs: Any, queries: Floats) -> list[Found]:
+    if len(pairs) != len(queries):
+        raise InputError(f"the search function returned {len(pairs)} results for {len(queries)} queries")
+    return [_checked_pair(pair, queries.shape[1]) for pair in pairs]
+
+
 def _checked_pair(pair: Any, d: int) -> Found:
+    if inspect.isawaitable(pair):
+        raise InputError("the search function returned a coroutine; define it with async def, and await this search")
     try:
         documents, vectors = pair
         array = np.asarray(vectors, np.float32) if len(documents) else np.empty((0, d), np.float32)
