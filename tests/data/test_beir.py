@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from foils.data import Collection, collection, load_collection
-from foils.runtime.errors import FailureError, FormatError, InputError
+from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import cache_folder
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -164,10 +164,7 @@ def test_a_damaged_cache(beir_folder, name, data):
     (path / name).write_bytes(data)
     with pytest.raises(FormatError, match=r"damaged collection in the cache .*; remove the folder"):
         load_collection(folder)
-    (path / "meta.json").unlink()
-    with pytest.raises(FailureError, match=r"cannot write .*; remove what is there"):
-        load_collection(folder)
-    shutil.rmtree(path)
+    (path / "meta.json").unlink()  # what is unfinished is made again
     assert len(load_collection(folder).documents) == 10
 
 

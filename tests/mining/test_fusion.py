@@ -48,8 +48,9 @@ BY_HAND: dict[str, tuple[dict[str, Negatives], dict[str, Any], dict[str, float]]
     "rrf": (AB, {"method": "rrf"}, {"y": 1 / 62 + 1 / 61, "x": 1 / 61, "w": 1 / 62, "z": 1 / 63}),
     # w and z tie at 0; w has the better rank
     "weighted": (AB, {"weights": {"a": 1.0, "b": 3.0}}, {"y": 0.5 + 3.0, "x": 1.0, "w": 0.0, "z": 0.0}),
-    # of b, y has .8 and w .4; what a source does not have counts as the least of its list
+    # of b, y has .8 and w .4; what a source does not have counts as the least of its list, or as 0
     "z": (AB, {"normalisation": "z"}, {"y": 1, "x": HIGH - 1, "w": -HIGH - 1, "z": -HIGH - 1}),
+    "least possible": (AB, {"normalisation": "theoretical-minimum"}, {"y": 5 / 9 + 1, "x": 1, "w": 0.5, "z": 1 / 9}),
 }
 
 

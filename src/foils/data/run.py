@@ -187,15 +187,16 @@ def weighted_sum(
 ) -> Scores:
     """Return Σ_r w_r f(s_r), (n,), where f makes the scores of a query's list in r comparable.
 
-    min-max: f(s) = (s − min s)/(max s − min s). z: (s − mean)/(standard deviation). Where all scores of a list are
-    equal, min-max is 1 and z is 0. A pair that a ranking does not have counts as the lowest of the query's list there:
-    0 with min-max.
+    min-max: f(s) = (s − min s)/(max s − min s). theoretical-minimum: (s − least)/(max s − least), with least = 0 where
+    no score of the ranking is below 0 (BM25), else −1 (cosines). z: (s − mean)/(standard deviation). Where all scores
+    of a list are equal, min-max is 1 and z is 0. A pair that a ranking does not have counts as the lowest of the
+    query's list there, with theoretical-minimum as `least`.
 
     Args:
         queries: (n,) number of each pair's query, equal numbers side by side.
         scores: (n, m), NaN where a ranking does not have the pair.
         weights: (m,) each at least 0, one above; None: 1 each.
-        normalisation: min-max or z.
+        normalisation: min-max, theoretical-minimum or z.
 
     Raises:
         UnknownNameError: no such normalisation.
@@ -225,7 +226,16 @@ def weighted_sum(
 
 
 def _min_max(values: Scores, starts: Rows) -> Scores:
-    low, high = (_spread(of.reduceat(values, starts), starts, len(values)) for of in (np.minimum, np.maximum))
+    return _above(values, starts, _spread(np.minimum.reduceat(values, starts), starts, len(values)))
+
+
+def _theoretical_minimum(values: Scores, starts: Rows) -> Scores:
+    return _above(values, starts, np.full(len(values), 0.0 if values.min() >= 0 else -1.0))
+
+
+def _above(values: Scores, starts: Rows, low: Scores) -> Scores:
+    """How far values lie from the lowest to their list's highest; 1 where these are equal."""
+    high = _spread(np.maximum.reduceat(values, starts), starts, len(values))
     return np.asarray(np.divide(values - low, high - low, out=np.ones(len(values)), where=high > low))
 
 
@@ -236,7 +246,11 @@ def _z(values: Scores, starts: Rows) -> Scores:
     return np.asarray(np.divide(centred, deviation, out=np.zeros(len(values)), where=deviation > 0))
 
 
-NORMALISATIONS: dict[str, Callable[[Scores, Rows], Scores]] = {"min-max": _min_max, "z": _z}
+NORMALISATIONS: dict[str, Callable[[Scores, Rows], Scores]] = {
+    "min-max": _min_max,
+    "theoretical-minimum": _theoretical_minimum,
+    "z": _z,
+}
 
 
 class FusedLists(NamedTuple):

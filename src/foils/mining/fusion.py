@@ -34,8 +34,8 @@ class FusionSettings(Settings):
         rrf_k: Constant k of rrf; the larger it is, the less the tops of the lists count.
         weights: Weight of a source's scores in weighted; may be given several times. In Python a dictionary: name of
             the source -> weight. Default: 1 each.
-        normalisation: How weighted makes scores of a list comparable: min-max, to [0, 1], or z, to mean 0 and
-            variance 1.
+        normalisation: How weighted makes scores of a list comparable: min-max, to [0, 1]; theoretical-minimum, likewise
+            but from the least possible score (0 for BM25, −1 for cosines); or z, to mean 0 and variance 1.
     """
 
     method: Annotated[str, Option(names=METHODS)] = "union"

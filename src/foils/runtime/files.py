@@ -277,7 +277,8 @@ def existing_file(path: str | Path) -> Path:
     try:
         if path.is_file():
             return path
-        special = "is a pipe or a device; write it to a file first" if path.exists() else "no such file"
+        absent = "is a link that leads to no file" if path.is_symlink() else "no such file"
+        special = "is a pipe or a device; write it to a file first" if path.exists() else absent
         what = "is a folder, not a file" if path.is_dir() else special
     except OSError as error:
         what = str(error.strerror)
