@@ -201,19 +201,13 @@ def test_arguments_and_defaults_are_theirs():
         foils.mine_hard_negatives(None, None, relative_margins=0.1)
 
 
-def test_texts_come_back_as_they_were_given(model, vectors):
-    queries = [f"  {DOCUMENTS[0][:8]}\n", DOCUMENTS[1][:8]]
-    rows = {"q": queries, "p": [f"{DOCUMENTS[0]} ", DOCUMENTS[1]], "more": [1, 2]}
-    corpus = [DOCUMENTS[0], *DOCUMENTS[2:6]]
-    one, two = (
-        mine(datasets.Dataset.from_dict(rows), output_format="n-tuple")
-        for mine in (
-            lambda rows, **more: ours(rows, model, vectors, corpus=corpus, **more),
-            lambda rows, **more: theirs(rows, model, corpus=corpus, **more),
-        )
-    )
-    assert list(one["q"]) == list(two["q"]) == queries
-    assert [set(row.values()) for row in one] == [set(row.values()) for row in two]  # equal but for blanks: a tie
+def test_texts_that_differ_in_white_space_at_their_ends_are_one(model, vectors):
+    """Which sentence-transformers takes for two: it mines a positive, but for its white space, as a negative."""
+    queries = [DOCUMENTS[0][:8], DOCUMENTS[1][:8]]
+    rows = datasets.Dataset.from_dict({"q": [f"  {queries[0]}\n", queries[1]], "p": [f"{DOCUMENTS[0]} ", DOCUMENTS[1]]})
+    mined = ours(rows, model, vectors, corpus=[DOCUMENTS[0], *DOCUMENTS[2:6]], output_format="n-tuple")
+    assert list(mined["q"]) == queries
+    assert list(mined[0].values()).count(DOCUMENTS[0]) == 1
 
 
 def test_columns_are_taken_by_name_of_any_table(model, vectors):
@@ -247,7 +241,7 @@ def test_data_sets_that_are_no_pairs_are_refused(model, vectors):
     rows = {"q": ["ba", "be", "bi"], "p": ["da", None, ""]}
     for dataset, message in (
         (made({"q": ["ba"]}), "expected two"),
-        (made(rows), r"2 rows without a positive \(first: 1, 2, counted from 0\)"),
+        (made(rows), r"Table:2: the positive \(p\) is None; expected a text"),
         (datasets.DatasetDict(train=made(rows)), "splits train; give one"),
         ([("ba", "da")], "list is no table"),
     ):

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foils.data.collection import (
     DOCUMENTS,
@@ -27,14 +26,13 @@ from foils.data.collection import (
     ColumnTexts,
     Keep,
     PairIndex,
-    Rows,
     Tables,
     build,
     cache_place,
 )
 from foils.data.records import Complaints, Fields, Records, parts_of, records_of, text_field
 from foils.data.splitting import SPLITS, split_name, split_queries
-from foils.data.tables import BATCH, MOST, batches_of, take
+from foils.data.tables import BATCH, batches_of, take
 from foils.data.tokens import UNSEEN
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError
@@ -166,27 +164,18 @@ class Columns:
             numbered = sorted(name for name, as_known in free if NEGATIVE.fullmatch(as_known))
             names["negative"] += tuple(sorted(numbered, key=len))
         names |= {role: (name,) if name else () for role, name in chosen.items()}
-        if known is OF_SOURCE:
-            if not (names["query"] or names["query_id"]) or not (names["negative"] or names["document"]):
-                said = f"the columns are {', '.join(map(repr, columns)):.150}; {EXPECTED}"
-                raise FormatError(said, where, 1 if records.files else None)
-            return cls(names)
+        of_source = known is OF_SOURCE
+        needed = (("query", "query_id"), ("negative", "document")) if of_source else (("query",), ("positive",))
         for role, fitting in names.items():
-            if len(fitting) > 1 and role != "negative":
+            if len(fitting) > 1 and role != "negative" and not of_source:
                 said = f"columns {' and '.join(fitting)} could each be the {role}; say which one is"
                 raise FormatError(f"{said}: {spelled('columns')} {role}={fitting[0]}", where)
-        if absent := [role for role in ("query", "positive") if role in known and not names[role]]:
-            said = f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))}"
-            how = f"{', '.join(ROLES[absent[0]])}), or say {spelled('columns')} query=COLUMN,positive=COLUMN"
-            raise FormatError(f"{said} (of CSV and TSV the first line). Give one such a name ({how}", where)
+        if absent := [each for each in needed if each[0] in known and not any(names[role] for role in each)]:
+            how = f"give one such a name ({', '.join(known[absent[0][0]])}), or say {spelled('columns')} ROLE=COLUMN"
+            said = f"no column is known as {' or '.join(each[0] for each in absent)}; the columns are"
+            said = f"{said} {', '.join(map(repr, columns)):.150}; {EXPECTED if of_source else how}"
+            raise FormatError(said, where, 1 if records.files else None)
         return cls(names)
-
-    def understood(self, columns: Sequence[str]) -> str:
-        """Say what each of a table's columns is read as, and which are not read."""
-        roles = {name: role for role, names in self.names.items() for name in names}
-        rest = [name for name in columns if name not in roles]
-        read = ", ".join(f"{name} as {role}" for name, role in roles.items())
-        return read + (f"; not read: {', '.join(rest)}" if rest else "")
 
     def pairs(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
         """Yield (line, what a record of pairs says); what is wrong in others is added to the complaints."""
@@ -208,8 +197,8 @@ class Columns:
     def _pair(self, fields: Fields) -> Example:
         said = {role: self.values(fields, role) for role, names in self.names.items() if names}
         for role, values in said.items():
-            wrong = role in NEEDED if not values else len(values) > 1 and role in ONE
-            if wrong or (role in ("positive", "negative") and not all(each.text or each.title for each in values)):
+            wrong = len(values) > 1 and role in ONE if values else role in NEEDED
+            if wrong or (role in ("positive", "negative") and not all(each.whole for each in values)):
                 given = [fields.get(name) for name in self.names[role]]
                 raise self._wrong(role, given[0] if len(given) == 1 else given, READ_AS[role][1])
         one = {role: values[0] for role, values in said.items() if values}
@@ -232,19 +221,16 @@ class Columns:
         query, query_id = (next(iter(of(role)), None) for role in ("query", "query_id"))
         if query is None and query_id is None:
             raise InputError(EXPECTED)
-        if documents := of("document"):
-            if labels := of("label"):
-                labelled = zip(documents, _scored(documents, labels), strict=True)
-                return Example(
-                    query, negatives=[each for each, label in labelled if not label.score], query_id=query_id
-                )
+        documents, labels = of("document"), of("label")
+        if documents and labels:
+            labelled = zip(documents, _scored(documents, labels), strict=True)
+            negatives = [each for each, label in labelled if not label.score]
+            return Example(query, negatives=negatives, query_id=query_id)
+        if documents:
             return Example(query, unlabelled=_scored(documents, of("document_score") + of("scores")), query_id=query_id)
-        positives, negatives, scores = of("positive"), of("negative"), of("scores")
-        if scores:
-            both = _scored([*positives, *negatives], scores)
-            return Example(query, both[: len(positives)], both[len(positives) :], (), query_id)
-        sides = _scored(positives, of("pos_scores")), _scored(negatives, of("neg_scores"))
-        return Example(query, *sides, (), query_id)
+        positives, scores = of("positive"), of("scores") or of("pos_scores") + of("neg_scores")
+        both = _scored([*positives, *of("negative")], scores)
+        return Example(query, both[: len(positives)], both[len(positives) :], (), query_id)
 
     def values(self, fields: Fields, role: str, readers: Readers | None = None) -> list[Any]:
         """Return what the columns of a role say.
@@ -374,6 +360,7 @@ def read_pairs(
     columns: Mapping[str, str] | None = None,
     corpus: Any = None,
     name: str = "",
+    split: str = "",
 ) -> Collection:
     """Make a collection of pairs. Equal texts are one document; ids that are not given are hashes of the texts.
 
@@ -387,13 +374,14 @@ def read_pairs(
         corpus: more documents, which come before the pairs': a file or a table with a column of texts, and ids and
             titles where it has them. A document of the pairs without an id is the corpus's with the same text.
         name: of the collection. Default: the file's.
+        split: of all queries, where nothing names their splits.
 
     Raises:
         InputError: no such file, or no table.
         FormatError: what is wrong in it, by line; columns that are not known, or could be several things.
     """
     parts, more = parts_of(given), None if corpus is None else records_of(corpus)
-    reader = _PairReader(parts, more, columns or {})
+    reader = _PairReader(parts, more, columns or {}, split)
     every = [*parts.values(), *([more] if more else [])]
     files = list(dict.fromkeys(file for each in every for file in each.files))
     stored = all(each.files for each in every)
@@ -403,8 +391,10 @@ def read_pairs(
         cache_place(*facts) if stored else None,
         reader,
     )
-    first = next(iter(parts.values()))
-    return replace(made, read_as=Columns.of(first, columns or {}).understood(first.columns))
+    records, of_records, _ = reader.tables[-1]
+    roles = {name: role for role, names in of_records.names.items() for name in names}
+    read, rest = ", ".join(f"{name} as {role}" for name, role in roles.items()), {*records.columns} - {*roles}
+    return replace(made, read_as=read + f"; not read: {', '.join(sorted(rest))}" * bool(rest))
 
 
 class _PairReader:
@@ -414,11 +404,14 @@ class _PairReader:
         parts: tables of the pairs, by split.
         corpus: more documents, which come first.
         chosen: what a column is -> its name.
+        split: of all queries, where nothing names their splits.
     """
 
-    def __init__(self, parts: Mapping[str, Records], corpus: Records | None, chosen: Mapping[str, str]) -> None:
+    def __init__(
+        self, parts: Mapping[str, Records], corpus: Records | None, chosen: Mapping[str, str], split: str
+    ) -> None:
         # a data set of one split says nothing about what to test on
-        names = map(split_name, parts) if len(parts) > 1 else [""]
+        names = map(split_name, parts) if len(parts) > 1 else [split]
         self.tables = [(each, Columns.of(each, chosen), name) for each, name in zip(parts.values(), names, strict=True)]
         self.where = self.tables[0][0].where
         if corpus is not None:
@@ -518,82 +511,10 @@ class _PairReader:
             relevant, texts = grades > 0, ColumnTexts(queries["text"])
             chosen = split_queries(texts, query_rows[relevant], doc_rows[relevant])
             split_of, names = np.array([SPLITS.index(split) for split in chosen]), list(SPLITS)
-        kept = np.flatnonzero(first == np.arange(len(first)))
-        by_split = {name: kept[split_of[query_rows[kept]] == code] for code, name in enumerate(names)}
-        return {
-            name: _judgements(documents, queries, query_rows[rows], doc_rows[rows], grades[rows])
-            for name, rows in sorted(by_split.items(), key=lambda each: _order(each[0]))
-            if len(rows)
-        }
-
-
-def _judgements(
-    documents: pa.Table, queries: pa.Table, query_rows: Rows, doc_rows: Rows, grades: Rows
-) -> list[pa.RecordBatch]:
-    ids = take(queries["query_id"], query_rows), take(documents["doc_id"], doc_rows)
-    table = pa.table([*ids, pa.array(grades.astype(np.int32))], schema=QRELS)
-    batches: list[pa.RecordBatch] = table.to_batches(max_chunksize=BATCH)
-    return batches
-
-
-def _order(split: str) -> tuple[int, str]:
-    return (SPLITS.index(split) if split in SPLITS else len(SPLITS)), split
-
-
-SPLIT = "train"
-
-
-def collection_of_texts(
-    queries: pa.ChunkedArray, positives: pa.ChunkedArray, more: pa.ChunkedArray | None = None, *, name: str = "pairs"
-) -> Collection:
-    """Make a collection of pairs of texts, all in one split. Equal texts are one query, and one document.
-
-    Nothing is stripped or split. Ids are those that `read_pairs` gives the same texts, so that tables of negatives fit
-    a collection that was read from the same pairs.
-
-    Args:
-        queries: (n,) texts.
-        positives: (n,) texts, each a document that answers the query at its place.
-        more: (m,) texts of further documents, which come before the positives.
-        name: of the collection.
-
-    Raises:
-        InputError: no pair at all, or a text that is missing or blank; the message says which.
-    """
-    if not len(queries):
-        raise InputError(f"{name} is empty; expected at least one pair of a query and its positive")
-    texts = [_texts("query", queries), _texts("positive", positives)]
-    if more is not None:
-        texts[1] = pa.chunked_array([*_texts("text of the corpus", more).chunks, *texts[1].chunks])
-    (query_rows, query_ids, asked), (doc_rows, doc_ids, found) = map(_distinct, texts)
-    doc_rows = doc_rows[-len(positives) :]
-    kept = PairIndex(query_rows, doc_rows).distinct
-    documents = pa.table([doc_ids, pa.repeat(pa.scalar("", pa.large_string()), len(found)), found], schema=DOCUMENTS)
-    asked = pa.table([query_ids, asked], schema=QUERIES)
-    judged = _judgements(documents, asked, query_rows[kept], doc_rows[kept], np.ones(len(kept), np.int64))
-    made = build(name, None, lambda _: Tables(documents, asked, {SPLIT: pa.Table.from_batches(judged)}))
-    return replace(made, keep_identical_ids=True)
-
-
-def _texts(what: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as it is stored; refused where a text is missing or blank."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise InputError(f"the {what} column holds {column.type}; expected texts")
-    blank = pc.fill_null(pc.or_(pc.utf8_is_space(column), pc.equal(pc.binary_length(column), 0)), True)
-    if rows := np.flatnonzero(blank.to_numpy()).tolist():
-        said = f"{len(rows):,} rows without a {what} (first: {', '.join(map(str, rows[:5]))}, counted from 0)"
-        raise InputError(f"{said}; give each one a text, or leave them out")
-    return column.cast(pa.large_string())
-
-
-def _distinct(column: pa.ChunkedArray) -> tuple[Rows, pa.Array, pa.ChunkedArray]:
-    """Return each row's place among the distinct texts; these texts' ids, and they themselves, as they first come.
-
-    Ids stand for texts: a table of the texts themselves would take several times their memory.
-    """
-    texts = ColumnTexts(column)
-    ids = [text_id(text) for start in range(0, len(texts), MOST) for text in texts[start : start + MOST]]
-    encoded = pa.array(ids, pa.string()).dictionary_encode()
-    rows = np.asarray(encoded.indices, np.int64)
-    first = np.unique(rows, return_index=True)[1]
-    return rows, encoded.dictionary, column if len(first) == len(column) else pa.chunked_array([take(column, first)])
+        kept, judged = np.flatnonzero(first == np.arange(len(first))), {}
+        for name in sorted(names, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name)):
+            if len(rows := kept[split_of[query_rows[kept]] == names.index(name)]):
+                ids = take(queries["query_id"], query_rows[rows]), take(documents["doc_id"], doc_rows[rows])
+                table = pa.table([*ids, pa.array(grades[rows].astype(np.int32))], schema=QRELS)
+                judged[name] = table.to_batches(max_chunksize=BATCH)
+        return judged

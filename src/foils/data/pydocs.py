@@ -11,7 +11,6 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import packages_distributions, version
@@ -22,37 +21,30 @@ from foils.data.tokens import near_pairs
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 
-_CODE = "code|code-block|sourcecode|plot|testcode|doctest"
-LEFT_OUT = tuple(
-    (re.compile(pattern, re.MULTILINE), shown)
-    for pattern, shown in (
-        (r"^[ \t]*```[\s\S]*?(?:^[ \t]*```.*|\Z)", "\n"),  # fenced code
-        (r"^[ \t]*>>>.*(?:\n[ \t]*\S.*)*", "\n"),  # a doctest, to the next blank line
-        (rf"^([ \t]*)\.\. ?(?:{_CODE}) ?::.*(?:\n(?:\1[ \t].*|[ \t]*$))*", "\n"),
-        (r"^[ \t]*\.\. ?(?:(?:version\w+|deprecated|autosummary|toctree|index) ?::|_[^:\n]*:).*", "\n"),
-        (r"\n[ \t]*([-=~^\"*+#])\1{2,}[ \t]*$", "\n"),  # the line under a heading
-        (r"^[^\w\n]*(?:[Ee]xamples?|[Uu]sage)[^\w\n]*$", "\n"),  # of nothing, when the code is gone
-        (r"^([ \t]*)(?:\.\.[ \t]+(?:[\w-]+ ?::)?|[!?]{3}\+?|>(?: ?\[!\w+\])?)", r"\1"),  # .. note::, !!!, > [!NOTE]
-    )
-)
+LEFT_OUT = {
+    r"(?m)^[ \t]*```[\s\S]*?(?:^[ \t]*```.*|\Z)": "\n",  # fenced code
+    r"(?m)^[ \t]*>>>.*(?:\n[ \t]*\S.*)*": "\n",  # a doctest, to the next blank line
+    r"(?m)^([ \t]*)\.\. ?(?:code|code-block|sourcecode|plot|testcode|doctest) ?::.*(?:\n(?:\1[ \t].*|[ \t]*$))*": "\n",
+    r"(?m)^[ \t]*\.\. ?(?:(?:version\w+|deprecated|autosummary|toctree|index) ?::|_[^:\n]*:).*": "\n",
+    r"(?m)\n[ \t]*([-=~^\"*+#])\1{2,}[ \t]*$": "\n",  # the line under a heading
+    r"(?m)^[^\w\n]*(?:[Ee]xamples?|[Uu]sage)[^\w\n]*$": "\n",  # of nothing, when the code is gone
+    r"(?m)^([ \t]*)(?:\.\.[ \t]+(?:[\w-]+ ?::)?|[!?]{3}\+?|>(?: ?\[!\w+\])?)": r"\1",  # .. note::, !!!, > [!NOTE]
+}
 """What is not read of a docstring's lines, and what stands in its place; one after the other."""
-_MARKUP = tuple(
-    (present, re.compile(pattern), shown)
-    for present, pattern, shown in (
-        ("%(", r"%\([^)]*\)[sd]", " "),  # a template's placeholder
-        (":`", r":[\w:+-]+:`([^`<>]+?)\s*<[^`>]*>`", r"\1"),  # :ref:`text <target>`
-        (">`_", r"`([^`<>]+?)\s*<[^`>]*>`_{1,2}", r"\1"),  # `text <address>`_
-        ("[`", r"\[+`~?([^`]*)`\]+(?:\([^)]*\))?", r"\1"),  # [`Class`](address)
-        ("`~", r"`~[^`]*?([^`.]+)`", r"`\1`"),  # :class:`~torch.nn.ReLU` shows ReLU
-        (":`", r":[\w:+-]+:`!?([^`]+)`", r"\1"),
-        ("](", r"\[([^\]\[]+)\]\([^)]*\)", r"\1"),  # [text](address)
-        ("]_", r"(?:\s*\[#?\w+\]_)+", ""),  # a citation's mark
-        ("`", r"`+([^`]*)`+_{0,2}", r"\1"),
-        ("*", r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+?)(?<!\s)\1(?![\w*])", r"\2"),  # emphasis
-        ("::", r"::(?=\s|$)", ":"),
-    )
-)
-"""Each pattern of inline markup with a text that is present wherever it matches, and what it shows."""
+_MARKUP = {
+    r"%\([^)]*\)[sd]": " ",  # a template's placeholder
+    r":[\w:+-]+:`([^`<>]+?)\s*<[^`>]*>`": r"\1",  # :ref:`text <target>`
+    r"`([^`<>]+?)\s*<[^`>]*>`_{1,2}": r"\1",  # `text <address>`_
+    r"\[+`~?([^`]*)`\]+(?:\([^)]*\))?": r"\1",  # [`Class`](address)
+    r"`~[^`]*?([^`.]+)`": r"`\1`",  # :class:`~torch.nn.ReLU` shows ReLU
+    r":[\w:+-]+:`!?([^`]+)`": r"\1",
+    r"\[([^\]\[]+)\]\([^)]*\)": r"\1",  # [text](address)
+    r"(?:\s*\[#?\w+\]_)+": "",  # a citation's mark
+    r"`+([^`]*)`+_{0,2}": r"\1",
+    r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+?)(?<!\s)\1(?![\w*])": r"\2",  # emphasis
+    r"::(?=\s|$)": ":",
+}
+"""Inline markup, and what it shows."""
 _SECTION = (
     r"(?:(?:keyword |other )?(?:args|arguments|parameters|params)|inputs?|outputs?|returns?|yields?|raises|notes?"
     r"|examples?|usage|attributes|shapes?|references|see also|warnings?|methods)\s*::?"
@@ -78,8 +70,8 @@ def split_docstring(docstring: str) -> tuple[str, str] | None:
         (summary, rest), each plain text on one line; None where the docstring does not open with a sentence: a
         signature, a parameter, a section, or words that announce a list or a formula (they end in a colon).
     """
-    for pattern, shown in LEFT_OUT:
-        docstring = pattern.sub(shown, docstring)
+    for pattern, shown in LEFT_OUT.items():
+        docstring = re.sub(pattern, shown, docstring)
     paragraph, *rest = _PARAGRAPH_END.split(docstring.strip(), maxsplit=1)
     if _NO_SENTENCE.match(paragraph):
         return None
@@ -93,9 +85,8 @@ def split_docstring(docstring: str) -> tuple[str, str] | None:
 
 def plain(text: str) -> str:
     """Return text on one line, without inline markup."""
-    for present, pattern, shown in _MARKUP:
-        if present in text:
-            text = pattern.sub(shown, text)
+    for pattern, shown in _MARKUP.items():
+        text = re.sub(pattern, shown, text)
     return " ".join(text.split())
 
 
@@ -209,20 +200,23 @@ def _modules(roots: dict[str, Path]) -> Iterator[tuple[str, ast.Module]]:
     named = []
     for package, root in roots.items():
         for file in [root] if root.is_file() else root.rglob("*.py"):
-            parts = [package, *file.relative_to(root).with_suffix("").parts] if file != root else [package]
-            named.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), file, root))
-    with progress.task("reading documentation", total=len(named), unit="files") as advance:
-        for module, file, root in sorted(named):
-            advance(1)
             folders = file.relative_to(root).parts[:-1]
             private = any(folder.startswith("_") or folder in _SKIPPED_FOLDERS for folder in folders)
-            tree = None
-            with warnings.catch_warnings(), suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            if not private and not _TEST_FILE.fullmatch(file.stem):
+                own = [] if file == root or file.stem == "__init__" else [file.stem]
+                named.append((".".join([package, *folders, *own]), file))
+    with progress.task("reading documentation", total=len(named), unit="files") as advance:
+        for module, file in sorted(named):
+            advance(1)
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a parsed package's invalid escapes are not ours to report
-                if not private and not _TEST_FILE.fullmatch(file.stem) and file.stat().st_size <= _MAX_BYTES:
+                try:
+                    if file.stat().st_size > _MAX_BYTES:
+                        continue
                     tree = ast.parse(file.read_bytes())
-            if tree:
-                yield module, tree
+                except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+                    continue
+            yield module, tree
 
 
 def _documented(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
@@ -254,14 +248,14 @@ def _docstring(name: str, module: str, docstring: str) -> Docstring | None:
 def _distinct(found: list[Docstring]) -> list[Docstring]:
     """Keep the first of those that have nearly a document or a summary in common."""
     texts, summaries = [_words(each.text) for each in found], [_words(each.summary) for each in found]
-    kept: set[int] = set()
-    earlier: dict[int, list[int]] = {at: [] for at in range(len(found))}
+    earlier: dict[int, list[int]] = {}
     for i, j in (*near_pairs(texts, threshold=NEAR), *near_pairs(summaries, threshold=NEAR)):
-        earlier[j].append(i)
-    for at, others in earlier.items():
-        if kept.isdisjoint(others):
-            kept.add(at)
-    return [found[at] for at in sorted(kept)]
+        earlier.setdefault(j, []).append(i)
+    kept: dict[int, Docstring] = {}
+    for at, each in enumerate(found):
+        if kept.keys().isdisjoint(earlier.get(at, ())):
+            kept[at] = each
+    return list(kept.values())
 
 
 def _specific(found: list[Docstring]) -> list[Docstring]:

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import Collection, Rows
-from foils.data.pairs import SPLIT, Example, Passage, collection_of_texts
+from foils.data.collection import TRAIN, Collection, Rows
+from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
 from foils.data.sources import Record, labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.tables import take
@@ -155,11 +156,11 @@ def mine_hard_negatives(
                 cross_encoder = load_cross_encoder(cross_encoder)
             scorer = CrossEncoderScorer(cross_encoder, store, batch_size=batch_size, as_predicted=True)
             retriever = CrossEncoderRetriever(collection, scorer, retriever, depth=depth)
-        scores = PositiveScores.of(collection, retriever, collection.positives(SPLIT).query_rows)
+        scores = PositiveScores.of(collection, retriever, collection.positives(TRAIN).query_rows)
         mined = mine_negatives(
             collection,
             retriever,
-            split=SPLIT,
+            split=TRAIN,
             top=num_negatives,
             near_duplicate=None,
             ranks=(range_min, end),
@@ -209,12 +210,15 @@ def _pairs(
         raise InputError(f"the column {anchor} is both that of the queries and that of the positives; name two")
     try:
         wrong = isinstance(corpus, str)
-        more = None if corpus is None else pa.chunked_array([pa.array(list(corpus), pa.large_string())])
+        more = None if corpus is None else pa.table({"text": pa.array(list(corpus), pa.large_string())})
     except (pa.ArrowException, TypeError):
         wrong = True
     if wrong:
         raise InputError(f"the corpus is {str(corpus)[:80]!r}; expected a list of texts")
-    collection = collection_of_texts(table[anchor], table[positive], more, name="the data set")
+    columns = {"query": anchor, "positive": positive}
+    texts = table.select([anchor, positive])
+    collection = read_pairs(texts, columns=columns, corpus=more, name="the data set", split=TRAIN)
+    collection = replace(collection, keep_identical_ids=True)
     most = int(pc.max(pc.value_counts(table[anchor]).field("counts")).as_py())
     return (anchor, positive), collection, most
 
