@@ -22,7 +22,7 @@ HEADER = "query,positive\n"
 
 
 FILES: dict[str, tuple[str, str | bytes, str]] = {
-    "empty": ("x.csv", "", "the file or its first line is empty; expected the columns"),
+    "empty": ("x.csv", "", "x.csv:1: the first line is ''; expected the columns' names"),
     "no pairs": ("x.csv", HEADER, "no pairs in it"),
     "utf-16": ("x.csv", (HEADER + "a,b\n").encode("utf-16"), "x.csv:1: not UTF-8 at byte 0 .* convert the file"),
     "latin-1": ("x.csv", HEADER.encode() + b"a,\xff\n", "x.csv:2: not UTF-8 at byte 2"),
@@ -30,7 +30,7 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
     "carriage returns": ("x.csv", "query,positive\ra,b\r", "x.csv:1: malformed .* a line feed"),
     "no header": ("x.csv", "who?,me\n", ":1: no column is known as query or .* 'who[?]', 'me'; give"),
     "two queries": ("x.csv", "query,question,positive\n", "columns query and question could each be the query; say"),
-    "a column twice": ("x.csv", "query,query\na,b\n", "column query is there more than once"),
+    "a column twice": ("x.csv", "query,query\na,b\n", "the first line is 'query, query'; expected"),
     "a field too many": ("x.csv", "query;positive\na;b;c\n", "x.csv:2: 3 fields, expected 2 .* holds ';' is quoted"),
     "an open quote": ("x.csv", HEADER + '"a,b\n', "x.csv:2: malformed record"),
     "blank": ("x.csv", HEADER + "a,b\n ,b\n", "x.csv:3: the query [(]query[)] is ' '; expected a text"),

@@ -182,9 +182,7 @@ def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            said = str(error).partition("\n")[0]
-            if isinstance(error, json.JSONDecodeError):
-                said = f"{error.msg}, character {error.pos + 1}"
+            said = f"{error.msg}, character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
             complaints.add(f"malformed JSON ({said}); each line must be one JSON object", number)
             continue
         if isinstance(value, dict):
@@ -276,16 +274,15 @@ def records_of(given: Any) -> Records:
         return given
     if isinstance(given, (str, Path)):
         return records_of_file(given)
-    if _is_data_set(given):  # it may lie on the disk, with its rows chosen or in another order
+    is_set = _is_data_set(given)
+    table = given if is_set else arrow_table(given)
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            return (part for table in given.with_format("arrow").iter(MOST) for part in table.to_batches())
+    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
+        # a data set may lie on the disk, with its rows chosen or in another order
+        tables = given.with_format("arrow").iter(MOST) if is_set else [table]
+        return _rows(part for each in tables for part in each.to_batches())
 
-        names = given.column_names
-    else:
-        table = arrow_table(given)
-        batches, names = table.to_batches, table.column_names
-    return Records(type(given).__name__, tuple(names), lambda _: _rows(batches()))
+    return Records(type(given).__name__, tuple(table.column_names), read)
 
 
 def parts_of(given: Any) -> dict[str, Records]:
@@ -379,10 +376,8 @@ def _delimited(path: Path, by_name: str) -> Records:
     complaints = Complaints(path)
     header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
     complaints.settle()
-    if not any(header):
-        raise FormatError("the file or its first line is empty; expected the columns' names", path, 1)
-    if repeated := sorted({name for name in header if header.count(name) > 1}):
-        said = f"column {', '.join(repeated)} is there more than once; give each column its own name"
+    if not any(header) or len({*header}) < len(header):
+        said = f"the first line is {', '.join(header)!r:.150}; expected the columns' names, each once"
         raise FormatError(said, path, 1)
     return Records(str(path), tuple(header), read, (path,))
 
