@@ -98,12 +98,10 @@ def test_kinds_of_parquet_columns(tmp_path):
 
 def test_paths_that_are_no_files(tmp_path):
     (tmp_path / "folder.csv").mkdir()
-    (tmp_path / "away.csv").symlink_to(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe.csv")
     for name, message in {
         tmp_path / "none.csv": "none.csv: no such file",
         tmp_path / "folder.csv": "is a folder, not a file",
-        tmp_path / "away.csv": "is a link that leads to no file",
         tmp_path / "pipe.csv": "is a pipe or a device; write it to a file first",
         "-": "-: no such folder or file; a BEIR folder",
         "/dev/null": "is a pipe or a device",

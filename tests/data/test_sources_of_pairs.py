@@ -91,7 +91,7 @@ def test_a_data_set_of_the_hub_is_a_source(tmp_path: Path) -> None:
     assert len(as_source(f"{given}::test", collection).negatives) == 3
     with pytest.raises(InputError, match=r"unknown split of hf:.*'dev'; expected one of: test, train"):
         as_source(f"{given}::dev", collection)
-    with pytest.raises(FormatError, match=r"hf:.*triplets \(train\):1: .* the columns are 'q', 'a', 'n'; expected query"):
+    with pytest.raises(FormatError, match=r"hf:.*triplets \(train\):1: .* are 'q', 'a', 'n'; expected query"):
         as_source(given, foils.load(TABLES["arrow"](ROWS)))
 
 
