@@ -23,12 +23,6 @@ class Ended:
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
-def check_json(verb: str, path: Path) -> None:
-    """Hold what `--json` wrote against the published schema of the verb."""
-    schema = json.loads((SCHEMAS / f"{verb}.json").read_text("utf-8"))
-    jsonschema.validate(json.loads(path.read_text("utf-8")), schema, jsonschema.Draft202012Validator)
-
-
 @pytest.fixture
 def foils(capfd):
     """Run `foils` with arguments; give back its status and what it wrote. What `--json` writes is of its schema."""
@@ -39,7 +33,9 @@ def foils(capfd):
         status = run(words)
         out, err = capfd.readouterr()
         if status == 0 and "--json" in words:
-            check_json(words[0], Path(words[words.index("--json") + 1]))
+            schema, written = SCHEMAS / f"{words[0]}.json", Path(words[words.index("--json") + 1])
+            given = (json.loads(path.read_text("utf-8")) for path in (written, schema))
+            jsonschema.validate(*given, jsonschema.Draft202012Validator)
         return Ended(status, out, err)
 
     return ran

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from foils.cli import app
+from foils.cli.program import options_of_verb
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.results import Table, print_tables
@@ -25,10 +26,13 @@ def test_help_lists_the_verbs(foils):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_help_of_every_verb_has_an_example(foils, verb):
+def test_the_help_of_every_verb_has_an_example_and_can_be_read(foils, verb, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     ended = foils(verb, "--help")
     assert ended.status == 0
     assert f"Usage: foils {verb}" in ended.out
+    assert len(options_of_verb(verb)) <= 42
+    assert len(ended.out.splitlines()) <= 175
     assert re.search(rf"Example:\s+foils {verb}\b", " ".join(ended.out.split()))
     assert ended.err == ""
 

@@ -37,17 +37,6 @@ RERANKER = Plan({
 })  # fmt: skip
 
 
-def changed(plan: Plan, **sections: Any) -> Plan:
-    """The plan with other values in some sections; None takes one out."""
-    made = {name: {**plan.sections.get(name, {}), **each} for name, each in sections.items() if each is not None}
-    return Plan({name: each for name, each in {**plan.sections, **made}.items() if sections.get(name, 1) is not None})
-
-
-def tuned_by(plan: Plan, output: str, **sections: Any) -> Any:
-    changed(plan, **sections).write(f"{output}.toml")
-    return library.tune(plan=f"{output}.toml", output=output)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory, write_beir):
     """Pairs, models, and a tuning of an encoder in `full`, of a reranker in `reranked`."""
@@ -60,7 +49,8 @@ def folder(tmp_path_factory, write_beir):
         runs = [bm25_run(load_collection("marked"), split, depth=10).table for split in ("dev", "test")]
         Run(pa.concat_tables(runs)).write("run.trec")
         library.tune("pairs.csv", **FULLY)
-        tuned_by(RERANKER, RERANKED)
+        RERANKER.write(f"{RERANKED}.toml")
+        library.tune(plan=f"{RERANKED}.toml", output=RERANKED)
     return folder
 
 

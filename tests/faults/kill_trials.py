@@ -24,7 +24,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -193,34 +193,28 @@ class Trials:
 
     def at_random(self, kills: int, rng: np.random.Generator) -> None:
         """Kill at random moments, until there were so many."""
-        while self.found.kills < kills:
-            place, in_a_row = self._begin(), 0
-            while in_a_row < IN_A_ROW and self.found.kills < kills:
-                if run(self.verb, self.world, place, after=rng.uniform(0, self.found.seconds)) is not None:
-                    break
-                in_a_row, self.found.kills = in_a_row + 1, self.found.kills + 1
-                self._at_a_kill(place)
-            self._end(place, in_a_row)
+        while (left := kills - self.found.kills) > 0:
+            moments = ({"after": rng.uniform(0, self.found.seconds)} for _ in range(min(left, IN_A_ROW)))
+            self.found.kills += self._trial(moments)
 
     def at_points(self, most: int) -> None:
         """Kill before changes of files, one a trial."""
         for at in np.unique(np.linspace(1, self.changes, min(most, self.changes)).astype(int)):
-            place = self._begin()
-            if run(self.verb, self.world, place, at=int(at)) is None:
-                self.found.file_points += 1
-                self._at_a_kill(place)
-                self._end(place, 1)
+            self.found.file_points += self._trial([{"at": int(at)}])
 
-    def _begin(self) -> Place:
+    def _trial(self, moments: Iterable[dict[str, Any]]) -> int:
+        """Kill at one moment after the other, look at the files each time, and let it end; return how often."""
         self.world.prompts.unlink(missing_ok=True)
         self.found.trials += 1
-        return fresh(self.folder / "trial")
-
-    def _at_a_kill(self, place: Place) -> None:
-        """Look at the files."""
-        for name, found in place.contents().items():
-            if found != self.expected.get(name):
-                self.found.half.append(f"{name} at a kill of trial {self.found.trials}")
+        place, killed = fresh(self.folder / "trial"), 0
+        for moment in moments:
+            if run(self.verb, self.world, place, **moment) is not None:
+                break
+            killed += 1
+            half = [name for name, found in place.contents().items() if found != self.expected.get(name)]
+            self.found.half += [f"{name} at a kill of trial {self.found.trials}" for name in half]
+        self._end(place, killed)
+        return killed
 
     def _end(self, place: Place, killed: int) -> None:
         """Let it end, and compare."""

@@ -23,7 +23,6 @@ from tune_world import write_study
 OLD = "what was there before"
 OUTPUTS = {
     "mine": "mine made --with bm25 -o OUT",
-    "mine json": "mine made --with random -o /dev/null --json OUT",
     "mine dense": "mine made --with dense -o OUT",
     "export": "export made bm25.parquet -o OUT",
     "fuse": "fuse made bm25.parquet dense.parquet -o OUT",
@@ -35,7 +34,6 @@ OUTPUTS = {
     "evaluate": "evaluate made --run made.trec --json OUT",
     "search": "search made --model m --dimensions rdime --run OUT",
     "report": "report study -o OUT",
-    "report json": "report study -o /dev/null --json OUT",
 }
 STUDY = ("study made bm25.parquet dense.parquet --model static --seeds 1 --set batch_size=2 "
          "--set save_steps=2 -o OUT")  # fmt: skip

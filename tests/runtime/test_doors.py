@@ -153,9 +153,10 @@ def test_a_door_takes_the_fields_of_its_groups_one_by_one():
     assert (see.__doc__ or "").index("draw: Sampling strategy.") < (see.__doc__ or "").index("Raises:")
 
 
-def test_a_whole_number_is_the_float_that_the_program_reads():
-    settings = WindowSettings(penalty=2)
-    assert (settings.penalty, type(settings.penalty), type(settings.top)) == (2.0, float, int)
+def test_numbers_and_texts_are_read_as_the_program_reads_them():
+    read = WindowSettings(ranks="0-7", top="3", penalty="2")  # type: ignore[arg-type]
+    assert (read.ranks, read.top, read.penalty) == ((0, 7), 3, 2.0)
+    assert type(WindowSettings(penalty=2).penalty) is float
 
 
 def test_settings_of_a_class_that_inherits():
@@ -323,11 +324,6 @@ def test_a_setting_that_has_an_effect_or_its_default_is_taken():
     assert (taken.pool, taken.softness, taken.seed, taken.margin) == (20, 0.5, 3, 0.2)
     assert idle(pool=10, method="bm25", model=None, seed=0) == IdleSettings()
     assert idle(token_length=5, judges=["x", "llm:qwen"]).token_length == 5
-
-
-def test_a_text_is_read_as_the_program_reads_it():
-    read = WindowSettings(ranks="0-7", top="3", penalty="2")  # type: ignore[arg-type]
-    assert (read.ranks, read.top, read.penalty) == ((0, 7), 3, 2.0)
 
 
 def test_one_value_and_several():
