@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import foils
 from foils.cli.app import PURPOSE
-from foils.cli.program import described, help_text, options_of_verb, settings_of_verb, shown_default
+from foils.cli.program import described, example, help_text, options_of_verb, settings_of_verb, shown_default
 from foils.cli.verbs import DOORS, door_of, summary
 from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.options import Setting
@@ -153,7 +153,7 @@ def options() -> str:
     ]
     for name in sorted(DOORS):
         parts += [f"## foils {name}\n", f"{_plain(described(door_of(name)))}\n"]
-        parts += [f"```console\n$ {DOORS[name].example}\n```\n", *_tables(name)]
+        parts += [f"```console\n$ {example(door_of(name))}\n```\n", *_tables(name)]
     return "\n".join(parts)
 
 

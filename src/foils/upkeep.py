@@ -140,6 +140,9 @@ def cache(
         action: What to do: size, or prune.
         kind: Only entries of this kind; may be given several times.
 
+    Example:
+        foils cache prune --keep 20GiB
+
     Raises:
         InputError: prune without saying what, or settings of prune with another action.
         FailureError: an entry may not be removed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def idle() -> Iterator[tuple[str, str, Any]]:
         for name, setting in settings.items():
             for needs in filter(None, setting.needs):
                 alternatives = [needs] if isinstance(needs, dict) else needs
-                assert known.issuperset(*alternatives), f"{verb} {name} needs what is no setting of any verb: {needs}"
+                assert known.issuperset(chain(*alternatives)), f"{verb} {name} needs what is no setting of any verb: {needs}"
                 held = any(
                     all(holds(settings[other].default, each[other]) for other in {*each} & {*settings} - {name})
                     for each in alternatives
@@ -81,7 +82,7 @@ def holds(value: Any, condition: Any) -> bool:
     return value in ({condition} if isinstance(condition, str) else condition)
 
 
-@pytest.mark.parametrize(("verb", "name", "value"), idle())
+@pytest.mark.parametrize(("verb", "name", "value"), list(idle()))
 def test_a_setting_without_what_it_needs(verb, name, value):
     with pytest.raises(InputError, match=rf"\b{name} .*: no effect with"):
         call(verb, **{name: value})

@@ -268,6 +268,9 @@ def batch(
         settings: A setting of the method, as alpha=0.5; may be given several times. In Python a dictionary.
         seed: Seed of the batches; the same seed gives the same bytes.
 
+    Example:
+        foils batch scifact/ bm25.parquet --with hobit --batch-size 32 -o plan.parquet
+
     Raises:
         InputError: a collection or source that cannot be read, or options that have no effect together.
         UnknownNameError: no such method, or no such setting of it.

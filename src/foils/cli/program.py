@@ -53,7 +53,7 @@ def add_verb(app: App, name: str) -> None:
     signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
-    app.command(run, name=name, help=described(door), help_epilogue=f"Example: {DOORS[name].example}")
+    app.command(run, name=name, help=described(door), help_epilogue=f"Example: {example(door)}")
 
 
 def settings_of_verb(name: str) -> list[Setting]:
@@ -89,6 +89,11 @@ def described(door: Door) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n")).strip()
 
 
+def example(door: Door) -> str:
+    """Return the command that a door's docstring has under `Example:`."""
+    return " ".join((door.__doc__ or "").partition("\nExample:\n")[2].partition("\n\n")[0].split())
+
+
 def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
     """Write, report and show a result, its files first: a closed pipe loses none. None: a verb has nothing to say."""
     if result is None or int(os.environ.get("RANK", "0")):  # under torchrun the first process writes and shows
@@ -102,8 +107,7 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
     print_tables(tables)
     if page := values.get("report", values.get("page")):
         say(f"report: {page}")
-    if verb.after:
-        verb.after(result, values)
+    verb.after(result, values)
     if verb.next:
         places = {key: shlex.join(map(str, several(value))) for key, value in values.items()}
         with suppress(KeyError):  # what it names was left to its default

@@ -70,22 +70,20 @@ OPEN = Output(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
 class Verb:
     """What the program needs of a verb beside its door.
 
-    Attributes:
-        example: a command, for the help.
+    Args:
         outputs: options of the program alone, beside --json.
         after: does what the program alone does with the result, once it is written and shown; it is given the result
             and the values of all options.
         next: the command that mostly follows, in which {output} and other names of options stand for their values.
     """
 
-    example: str
-    outputs: tuple[Output, ...] = ()
-    after: Callable[[Any, Values], None] | None = None
-    next: str = ""
+    def __init__(
+        self, *outputs: Output, after: Callable[[Any, Values], None] = lambda *_: None, next: str = ""
+    ) -> None:
+        self.outputs, self.after, self.next = outputs, after, next
 
 
 def door_of(verb: str) -> Door:
@@ -122,78 +120,27 @@ def _open_report(_: Any, given: Values) -> None:
 
 
 DOORS: dict[str, Verb] = {
-    "describe": Verb(
-        "foils describe pairs.csv --columns query=question,positive=answer",
-        next="foils mine {collection} -o bm25.parquet",
-    ),
-    "export": Verb("foils export scifact/ rated.parquet --form flagembedding --scores elo -o train.jsonl", (RECORDS,)),
-    "score": Verb(
-        "foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html --json scores.json",
-        (REPORT,),
-    ),
-    "mine": Verb(
-        "foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet",
-        (NEGATIVES,),
-        after=_fail_where_empty,
-        next="foils score {collection} {output}",
-    ),
-    "generate": Verb(
-        "foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 -o llm.parquet",
-        (NEGATIVES,),
-    ),
-    "fuse": Verb(
-        "foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet",
-        (NEGATIVES,),
-        next="foils score {collection} {sources} {output}",
-    ),
-    "filter": Verb(
-        "foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet",
-        (NEGATIVES,),
-        next="foils score {collection} {output}",
-    ),
-    "score-pairs": Verb(
-        "foils score-pairs scifact/ bm25.parquet --teacher bi-encoder:all-MiniLM-L6-v2 -o taught.parquet",
-        (NEGATIVES,),
-        next="foils train {collection} {output} --loss margin-mse -o model/",
-    ),
-    "study": Verb(
-        "foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 -o study/",
-        next="foils report {output} -o report.html",
-    ),
-    "report": Verb("foils report study/ other-study/ --measure RR@10 -o report.html", (PAGE,)),
-    "demo": Verb("foils demo -o foils-demo/", (OPEN,), after=_open_report),
-    "rate": Verb(
-        "foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet",
-        (NEGATIVES,),
-        next="foils select {output} -o train.parquet",
-    ),
-    "label": Verb(
-        "foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv",
-        next="foils score {collection} {sources} --labels {output}",
-    ),
-    "relabel": Verb(
-        "foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 "
-        "--promoted found.tsv -o relabelled.parquet",
-        (NEGATIVES, PROMOTED),
-        next="foils train {collection} {output} -o model/",
-    ),
-    "select": Verb("foils select rated.parquet --by mixture -o train.parquet", (NEGATIVES,)),
-    "compose": Verb(
-        "foils compose scifact/ bm25.parquet dense.parquet --top 10 -o composed.parquet",
-        (NEGATIVES,),
-        next="foils train {collection} {output} -o model/",
-    ),
-    "evaluate": Verb(
-        "foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json result.json",
-        (RUNS,),
-    ),
-    "batch": Verb("foils batch scifact/ bm25.parquet --with hobit --batch-size 32 -o plan.parquet", (PLAN,)),
-    "search": Verb("foils search scifact/ --tune train --run out.trec", next="foils evaluate {collection} --run {run}"),
-    "train": Verb(
-        "foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 -o model/",
-        next="foils evaluate {collection} --model {output}",
-    ),
-    "tune": Verb("foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/", after=_fail_where_kept),
-    "merge": Verb("foils merge all-MiniLM-L6-v2 better/model/ --alpha 0.5 -o merged/"),
-    "cache": Verb("foils cache prune --keep 20GiB"),
+    "describe": Verb(next="foils mine {collection} -o bm25.parquet"),
+    "export": Verb(RECORDS),
+    "score": Verb(REPORT),
+    "mine": Verb(NEGATIVES, after=_fail_where_empty, next="foils score {collection} {output}"),
+    "generate": Verb(NEGATIVES),
+    "fuse": Verb(NEGATIVES, next="foils score {collection} {sources} {output}"),
+    "filter": Verb(NEGATIVES, next="foils score {collection} {output}"),
+    "score-pairs": Verb(NEGATIVES, next="foils train {collection} {output} --loss margin-mse -o model/"),
+    "study": Verb(next="foils report {output} -o report.html"),
+    "report": Verb(PAGE),
+    "demo": Verb(OPEN, after=_open_report),
+    "rate": Verb(NEGATIVES, next="foils select {output} -o train.parquet"),
+    "label": Verb(next="foils score {collection} {sources} --labels {output}"),
+    "relabel": Verb(NEGATIVES, PROMOTED, next="foils train {collection} {output} -o model/"),
+    "select": Verb(NEGATIVES),
+    "compose": Verb(NEGATIVES, next="foils train {collection} {output} -o model/"),
+    "evaluate": Verb(RUNS),
+    "batch": Verb(PLAN),
+    "search": Verb(next="foils evaluate {collection} --run {run}"),
+    "train": Verb(next="foils evaluate {collection} --model {output}"),
+    "tune": Verb(after=_fail_where_kept),
+    "merge": Verb(),
+    "cache": Verb(),
 }

@@ -28,6 +28,9 @@ def describe(collection: CollectionLike, *, reading: CollectionSettings) -> Desc
 
     Raises:
         InputError: there is no such collection, or it is not well-formed.
+
+    Example:
+        foils describe pairs.csv --columns query=question,positive=answer
     """
     return describe_collection(reading.open(collection))
 
@@ -54,6 +57,9 @@ def export(
             table of foils rate and of foils score-pairs has those of positives.
         number: Negatives in an n-tuple; shorter lists are left out. Default: as many as the positive with most has.
         split: Split of the judgements whose positives go along.
+
+    Example:
+        foils export scifact/ rated.parquet --form flagembedding --scores elo -o train.jsonl
 
     Raises:
         InputError: nothing to export, or scores that are missing.

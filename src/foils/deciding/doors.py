@@ -104,6 +104,9 @@ def score(
             and the collection's other documents need no vectors, unless labels are given.
         verbose: Print the published scores and what lies behind them, too.
 
+    Example:
+        foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html --json scores.json
+
     Raises:
         InputError: a collection or source that cannot be read, or sources without a negative.
     """

@@ -59,6 +59,9 @@ def mine(
         method: What ranks the documents: random, bm25, dense, cross-encoder, ance, trisampler, or the own similarity of
             the encoder where that is a sparse or multi-vector model (sparse, multi-vector).
 
+    Example:
+        foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet
+
     Raises:
         InputError: a collection that cannot be read, a split without positives, or options that have no effect.
         UnknownNameError: no such method.

@@ -97,6 +97,9 @@ def evaluate(
         reranker: Cross-encoder that reranks the first run or, without one, that of the first encoder or of bm25; may be
             given several times. In Python also a dictionary, or objects.
 
+    Example:
+        foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json result.json
+
     Raises:
         InputError: nothing to evaluate, something that cannot be read or measured, or options without effect.
         UnknownNameError: an unknown split or system.

@@ -102,6 +102,9 @@ def tune(
         explain: Show the plan, and stop; nothing is written.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
+    Example:
+        foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/
+
     Raises:
         InputError: too few pairs, a collection, model or plan that cannot be read, or a folder that holds another
             tuning.
@@ -221,6 +224,9 @@ def merge(
         reranker: Merge cross-encoders instead of encoders.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
+    Example:
+        foils merge all-MiniLM-L6-v2 better/model/ --alpha 0.5 -o merged/
+
     Raises:
         InputError: a model that cannot be loaded, or two of different architectures.
         FailureError: the folder cannot be written.
@@ -266,6 +272,9 @@ def study(
             Collection objects. Default: the one that is trained on.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
+    Example:
+        foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 -o study/
+
     Raises:
         InputError: fewer than two sources, a source that cannot be trained on, a model that cannot be loaded, or
             settings out of range; before anything is trained.
@@ -302,6 +311,9 @@ def report(
         studies: Folder of a study; several may be given. In Python also the result of one.
         measure: Compare predictors with this measure. Default: the first of the study.
         seed: Seed of the bootstraps; the same seed gives the same bytes.
+
+    Example:
+        foils report study/ other-study/ --measure RR@10 -o report.html
 
     Raises:
         InputError: no study in a folder, or nothing finished in any.
@@ -349,6 +361,9 @@ def demo(
         model: Model that the decision is made for and that is tuned. Default: a static embedding, the word table of
             all-MiniLM-L6-v2, which trains in seconds.
         seed: Seed of random negatives, of the scores and of training; the same seed gives the same bytes.
+
+    Example:
+        foils demo -o foils-demo/
     """
     read, folder = f"pydocs:{','.join(PACKAGES)}", Path(output)
     collection = load_collection(read)

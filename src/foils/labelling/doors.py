@@ -485,6 +485,9 @@ def label(
     Raises:
         InputError: a collection, source, judge or file of answers that cannot be read, or nobody to judge.
         FailureError: a judge failed, or the labels cannot be written; what was answered is kept.
+
+    Example:
+        foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv
     """
     loaded = reading.open(collection)
     named = as_sources(sources, loaded)

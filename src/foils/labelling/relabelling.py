@@ -528,6 +528,10 @@ def relabel(
     Raises:
         InputError: a collection, source, judge or labels that cannot be read, or no row of a judged query.
         FailureError: a judge failed; what a language model answered is kept, and the same command goes on.
+
+    Example:
+        foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 --promoted found.tsv
+        -o relabelled.parquet
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)

@@ -68,6 +68,9 @@ def score_pairs(
             be given several times. In Python also a SentenceTransformer, an `Encoder` or a CrossEncoder, or a list.
         split: Split of the judgements whose positives are scored, of queries with a kept negative.
 
+    Example:
+        foils score-pairs scifact/ bm25.parquet --teacher bi-encoder:all-MiniLM-L6-v2 -o taught.parquet
+
     Raises:
         InputError: no teacher, a model or table that cannot be read, or the table has the columns already.
         UnknownNameError: no such split.
@@ -123,6 +126,9 @@ def generate(
         seed: Seed of the model's sampling, where the server heeds it, and of what is drawn for a prompt.
         limit: Ask for this many queries alone, the first ones. Default: all.
 
+    Example:
+        foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 -o llm.parquet
+
     Raises:
         InputError: a collection that cannot be read, no model, or a server that refuses the key or the model.
         FailureError: the server fails query after query; what was finished is kept.
@@ -177,6 +183,9 @@ def fuse(
 
     Raises:
         InputError: fewer than two sources, one that cannot be read, or sources that cannot be fused in this way.
+
+    Example:
+        foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet
     """
     loaded = reading.open(collection)
     named = as_sources(sources, loaded)
@@ -216,6 +225,9 @@ def filter(
 
     Args:
         split: Split of the judgements whose positives margins are held against.
+
+    Example:
+        foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet
 
     Raises:
         InputError: no rule, a source that cannot be read, or options that have no effect.

@@ -317,6 +317,9 @@ def rate(
         split: Split whose positives are rated; all: every split's.
         seed: Seed of the graphs of comparisons.
 
+    Example:
+        foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet
+
     Raises:
         InputError: a collection, source or judge that cannot be read, settings that no judge heeds, or nothing to rate.
         FailureError: a judge failed; what it answered is kept.

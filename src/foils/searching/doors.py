@@ -72,6 +72,9 @@ def search(
         answers: JSONL file of {"query_id", "answer"}, as a language model may write them: their vectors are the suns.
             In Python also a dictionary; None stands for no answer.
 
+    Example:
+        foils search scifact/ --tune train --run out.trec
+
     Raises:
         InputError: something that cannot be read, or options that have no effect together.
         UnknownNameError: an unknown split.

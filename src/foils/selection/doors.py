@@ -189,6 +189,9 @@ def select(
         seed: Seed of rules that draw, and of the benefit; the same seed gives the same bytes.
         temperature: Temperature τ of the training, for the benefit.
 
+    Example:
+        foils select rated.parquet --by mixture -o train.parquet
+
     Raises:
         InputError: a table without ratings, options that have no effect together, or a setting out of range.
         UnknownNameError: no such rule, or no such setting of it.
@@ -248,6 +251,9 @@ def compose(
         weight: Weight of a negative. The gates prefer easy negatives; gradient_weighted prefers hard ones.
         temperature: Temperature τ, which divides similarities.
         split: Split of the judgements whose positives are used.
+
+    Example:
+        foils compose scifact/ bm25.parquet dense.parquet --top 10 -o composed.parquet
 
     Raises:
         InputError: a collection or source that cannot be read, or no record of the split has a negative.

@@ -171,6 +171,9 @@ def train(
         trust_remote_code: Run code that comes with the model.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
+    Example:
+        foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 -o model/
+
     Raises:
         InputError: something that cannot be read, options that have no effect together, nothing to train on, or
             checkpoints in the folder that are not to be resumed.
