@@ -64,7 +64,7 @@ def idle() -> Iterator[tuple[str, str, Any]]:
         for name, setting in settings.items():
             for needs in filter(None, setting.needs):
                 alternatives = [needs] if isinstance(needs, dict) else needs
-                assert known.issuperset(chain(*alternatives)), f"{verb} {name} needs what is no setting of any verb: {needs}"
+                assert known.issuperset(chain(*alternatives)), f"{verb} {name} needs what is no setting: {needs}"
                 held = any(
                     all(holds(settings[other].default, each[other]) for other in {*each} & {*settings} - {name})
                     for each in alternatives
