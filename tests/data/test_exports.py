@@ -21,7 +21,7 @@ import foils as library
 from foils.data import Collection, Negatives
 from foils.data.negatives import LABELS, POSITIVE, negatives_table
 from foils.data.sources import FORMS, Exported, as_source
-from foils.runtime.errors import FormatError, InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 from refusals import refused
 from tiny_models import tiny_cross_encoder, tiny_encoder
 from train_models import static_model
@@ -161,25 +161,6 @@ def test_what_cannot_be_exported(small: Collection, scored: Negatives) -> None:
         library.export(small, scored, number=2)
     refused("flagembedding", Exported, small, scored, "flag", "train", error=UnknownNameError)
     refused("nothing to export", Exported, small, Negatives(scored.table.slice(5, 1)), "tuples", "train")
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"anchor": "Q", "positive": "x", "negative": "y", "scores": [1.0]},
-        {"anchor": "Q", "positive": "x", "negative": "y", "scores": [1.0, "2"]},
-        {"anchor": "Q", "positive": "x", "negative": "y", "scores": [1.0, float("nan")]},
-        {"query": "Q", "pos": ["x"], "neg": ["y", "z"], "pos_scores": [1.0], "neg_scores": [1.0]},
-    ],
-)
-def test_scores_that_are_not_those_of_the_documents(small: Collection, tmp_path: Path, record: dict[str, Any]) -> None:
-    key = "query" if "query" in record else "anchor"
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps({**record, key: small.query_texts([0])[0]}))
-    with pytest.raises(
-        FormatError, match=r"a.jsonl:1: (the scores .*; expected finite numbers|expected as many scores, or labels, as)"
-    ):
-        as_source(path, small)
 
 
 # The tools that they are for

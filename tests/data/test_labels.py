@@ -202,15 +202,11 @@ def test_people_count_before_programs_and_a_majority_before_a_minority() -> None
     assert positives(with_judgements(collection(), [one, two])) == {("q", "a"), ("q", "c")}
 
 
-def test_a_split_that_measures_is_never_changed() -> None:
-    given = said(("r", "b", 1, "m:x"))
-    assert with_judgements(collection(), [given]).qrels == collection().qrels
-
-
-def test_a_query_that_nobody_judged_joins_too() -> None:
-    documents, queries = {"a": "x", "b": "y"}, {"q": "one", "new": "three"}
-    before = Collection.from_dicts("c", documents, queries, {"train": {"q": {"a": 1}}})
-    assert positives(with_judgements(before, [said(("new", "b", 1, "me"))])) == {("q", "a"), ("new", "b")}
+def test_a_split_that_measures_is_never_changed_and_a_query_that_nobody_judged_joins() -> None:
+    given, before = said(("r", "b", 1, "m:x")), collection()
+    assert with_judgements(before, [given]).qrels == before.qrels
+    alone = Collection(before.name, before.documents, before.queries, {"train": before.qrels["train"]})
+    assert positives(with_judgements(alone, [given])) == {("q", "a"), ("r", "b")}
 
 
 def test_every_door_takes_them_and_names_what_is_wrong_by_line(tmp_path: Path) -> None:

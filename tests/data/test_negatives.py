@@ -146,9 +146,6 @@ def test_rows_in_a_collection(small: Collection) -> None:
     assert (queries.tolist(), documents.tolist()) == ([0, 0, 1], [1, 3, 4])
     own = negatives(doc_id=["d2", "made-up", "d5"], text=[None, "its own text", "and this"])
     assert own.rows_in(small)[1].tolist() == [1, -1, -1]
-
-
-def test_ids_that_the_collection_does_not_know(small: Collection) -> None:
     with pytest.raises(InputError, match=r"1 query_ids are not in the collection small \(first: 'q9'\)"):
         negatives(query_id=["q9", "q1", "q9"]).rows_in(small)
     with pytest.raises(InputError, match=r"2 doc_ids are not in the collection small \(first: 'x', 'y'\)"):
@@ -156,9 +153,6 @@ def test_ids_that_the_collection_does_not_know(small: Collection) -> None:
 
 
 # On disk
-
-
-# Whatever is in the table
 
 
 def test_columns_are_looked_for_before_a_file_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,20 +172,13 @@ def test_it_is_read_back_from_a_file(small, tmp_path):
     assert Recapture.of_table(again) == Recapture.of(found.provenance)
     assert Recapture.of(again.provenance).to_json() == json.loads(json.dumps(found.provenance["recapture"]))
     assert Recapture.of({}) is None
-
-
-def test_rows_that_were_rejected_since_are_not_those_that_were_counted(small):
-    found = mine_negatives(small, BM25Retriever(small), split="train", top=2)
     first = np.arange(len(found)) == int(np.flatnonzero(found.keep)[0])
-    assert Recapture.of_table(found.reject(first, "no")) is None
-
-
-def test_rates_by_hand():
-    assert Recapture(30, 100, 1000).false_negatives(2.0) == pytest.approx(0.06)
-    assert Recapture(30, 100, 1000).false_negatives(100.0) == 1.0
+    assert Recapture.of_table(found.reject(first, "no")) is None, "these are not the rows that were counted"
 
 
 def test_an_estimate_by_hand():
+    assert Recapture(30, 100, 1000).false_negatives(2.0) == pytest.approx(0.06)
+    assert Recapture(30, 100, 1000).false_negatives(100.0) == 1.0
     found = Recapture.estimated([1, 0, 2], [1, 1, 2], labelled=40, kept=100, way="planted")
     assert found.returned == 30  # 3/4 of 40
     squares = 0.25**2 + 0.75**2 + 0.5**2

@@ -110,12 +110,6 @@ def test_tevatron(small: Collection, write: Write) -> None:
     assert read.negatives.provenance["inputs"] == {"collection": small.digest}
 
 
-def test_every_complaint_at_once(small: Collection, write: Write) -> None:
-    bad = {"query_id": "q1", "negative_passages": [{"docid": "d98"}]}
-    said = refused(write(bad, {"query_id": "q9", "negative_passages": []}), small).splitlines()
-    assert [line.partition(": ")[0].rpartition(":")[2] for line in said] == ["1", "2"]
-
-
 # Triplets and n-tuples
 
 
@@ -145,6 +139,7 @@ def test_numbered_negatives_come_in_the_order_of_numbers(small: Collection, writ
 
 
 Q5, OF_Q1 = "eggs of a queen bee", {"query_id": "q1"}
+TRIPLET = {"anchor": Q5, "positive": "x", "negative": "y"}
 
 
 @pytest.mark.parametrize(
@@ -159,6 +154,10 @@ Q5, OF_Q1 = "eggs of a queen bee", {"query_id": "q1"}
         ),
         ({"query": Q5, "negative": ["y", {"title": 1.5}]}, "the negative (negative_passages, negative) is {'title'"),
         ({"query": Q5, "documents": ["y", "z"], "labels": [1]}, "expected as many scores, or labels"),
+        ({**TRIPLET, "scores": [1.0]}, "expected as many scores, or labels, as"),
+        ({**TRIPLET, "scores": [1.0, "2"]}, "the scores (scores) is '2'; expected finite numbers"),
+        ({**TRIPLET, "scores": [1.0, float("nan")]}, "the scores (scores) is nan; expected finite numbers"),
+        ({"query": Q5, "pos": ["x"], "neg": ["y", "z"], "pos_scores": [1.0], "neg_scores": [1.0]}, "expected as many"),
         (
             {**OF_Q1, "negative_passages": [{"docid": "d99"}]},
             "the document 'd99' is neither in the collection nor given",
@@ -171,8 +170,10 @@ Q5, OF_Q1 = "eggs of a queen bee", {"query_id": "q1"}
     ],
 )
 def test_what_is_wrong_in_a_record(small: Collection, write: Write, record: object, message: str) -> None:
-    path = write({"query_id": "q1", "negative_passages": []}, record)
-    assert refused(path, small).startswith(f"{path}:2: {message}")
+    path = write({"query_id": "q1", "negative_passages": []}, record, {"query_id": "q9", "negative_passages": []})
+    first, second = refused(path, small).splitlines()
+    assert first.startswith(f"{path}:2: {message}")
+    assert second.startswith(f"{path}:3: unknown query_id"), "every complaint at once"
 
 
 # TREC runs

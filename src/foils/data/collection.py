@@ -606,8 +606,6 @@ class CheckedRecords:
         return Tables(documents, queries, qrels, f" (left out: {counts})" if counts else "")
 
     def _texts(self, kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: Counter[str]) -> pa.Table:
-        complaints, lines = Complaints(source.where), array("q")
-
         def checked(given: Fields) -> tuple[Any, ...] | str:
             title = given.get("title")
             titles = ["" if title is None else title] if schema is DOCUMENTS else []
@@ -625,7 +623,8 @@ class CheckedRecords:
             left_out[f"{kind} without a text"] += 1
             return ()
 
-        table = keep(kind, schema, batches_of(_checked(kind, source, checked, complaints, lines), schema))
+        batches, lines, complaints = _checked(kind, source, schema, checked)
+        table = keep(kind, schema, batches)
         ids = table[schema.names[0]]
         first = rows_of(ids, ids)
         for row in np.flatnonzero(first != np.arange(len(first))).tolist():
@@ -639,15 +638,13 @@ class CheckedRecords:
     def _judgements(
         self, split: str, source: Records, ids: Mapping[str, pa.ChunkedArray], keep: Keep, left_out: Counter[str]
     ) -> pa.Table:
-        complaints, lines = Complaints(source.where), array("q")
-
         def checked(given: Fields) -> tuple[Any, ...] | str:
             ids = map(text_field, (given.get("query-id"), given.get("corpus-id")))
             values = *ids, _relevance(given.get("score"))
             return JUDGEMENT if None in values else values
 
-        rows = _checked("judgements", source, checked, complaints, lines)
-        judged = pa.Table.from_batches(batches_of(rows, QRELS), QRELS)
+        batches, lines, complaints = _checked("judgements", source, QRELS, checked)
+        judged = pa.Table.from_batches(batches, QRELS)
         pairs = np.stack([rows_of(judged[column], among) for column, among in ids.items()])
         known = np.minimum(*pairs) >= 0
         if self.lenient and not known.all():
@@ -666,21 +663,25 @@ class CheckedRecords:
 
 
 def _checked(
-    kind: str,
-    source: Records,
-    check: Callable[[Fields], tuple[Any, ...] | str],
-    complaints: Complaints,
-    lines: array[int],
-) -> Iterator[tuple[Any, ...]]:
-    """Yield what a check makes of each record, if anything, and note its line; a text is what is wrong with it."""
-    with progress.task(f"reading {kind}", unit=kind) as advance:
-        for line, given in source.read(complaints):
-            advance(1)
-            if isinstance(values := check(given), str):
-                complaints.add(values, line)
-            elif values:
-                lines.append(line)
-                yield values
+    kind: str, source: Records, schema: pa.Schema, check: Callable[[Fields], tuple[Any, ...] | str]
+) -> tuple[Iterator[pa.RecordBatch], array[int], Complaints]:
+    """Return batches of what a check makes of each record, if anything; their lines and complaints grow as they come.
+
+    A text that a check returns is what is wrong with the record.
+    """
+    complaints, lines = Complaints(source.where), array("q")
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        with progress.task(f"reading {kind}", unit=kind) as advance:
+            for line, given in source.read(complaints):
+                advance(1)
+                if isinstance(values := check(given), str):
+                    complaints.add(values, line)
+                elif values:
+                    lines.append(line)
+                    yield values
+
+    return batches_of(rows(), schema), lines, complaints
 
 
 JUDGEMENT = "expected two ids as text and the relevance as a whole number (query-id<TAB>corpus-id<TAB>score in files)"

@@ -400,9 +400,8 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike], *, spli
     own = collection.qrels.get(split)
     added = new.append_column("relevance", pa.array(np.ones(len(new), np.int32)))
     table = added if own is None else pa.concat_tables([own, added.select(own.column_names).cast(own.schema)])
-    digest = hashlib.sha256(collection.digest.encode())
-    for column in ("query_id", "doc_id"):
-        digest.update("\0".join(new[column].to_pylist()).encode())
+    columns = ("\0".join(new[column].to_pylist()) for column in ("query_id", "doc_id"))
+    digest = hashlib.sha256("".join([collection.digest, *columns]).encode())
     name = f"{collection.name} and {len(new):,} judgements more"
     log.info("%s: %d judgements of %s are added", collection.name, len(new), split)
     return replace(collection, name=name, qrels={**collection.qrels, split: table}, digest=digest.hexdigest())
