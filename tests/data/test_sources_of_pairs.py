@@ -95,14 +95,6 @@ def test_a_data_set_of_the_hub_is_a_source(tmp_path: Path) -> None:
         as_source(given, foils.load(TABLES["arrow"](ROWS)))
 
 
-def test_a_folder_with_a_table_of_negatives_is_one(pairs: Collection, tmp_path: Path) -> None:
-    mined = foils.mine(pairs, top=1)
-    (tmp_path / "mined").mkdir()
-    mined.write(tmp_path / "mined" / "negatives.parquet")
-    read = as_source(f"hf:{tmp_path / 'mined'}", pairs)
-    assert (read.name, read.negatives.digest) == ("mined", mined.digest)
-
-
 # Columns
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -223,32 +222,17 @@ def hf_pairs(name: str) -> dict[str, Records] | None:
         }
 
 
-TABLE = "negatives.parquet"  # of a repository that holds a table of negatives
-
-
 def fetched_source(path: str | Path) -> Path | Mapping[str, Records]:
-    """Return the file of a source; of `hf:` a table of negatives, or else the records of pairs, by split.
-
-    Args:
-        path: of a file, or `hf:NAME`, or of pairs also `hf:NAME:CONFIGURATION[:SPLIT]` (see `hf_pairs`).
+    """Return the file of a source; of `hf:` (see `hf_pairs`) the records of pairs, by split.
 
     Raises:
         MissingExtraError: pairs without the package `datasets`.
-        InputError: no such repository, none of these in it, or none that can be reached.
+        InputError: no such data set, none that can be reached, or one in BEIR's layout.
     """
-    name = str(path).removeprefix("hf:")
-    if name == str(path):
+    if not (name := str(path)).startswith("hf:"):
         return Path(path)
-    if (table := Path(name, TABLE)).is_file():
-        return table
-    if ":" not in name and not Path(name).is_dir():
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError
-
-        with fetching(f"{path}, as {TABLE} of a data set"), suppress(EntryNotFoundError):
-            return Path(hf_hub_download(name, TABLE, repo_type="dataset"))
-    if (pairs := hf_pairs(name)) is None:
-        raise InputError(f"{path} is a collection in BEIR's layout; a source is {TABLE}, or has a column of negatives")
+    if (pairs := hf_pairs(name.removeprefix("hf:"))) is None:
+        raise InputError(f"{path} is a collection in BEIR's layout; a source has a column of negatives")
     return pairs
 
 

@@ -275,8 +275,8 @@ def _read(given: Any, name: str, collection: Collection) -> Negatives:
 
 A_SOURCE = (
     "Negatives, [NAME=]PATH: a Parquet table, triplets or n-tuples in any form that pairs have, whatever foils export "
-    "writes, a TREC run, or hf:NAME, a table called negatives.parquet there, triplets or n-tuples. In Python also a "
-    "table of negatives, a DataFrame, an Arrow table, or a data set of `datasets`, whose splits are one source."
+    "writes, a TREC run, or hf:NAME, triplets or n-tuples there. In Python also a table of negatives, a DataFrame, an "
+    "Arrow table, or a data set of `datasets`, whose splits are one source."
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 OWN = "negatives"  # name of a source that has none

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import chain, count
 
 import numpy as np
 import numpy.typing as npt
@@ -78,12 +79,11 @@ def split_queries(
     edges = np.concatenate([equal, twin_pairs(texts, query_rows, doc_rows)])
     joined = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), shape=(len(texts), len(texts)))
     group = connected_components(joined, directed=False)[1]
-    order, sizes = np.argsort(group, kind="stable"), np.bincount(group)
-    ends = np.cumsum(sizes)
-    first = order[ends - sizes]
-    for number in np.flatnonzero(sizes > 1).tolist():
-        of_group = order[ends[number] - sizes[number] : ends[number]]
-        first[number] = min(of_group.tolist(), key=lambda row: texts[row])
+    sizes, rows = np.bincount(group), dict[int, int]()
+    for row, number in enumerate(group.tolist()):
+        if number not in rows or texts[row] < texts[rows[number]]:
+            rows[number] = row
+    first = [rows[number] for number in range(len(sizes))]
     free = {name: round(share * len(texts)) for name, share in zip(SPLITS, shares, strict=True) if name != "train"}
     chosen = ["train"] * len(sizes)
     for number in np.argsort(np.frombuffer(of_text, ">u8")[::2][first]).tolist():
@@ -237,22 +237,18 @@ def joined_collections(parts: Mapping[str, Collection]) -> Collection:
         parts: name → collection, at least one; the id `x` of a part becomes `NAME/x`.
     """
     documents, queries = (
-        pa.concat_tables(_named(getattr(part, table), [column], name) for name, part in parts.items())
-        for table, column in (("documents", "doc_id"), ("queries", "query_id"))
+        pa.concat_tables(_named(getattr(part, table), name) for name, part in parts.items())
+        for table in ("documents", "queries")
     )
-    splits = dict.fromkeys(split for part in parts.values() for split in part.splits)
-    qrels = {
-        split: pa.concat_tables(
-            _named(part.qrels[split], ["query_id", "doc_id"], name)
-            for name, part in parts.items()
-            if split in part.qrels
-        )
-        for split in splits
-    }
+    qrels: dict[str, list[pa.Table]] = {}
+    for name, part in parts.items():
+        for split, table in part.qrels.items():
+            qrels.setdefault(split, []).append(_named(table, name))
     digests = "\0".join(f"{name}\0{part.digest}" for name, part in parts.items())
     digest = blake2b(digests.encode(), digest_size=16).hexdigest()
     keep = all(part.keep_identical_ids for part in parts.values())
-    return Collection(" + ".join(parts), documents, queries, qrels, digest, keep_identical_ids=keep)
+    judged = {split: pa.concat_tables(tables) for split, tables in qrels.items()}
+    return Collection(" + ".join(parts), documents, queries, judged, digest, keep_identical_ids=keep)
 
 
 def joined_negatives(parts: Mapping[str, Negatives]) -> Negatives:
@@ -271,26 +267,23 @@ def joined_negatives(parts: Mapping[str, Negatives]) -> Negatives:
         if weighted and "weight" not in table.column_names:
             table = table.append_column("weight", pa.array(np.ones(len(table))))
         table = table.select([each for each in table.column_names if each in taken])
-        tables.append(_named(table, ["query_id", "doc_id"], name))
+        tables.append(_named(table, name))
     return Negatives(pa.concat_tables(tables, promote_options="default"))
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
     """Return names that are all different: a name that came before gets a number, `nq` and `nq 2`."""
-    seen: dict[str, int] = {}
     distinct: list[str] = []
     for name in names:
-        new = name
-        while new in distinct:
-            seen[name] = seen.get(name, 1) + 1
-            new = f"{name} {seen[name]}"
-        distinct.append(new)
+        numbered = chain([name], (f"{name} {number}" for number in count(2)))
+        distinct.append(next(each for each in numbered if each not in distinct))
     return distinct
 
 
-def _named(table: pa.Table, columns: list[str], name: str) -> pa.Table:
-    """The table with its ids beginning with a name."""
-    for column in columns:
-        ids = pc.binary_join_element_wise(name, table[column], "/")
-        table = table.set_column(table.column_names.index(column), column, ids.cast(table[column].type))
+def _named(table: pa.Table, name: str) -> pa.Table:
+    """The table with its ids of queries and documents beginning with a name."""
+    for at, column in enumerate(table.column_names):
+        if column in ("query_id", "doc_id"):
+            ids = pc.binary_join_element_wise(name, table[column], "/")
+            table = table.set_column(at, column, ids.cast(table[column].type))
     return table
