@@ -4,9 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from kill_world import write_collection
+
+from train_models import WORDS
 
 TESTS = Path(__file__).parents[1]
 HASHING = f"""
@@ -106,3 +111,50 @@ def test_killed_verbs_end_as_undisturbed_ones(tmp_path, verbs, kills, points):
         assert each["sound"], (name, each)
         assert each["kills"] == kills
         assert 0 < each["file_points"] <= points
+
+
+MINING = """
+import sys, time
+import foils
+from foils.mining import BM25Retriever, candidates
+
+candidates.QUERIES, search = 10, BM25Retriever.search
+
+def noted(self, rows, depth):
+    time.sleep(0.05)
+    found = search(self, rows, depth)
+    with open(sys.argv[3], "a") as notes:
+        notes.write(f"{rows[0]}\\n")
+    return found
+
+BM25Retriever.search = noted
+foils.mine(sys.argv[1], method="bm25", top=3).write(sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_mining_loses_at_most_the_block_it_was_at(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    write_collection(tmp_path / "made", 500, 400, words=WORDS)
+    notes, rng, killed = tmp_path / "notes", np.random.default_rng(0), 0
+
+    def begun(name):
+        return subprocess.Popen([sys.executable, "-c", MINING, tmp_path / "made", tmp_path / name, notes])
+
+    assert begun("whole.parquet").wait(timeout=120) == 0
+    blocks = len(notes.read_text().split())
+    assert blocks >= 20
+    notes.write_text("")
+    for _ in range(10):
+        before, process = len(notes.read_text().split()), begun("killed.parquet")
+        for _ in range(600):  # until some block is done
+            if len(notes.read_text().split()) > before or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0, 0.1))
+        process.kill()
+        killed += process.wait(timeout=60) != 0
+    assert begun("killed.parquet").wait(timeout=120) == 0
+    assert (tmp_path / "killed.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert killed >= 5
+    assert blocks <= len(notes.read_text().split()) <= blocks + killed
