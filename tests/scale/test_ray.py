@@ -16,7 +16,6 @@ from scale_world import DOCUMENTS, WORK, WatchedEncoder, cut_small, embedded
 import fakes
 import foils
 from fakes import HashingEncoder
-from foils.data import Collection
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError, MissingExtraError
 from foils.runtime.parallel import RayExecutor, executing, map_shards, on_ray
@@ -27,7 +26,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 200_000_000}
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Three nodes of one processor each; nobody is connected to them yet."""
+    """A head without processors and three nodes of one each; nobody is connected to them yet."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -36,9 +35,10 @@ def cluster(monkeypatch):
     monkeypatch.setattr("foils.runtime.parallel.workers", lambda: 1)
     for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_worker_niceness", "0"), ("OMP_NUM_THREADS", "1")):
         monkeypatch.setenv(name, value)
-    started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    head = {**NODE, "num_cpus": 0, "include_dashboard": False}
+    started = Cluster(initialize_head=True, head_node_args=head)
     try:
-        for _ in range(2):
+        for _ in range(3):
             started.add_node(**NODE)
         yield started
     finally:
@@ -109,7 +109,7 @@ def test_a_node_killed_in_the_middle_costs_its_shard_and_nothing_else(cluster, t
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_any_number_of_nodes_gives_the_bytes_of_one_process(nodes, cluster, tmp_path, monkeypatch):
     cut_small(monkeypatch)
-    for node in cluster.list_all_nodes()[nodes:]:
+    for node in cluster.list_all_nodes()[1 + nodes :]:
         cluster.remove_node(node)
     for verb, work in WORK.items():
         here = work(tmp_path / "here" / verb)
@@ -157,14 +157,16 @@ def test_without_ray_its_extra_is_named(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["random", "dense"])
-def test_mining_on_several_machines_is_mining_on_one(cluster, tmp_path, monkeypatch, method):
-    """5,000 queries of 8,000 documents go out in several parts, each with what looks for copies."""
+@pytest.mark.parametrize("method", ["random", "bm25", "dense"])
+def test_mining_on_several_machines_is_mining_on_one(cluster, tmp_path, monkeypatch, method, write_beir):
+    """5,000 queries of 10,000 documents go out in several parts, each with what looks for copies, or BM25's index."""
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
-    documents = {f"d{at}": f"word{at % 97} term{at % 1009} item{at} of the text" for at in range(8_000)}
+    documents = {f"d{at}": ("", f"word{at % 97} term{at % 1009} item{at} of the text") for at in range(10_000)}
     queries = {f"q{at}": f"term{at % 1009} item{at}" for at in range(5_000)}
     judged = {f"q{at}": {f"d{at}": 1} for at in range(5_000)}
-    collection = Collection.from_dicts("many", documents, queries, {"train": judged})
+    collection = foils.load(
+        write_beir(tmp_path / "many", documents=documents, queries=queries, qrels={"train": judged})
+    )
     how = {"method": method, "top": 2, "near_duplicate": 0.9}
     how |= {"encoder": HashingEncoder()} if method == "dense" else {}
     here = foils.mine(collection, **how)

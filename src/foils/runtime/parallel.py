@@ -32,6 +32,8 @@ from foils.runtime.options import Option, Settings
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+log = logging.getLogger(__name__)
+
 TOGETHER = 32  # blocks of a shard: so many that sending them costs little beside the work
 LOCAL = "local"
 RETRIES = 5
@@ -167,7 +169,9 @@ class RayExecutor:
         self._ray = require("ray", "ray")
         self._retries, self._threads = retries, workers()
         most = max((node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]), default=0)
-        if most < self._threads:
+        if not most:
+            log.warning("no machine of the cluster has a processor yet; the work waits for one")
+        elif most < self._threads:
             raise InputError(
                 f"a task would take {self._threads} processors, and no machine of the cluster offers more than "
                 f"{most:g}; set OMP_NUM_THREADS={max(1, int(most))}"
@@ -182,7 +186,6 @@ class RayExecutor:
         """
         ray, there, torch = self._ray, self._ray.cluster_resources(), sys.modules.get("torch")
         gpus = 1 if model and there.get("GPU", 0) >= 1 else 0
-        slots = int(there.get("GPU", 0) if gpus else there.get("CPU", 0) // self._threads)
         task = ray.remote(_do).options(num_cpus=self._threads, num_gpus=gpus, max_retries=self._retries)
         # What decides a result, or where things lie, but no keys; the work by reference, in a list: Ray leaves it so
         environment = {name: os.environ[name] for name in SHARED if name in os.environ}
@@ -193,7 +196,9 @@ class RayExecutor:
         try:
             for item in items:
                 waiting.append(task.remote(*call, item))
-                if len(waiting) >= AHEAD * max(1, slots):
+                there = ray.cluster_resources()  # machines may come and go
+                slots = int(there.get("GPU", 0) if gpus else there.get("CPU", 0) // self._threads)
+                while len(waiting) >= AHEAD * max(1, slots):
                     yield self._result(waiting.popleft())
             while waiting:
                 yield self._result(waiting.popleft())
