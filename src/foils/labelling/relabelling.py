@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.special import expit
 
-from foils.data.collection import Collection
+from foils.data.collection import Collection, Rows
 from foils.data.labels import LABELS, Labels, pair_keys
 from foils.data.negatives import Negatives
 from foils.data.read import AddedLike, CollectionLike, CollectionSettings
@@ -30,7 +31,7 @@ from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, door, numbers_of, several, spelled
 from foils.runtime.results import Table, number
-from foils.statistics.noisy_labels import Answers, Crowd, learn, threshold
+from foils.statistics.noisy_labels import Answers, Crowd, learn, log_odds_of, logits_of, threshold
 from foils.statistics.survey import draw, importance, permanent_numbers
 
 REJECT, KEEP = "reject", "keep"
@@ -160,6 +161,7 @@ def believed_errors(positives: Sequence[int], others: Sequence[int]) -> tuple[fl
     return max(CHANCE, se), max(CHANCE, sp)
 
 
+ROUNDS = 4  # draws that a judge's budget is divided into
 MOST_ERROR = 0.1  # standard error of a share that says something
 LEAST_POWER = 0.4  # se + sp − 1 of a judge, from which on it is heeded
 STEPS = 41  # thresholds that are tried
@@ -172,7 +174,7 @@ class Judged:
     """The answers of a judge so far.
 
     Attributes:
-        probability: (k,) of each row, to be drawn; NaN: not known, or not drawn.
+        probability: (k,) of each row, to be drawn in any of the draws so far; NaN: not known.
         known: sensitivity and specificity where the truth is known.
         answers: with the judge's errors as they are estimated now.
         checked: answers to pairs whose truth is known.
@@ -192,6 +194,12 @@ class Judged:
     def telling(self) -> bool:
         """Whether the judge is far better than chance, as far as is known."""
         return self.answers.sensitivity + self.answers.specificity - 1 >= LEAST_POWER
+
+    def add(self, rows: Rows, relevant: Floats) -> None:
+        """Keep answers to further rows."""
+        rows, relevant = np.concatenate([self.answers.rows, rows]), np.concatenate([self.answers.relevant, relevant])
+        order = np.argsort(rows)
+        self.answers = replace(self.answers, rows=rows[order], relevant=relevant[order])
 
 
 @dataclass
@@ -214,6 +222,7 @@ class Cascade:
     judges: dict[str, Judged] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._numbers = permanent_numbers(pair_keys(self.pairs).to_pylist(), seed=self.seed)
         self.crowd: Crowd = learn(self.evidence.features, self.evidence.belief, [])
 
     def take(self, labels: Labels) -> None:
@@ -227,7 +236,10 @@ class Cascade:
         self._learn()
 
     def ask(self, judge: PairJudge, questions: int, *, checks: int) -> None:
-        """Ask a judge about rows, by preference about those that are most open, and learn from its answers.
+        """Ask a judge about rows, first about those that are most open, in a few draws; learn from each.
+
+        Row j keeps its number u_j from draw to draw, so that it is drawn in one of them where u_j < max_r size_rj·T_r:
+        the probability that its answer counts with, whichever draw it came from (`foils.statistics.survey.draw`).
 
         Args:
             judge: whom to ask.
@@ -235,7 +247,7 @@ class Cascade:
             checks: labelled positives, and random documents, that it judges first.
 
         Raises:
-            InputError, FailureError: what the judge raises; then nothing is taken from it.
+            InputError, FailureError: what the judge raises; nothing is taken from a draw that failed.
         """
         every, new = np.arange(len(self.pairs)), judge.name not in self.judges
         own = self.judges.setdefault(judge.name, Judged(np.full(len(every), np.nan)))
@@ -243,23 +255,34 @@ class Cascade:
             own.checked = judge_known(judge, self.collection, self.pairs["query_id"], pairs=checks, seed=self.seed)
         if checks or new:
             own.known = believed_errors(*own.checked.checks(judge.name))
-        size = importance([every], len(every), belief=self.crowd.posterior)
-        size[own.answers.rows] = 0
-        drawn = draw(size, permanent_numbers(pair_keys(self.pairs).to_pylist(), seed=self.seed), questions)
-        pairs = shown_of(self.collection, self.pairs.take(pa.array(drawn.rows)).to_pylist())
-        given = np.array([np.nan if each is None else float(each) for each in judge.judge(pairs)])
-        there = np.isfinite(given)
-        if missing := int((~there).sum()):
-            log.info("%s gave no answer on %d of %d rows; they stay as they were", judge.name, missing, len(pairs))
-        own.probability[drawn.rows] = drawn.probability
-        rows, relevant = (
-            np.concatenate(each)
-            for each in ((own.answers.rows, drawn.rows[there]), (own.answers.relevant, given[there]))
-        )
-        order = np.argsort(rows)
-        own.answers = replace(own.answers, rows=rows[order], relevant=relevant[order])
-        own.asked, own.answered = own.asked + len(pairs), own.answered + int(there.sum())
-        self._learn()
+        known = np.isin(every, own.answers.rows)
+        tried = known.copy()
+        for part in range(ROUNDS):
+            count = (questions - own.asked) // (ROUNDS - part)
+            if not count or tried.all():
+                continue
+            size = importance([every], len(every), belief=self._without(own))
+            drawn = draw(np.where(tried, 0.0, size), self._numbers, count)
+            rows = np.sort(drawn.rows)
+            so_far = np.fmax(own.probability, np.minimum(1.0, size * drawn.threshold))
+            own.probability = np.where(known, own.probability, so_far)
+            pairs = shown_of(self.collection, self.pairs.take(pa.array(rows)).to_pylist())
+            given = np.array([np.nan if each is None else float(each) for each in judge.judge(pairs)])
+            there = np.isfinite(given)
+            if missing := int((~there).sum()):
+                log.info("%s gave no answer on %d of %d rows; they stay as they were", judge.name, missing, len(rows))
+            own.add(rows[there], given[there])
+            tried[rows] = True
+            own.asked += len(rows)
+            own.answered += int(there.sum())
+            self._learn()
+
+    def _without(self, own: Judged) -> Floats:
+        """(k,) the probability of each row being relevant, a judge's own answer about it left out."""
+        p, rows = self.crowd.posterior.copy(), own.answers.rows
+        if self.heeded(own):
+            p[rows] = expit(logits_of(p[rows]) - log_odds_of([own.answers], rows))
+        return p
 
     def use(self, name: str) -> dict[str, Any]:
         """Return what a judge was asked, how often it is right as all answers so far show it, and its standing.

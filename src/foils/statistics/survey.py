@@ -27,10 +27,12 @@ class Drawn:
     Attributes:
         rows: (k,) which, in the order of the draw: its beginning is what a smaller draw would have been.
         probability: (k,) of each being drawn, in (0, 1].
+        threshold: T, the smallest number over size among the units that were not drawn; ∞ where all were.
     """
 
     rows: Rows
     probability: Floats
+    threshold: float = np.inf
 
 
 def permanent_numbers(keys: Iterable[str], *, seed: int = 0) -> Floats:
@@ -71,7 +73,7 @@ def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
     ranked = np.argsort(order, kind="stable")
     rows = possible[ranked[:n]]
     threshold = float(order[ranked[n]]) if len(ranked) > n else np.inf
-    return Drawn(rows, np.minimum(1.0, sizes[rows] * threshold))
+    return Drawn(rows, np.minimum(1.0, sizes[rows] * threshold), threshold)
 
 
 def importance(members: Sequence[Rows], pairs: int, *, belief: npt.ArrayLike | None = None) -> Floats:
