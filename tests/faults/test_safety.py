@@ -53,22 +53,18 @@ def bomb(tmp_path):
     return data, mark
 
 
-LOADERS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "encoder": ("bert", load_encoder),
-    "trainable": ("bert", lambda path: load_trainable(str(path))),
-    "static": ("bert", lambda path: load_trainable(f"static:{path}")),
-    "cross-encoder": ("cross", load_cross_encoder),
+LOADERS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], object]]] = {
+    "encoder": (bert_model, load_encoder),
+    "trainable": (bert_model, lambda path: load_trainable(str(path))),
+    "static": (bert_model, lambda path: load_trainable(f"static:{path}")),
+    "cross-encoder": (cross_encoder, load_cross_encoder),
 }
 
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_weights_that_are_pickled_are_not_loaded(name, tmp_path, bomb):
-    kind, load = LOADERS[name]
-    place = tmp_path / "model"
-    if kind == "bert":
-        bert_model(tmp_path / "parts").save_pretrained(str(place))
-    else:
-        cross_encoder(tmp_path / "parts").save_pretrained(str(place))
+    (make, load), place = LOADERS[name], tmp_path / "model"
+    make(tmp_path / "parts").save_pretrained(str(place))
     load(place)  # it is a good model
     (weights,) = place.rglob("*.safetensors")
     weights.unlink()

@@ -54,6 +54,11 @@ def one_by_one(settings, **options):
     return out
 
 
+def alike(found, expected):
+    for measure in MEASURES:
+        np.testing.assert_allclose(found[measure], expected[measure], atol=1e-6)
+
+
 @pytest.mark.parametrize("grid", [GRID, dime_grid((1, 4))])
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("compiled", [True, False])
@@ -62,26 +67,22 @@ def test_the_grid_in_one_pass_is_the_settings_one_by_one(grid, answered, compile
         monkeypatch.setattr(choosing, "_compiled", lambda: None)
     found = evaluate_grid(JUDGED, grid, answered=answered)
     expected = one_by_one(found.settings, answers=JUDGED.answers if answered else None)
-    for measure in MEASURES:
-        np.testing.assert_allclose(found.values[measure], expected[measure], atol=1e-6)
+    alike(found.values, expected)
 
 
 def test_every_named_setting_is_among_the_settings_that_can_differ():
     """0.2:0.4 and 0.5:1.0 order alike, so one of them stands for both."""
     assert GRID.size == 3 * 4 * 3
     assert len(GRID.settings) == 3 * 3 * 3
-    a = one_by_one([DimensionSettings(k_minus=3, alpha=0.2, beta=0.4, share=0.5)])
-    b = one_by_one([DimensionSettings(k_minus=3, alpha=0.5, beta=1.0, share=0.5)])
-    for measure in MEASURES:
-        np.testing.assert_array_equal(a[measure], b[measure])
+    pairs = ((0.2, 0.4), (0.5, 1.0))
+    alike(*(one_by_one([DimensionSettings(k_minus=3, alpha=a, beta=b, share=0.5)]) for a, b in pairs))
 
 
 def test_only_the_best_of_each_ranking_count():
     found = evaluate_grid(replace(JUDGED, k=6), GRID)
     expected = one_by_one(GRID.settings, k=6)
     whole = evaluate_grid(JUDGED, GRID)
-    for measure in MEASURES:
-        np.testing.assert_allclose(found.values[measure], expected[measure], atol=1e-6)
+    alike(found.values, expected)
     assert (found.values["AP"] < whole.values["AP"]).any()
 
 
@@ -97,8 +98,7 @@ def test_with_answers_settings_that_differ_in_the_sun_s_documents_alone_are_one(
     few = evaluate_grid(JUDGED, many, answered=True)
     assert few.settings == [s for s in many.settings if (s.k_plus, s.k_minus) in ((2, 3), (3, 7))]
     expected = one_by_one([replace(s, k_plus=9) for s in few.settings], answers=answers)
-    for measure in MEASURES:
-        np.testing.assert_allclose(few.values[measure], expected[measure], atol=1e-6)
+    alike(few.values, expected)
 
 
 def test_what_short_lists_cannot_serve_keeps_everything():
@@ -208,14 +208,13 @@ def test_values_agree_with_ir_measures(grades, random):
     run = {"q": {f"x{i}": -float(i) for i in range(30) if i not in ranks}}
     run["q"] |= {f"d{i}": -float(rank) for i, rank in enumerate(ranks) if reached[i]}
     qrels = {"q": {f"d{i}": grade for i, grade in enumerate(grades)}}
-    names = OWN
-    expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], qrels, run)
+    expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in OWN], qrels, run)
     # documents that were not reached leave no gap in a real ranking
     order = sorted(run["q"], key=lambda document: -run["q"][document])
     for i, hit in enumerate(reached):
         if hit:
             given_ranks[i] = order.index(f"d{i}")
-    for name in names:
+    for name in OWN:
         value = measure_ranks(name, given_ranks, relevant)
         assert value == pytest.approx(expected[ir_measures.parse_measure(name)], abs=1e-6), name
 

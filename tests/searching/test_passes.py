@@ -38,70 +38,63 @@ def bytes_of(found):
     return [array.tobytes() for array in (*found.positions, *found.scores)]
 
 
+def searched(settings=ECLIPSE, index=INDEX, **more):
+    return search_vectors(QUERIES, VECTORS, index, settings, **more)
+
+
 def plainly(query, settings, *, k, depth, answer=None):
-    """One query at a time, from the definitions."""
+    """One query at a time, from the definitions; queries have length 1."""
     order = np.lexsort((np.arange(len(DOCUMENTS)), -(DOCUMENTS @ query)))
     feedback = DOCUMENTS[order[:depth]]
     relevant = sun(feedback, settings.k_plus) if answer is None else answer.astype(np.float64)
-    if settings.method == "eclipse":
-        u = eclipse_importance(
-            query, relevant, moon(feedback, settings.k_minus), alpha=settings.alpha, beta=settings.beta
-        )
+    if settings.method == "rocchio":
+        sharpened = query + settings.weight * relevant / np.linalg.norm(relevant)
     else:
         u = dime_importance(query, relevant)
-    if settings.method == "rdime":
-        u = dime_importance(query, relevant * (np.linalg.norm(query) / np.linalg.norm(relevant)))
-    mask = rdime_mask(query, u) if settings.method == "rdime" else keep_share(u, settings.share)
-    scores = (DOCUMENTS * mask) @ (query * mask)
-    return mask, np.argsort(-scores, kind="stable")[:k], order[:k][np.argsort(-scores[order[:k]], kind="stable")]
+        if settings.method == "eclipse":
+            away = moon(feedback, settings.k_minus)
+            u = eclipse_importance(query, relevant, away, alpha=settings.alpha, beta=settings.beta)
+        if settings.method == "rdime":
+            u = dime_importance(query, relevant * (np.linalg.norm(query) / np.linalg.norm(relevant)))
+        sharpened = query * (rdime_mask(query, u) if settings.method == "rdime" else keep_share(u, settings.share))
+    scores = DOCUMENTS @ sharpened
+    return sharpened, np.argsort(-scores, kind="stable")[:k], order[:k][np.argsort(-scores[order[:k]], kind="stable")]
 
 
-@pytest.mark.parametrize("method", ["dime", "eclipse", "rdime"])
+@pytest.mark.parametrize("method", ["dime", "eclipse", "rdime", "rocchio"])
 @pytest.mark.parametrize("answered", [False, True])
 def test_both_second_passes_are_the_definition(method, answered):
-    settings = replace(ECLIPSE, method=method)
+    settings = replace(ECLIPSE, method=method, weight=0.4)
     answers = unit(9, seed=3) if answered else None
     index, rerank = (
-        search_vectors(QUERIES, VECTORS, INDEX, settings, k=20, feedback_depth=50, answers=answers, **second)
+        searched(settings, k=20, feedback_depth=50, answers=answers, **second)
         for second in ({}, {"second_pass": "rerank", "candidates": 20})
     )
     for row, query in enumerate(QUERIES):
         answer = None if answers is None else answers[row]
-        mask, whole, within = plainly(query, settings, k=20, depth=50, answer=answer)
-        np.testing.assert_array_equal(index.sharpened.masks[row], mask)
+        sharpened, whole, within = plainly(query, settings, k=20, depth=50, answer=answer)
+        np.testing.assert_allclose(index.sharpened.queries[row], sharpened, rtol=1e-5)
         np.testing.assert_array_equal(index.positions[row], whole)
         np.testing.assert_array_equal(rerank.positions[row], within)
-        np.testing.assert_allclose(rerank.scores[row], DOCUMENTS[within] @ (query * mask), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(rerank.scores[row], DOCUMENTS[within] @ sharpened, rtol=1e-5, atol=1e-6)
     assert not index.sharpened.no_feedback.any()
+    assert (index.sharpened.moved == (method == "rocchio")).all()
+    assert index.sharpened.masks.all() == (method == "rocchio")
 
 
 @pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
-def test_rocchio_searches_with_the_query_moved_towards_the_mean_of_its_best_documents(second):
-    settings = DimensionSettings("rocchio", k_plus=2, weight=0.4)
-    found = search_vectors(QUERIES, VECTORS, INDEX, settings, k=20, **second)
-    for row, query in enumerate(QUERIES):
-        first = np.argsort(-(DOCUMENTS @ query), kind="stable")
-        mean = DOCUMENTS[first[:2]].mean(axis=0)
-        query = query + 0.4 * mean / np.linalg.norm(mean)  # queries have length 1
-        np.testing.assert_allclose(found.sharpened.queries[row], query, rtol=1e-5)
-        among = first[:20] if second else np.arange(120)
-        np.testing.assert_array_equal(found.positions[row], among[np.argsort(-(DOCUMENTS[among] @ query))][:20])
-    assert found.sharpened.moved.all()
-    assert found.sharpened.masks.all()
-    plain = search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=20)
-    still = search_vectors(QUERIES, VECTORS, INDEX, replace(settings, weight=0.0), k=20, **second)
-    assert bytes_of(still) == bytes_of(plain)
+def test_a_step_of_length_0_moves_nothing(second):
+    still = searched(DimensionSettings("rocchio", weight=0.0), k=20, **second)
+    assert bytes_of(still) == bytes_of(searched(DimensionSettings("none"), k=20))
 
 
 @pytest.mark.parametrize("method", ["dime", "eclipse", "rdime"])
 def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monkeypatch):
     settings = replace(ECLIPSE, method=method)
-    index, rerank = (
-        search_vectors(QUERIES, VECTORS, INDEX, settings, k=120, second_pass=second) for second in ("index", "rerank")
-    )
+    index, rerank = (searched(settings, k=120, second_pass=second) for second in ("index", "rerank"))
     assert bytes_of(index) == bytes_of(rerank)
     monkeypatch.setattr(passes, "QUERIES", 2)
-    small = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS, 7), settings, k=120, second_pass="rerank")
+    small = searched(settings, ExactIndex(VECTORS, 7), k=120, second_pass="rerank")
     assert bytes_of(small) == bytes_of(index), "however the work is cut"
 
 
@@ -123,15 +116,12 @@ def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monke
 )
 @pytest.mark.parametrize("second", ["index", "rerank"])
 def test_every_setting_changes_the_result(change, second):
-    def run(settings):
-        return bytes_of(
-            search_vectors(
-                QUERIES, VECTORS, INDEX, settings, k=40, feedback_depth=40, second_pass=second,
-                rng=np.random.default_rng(0),
-            )
-        )  # fmt: skip
-
-    assert run(replace(ECLIPSE, **change)) != run(ECLIPSE)
+    how = {"k": 40, "feedback_depth": 40, "second_pass": second}
+    changed, plain = (
+        bytes_of(searched(settings, **how, rng=np.random.default_rng(0)))
+        for settings in (replace(ECLIPSE, **change), ECLIPSE)
+    )
+    assert changed != plain
 
 
 def test_what_rdime_keeps_does_not_depend_on_how_long_documents_are():
@@ -183,7 +173,7 @@ def test_no_search_is_made_whose_result_is_not_used(settings, more, searches, mo
     monkeypatch.setattr(Counted, "asked", [])
     lists = [np.random.default_rng(row).permutation(120)[:40] for row in range(9)]
     options = {"k": 10, "feedback_depth": 40, **more} | ({"feedback": lists} if "feedback" in more else {})
-    counted = search_vectors(QUERIES, VECTORS, Counted(VECTORS), settings, **options)
+    counted = searched(settings, Counted(VECTORS), **options)
     assert Counted.asked == searches
     assert [len(found) for found in counted.positions] == [10] * 9
 
@@ -194,8 +184,8 @@ def test_numbers_that_are_no_positions_are_refused(wrong):
     lists = [np.arange(40)] * 8 + [np.asarray(wrong)]
     for call in (
         lambda: sharpened_queries(QUERIES, VECTORS, lists, ECLIPSE),
-        lambda: search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback=lists),
-        lambda: search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), feedback=lists, feedback_depth=1),
+        lambda: searched(feedback=lists),
+        lambda: searched(DimensionSettings("none"), feedback=lists, feedback_depth=1),
     ):
         with pytest.raises(InputError, match="from 0 to 119; list 8"):
             call()
@@ -227,10 +217,6 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
     made = sharpened_queries(QUERIES[:5], VECTORS, lists, settings, rng=np.random.default_rng(0))
     assert made.no_feedback.tolist() == short
     assert (~made.changed).tolist() == (short if settings.share < 1 else [True] * 5)
-
-
-def searched(settings=ECLIPSE, index=INDEX, **more):
-    return search_vectors(QUERIES, VECTORS, index, settings, **more)
 
 
 @pytest.mark.parametrize(

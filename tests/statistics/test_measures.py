@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from fakes import unit
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.statistics import measure_rankings, parse_measures
@@ -63,11 +64,6 @@ def test_bad_names_are_listed_together_with_examples():
 def test_unusable_input_is_refused(rankings, qrels, said):
     with pytest.raises(InputError, match=said):
         measure_rankings(rankings, qrels)
-
-
-def unit(n, d, seed=0):
-    x = np.random.default_rng(seed).normal(size=(n, d))
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 def test_alignment_and_uniformity_worked_by_hand():
