@@ -55,7 +55,7 @@ mutations: $(READY)
 # The recipes of docs/deploying.md, with the stores that nothing else needs.
 test-stores: $(READY)
 	$(INSTALL) -e '.[stores]'
-	$(PYTEST) tests/searching/test_recipes.py
+	$(PYTEST) tests/searching/test_sharpened.py
 
 # The package as users get it: built, installed with the demo's extra in an empty environment, and run from outside.
 release: $(DEMO)
