@@ -308,16 +308,13 @@ def _number(value: Any) -> float | None:
 
 
 Readers = Mapping[str, tuple[Callable[[Any], Any], str]]
-TEXTS = (_passage, "a text, or a list of texts")
-IDENTIFIER = (_identifier, "a text or a whole number")
-NUMBERS = (_number, "finite numbers")
 READ_AS: Readers = {
     "query": (lambda value: _text(value) or None, "a text"),
-    **dict.fromkeys(("positive", "negative", "document"), TEXTS),
-    **dict.fromkeys(("query_id", "doc_id"), IDENTIFIER),
+    **dict.fromkeys(("positive", "negative", "document"), (_passage, "a text, or a list of texts")),
+    **dict.fromkeys(("query_id", "doc_id"), (_identifier, "a text or a whole number")),
     **dict.fromkeys(("title", "split"), (_text, "a text")),
     "score": (_grade, "a whole number, the relevance, 0 for a negative; score= leaves the column out"),
-    **dict.fromkeys(("label", "document_score", "scores", "pos_scores", "neg_scores"), NUMBERS),
+    **dict.fromkeys(("label", "document_score", "scores", "pos_scores", "neg_scores"), (_number, "finite numbers")),
 }
 """What reads a value of a column, None where it cannot be one, and what is expected of it."""
 NEEDED = ("query", "positive", "score")  # of pairs, where there is such a column
@@ -385,7 +382,7 @@ def read_pairs(
     every = [*parts.values(), *([more] if more else [])]
     files = list(dict.fromkeys(file for each in every for file in each.files))
     stored = all(each.files for each in every)
-    facts = ("pairs", READING, *sorted((columns or {}).items()), *parts, *files)
+    facts = ("pairs", READING, split, *sorted((columns or {}).items()), *parts, *files)
     made = build(
         name or (files[0].name.partition(".")[0] if stored else "pairs"),
         cache_place(*facts) if stored else None,
@@ -419,11 +416,10 @@ class _PairReader:
             self.tables.insert(0, (corpus, Columns.of(corpus, own, OF_CORPUS), ""))
         self._queries: dict[str, int] = {}  # id -> row
         self._query_texts: list[str] = []
-        self._query_splits = array("q")
+        self._query_splits: list[str] = []
         self._documents: dict[str, int] = {}  # id -> row
         self._text_of_id: dict[str, int] = {}  # id that is given -> hash of its text
         self._id_of_text: dict[str, str] = {}  # of the corpus's documents that are given an id
-        self._splits: dict[str, int] = {}
         self._pairs = array("q")  # query, document, relevance, table and line of each pair
 
     def __call__(self, keep: Keep) -> Tables:
@@ -473,8 +469,7 @@ class _PairReader:
 
     def _query(self, record: Example, split_of_table: str, complaints: Complaints, line: int) -> int:
         """Return the row of a record's query, and note its text and split."""
-        name = split_of_table or (record.split and split_name(record.split))
-        split = self._splits.setdefault(name, len(self._splits))
+        split = split_of_table or (record.split and split_name(record.split))
         query_id = record.query_id or text_id(record.query)
         row = self._queries.setdefault(query_id, len(self._queries))
         if row == len(self._query_texts):
@@ -483,8 +478,8 @@ class _PairReader:
         elif self._query_texts[row] != record.query:
             complaints.add(f"the query {query_id!r} has another text before; an id has one text", line)
         elif self._query_splits[row] != split:
-            text, there = record.query, [*self._splits][self._query_splits[row]]
-            complaints.add(f"the query {text[:60]!r} is in {there} and in {name}; give it one split", line)
+            both = f"in {self._query_splits[row]} and in {split}"
+            complaints.add(f"the query {record.query[:60]!r} is {both}; give it one split", line)
         return row
 
     def _qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, list[pa.RecordBatch]]:
@@ -495,25 +490,23 @@ class _PairReader:
                 split where others have one.
         """
         query_rows, doc_rows, grades, tables, lines = np.asarray(self._pairs, np.int64).reshape(-1, 5).T
-        first, split_of = PairIndex(query_rows, doc_rows).first, np.asarray(self._query_splits, np.int64)
+        first, splits = PairIndex(query_rows, doc_rows).first, self._query_splits
         if len(wrong := np.flatnonzero(grades != grades[first])):
-            complaints = Complaints(self.tables[tables[wrong[0]]][0].where)
-            for at in wrong[tables[wrong] == tables[wrong[0]]].tolist():
-                complaints.add(f"the pair has another relevance on line {lines[first[at]]}", int(lines[at]))
-            complaints.settle()
-        names = list(self._splits)
-        if odd := [name for name in names if name and not SPLIT_NAME.fullmatch(name)]:
+            at, others = wrong[0], f"; pairs of this kind: {len(wrong):,}"
+            said = f"the pair has another relevance on line {lines[first[at]]}{others}"
+            raise FormatError(said, self.tables[tables[at]][0].where, int(lines[at]))
+        if odd := [name for name in dict.fromkeys(splits) if name and not SPLIT_NAME.fullmatch(name)]:
             said = f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60"
             raise FormatError(said, self.where)
-        if missing := int((split_of == self._splits.get("", -1)).sum()):
+        if missing := splits.count(""):
             if missing < len(queries):
                 raise FormatError(f"{missing} queries have no split, others have; give each one, or none", self.where)
             relevant, texts = grades > 0, ColumnTexts(queries["text"])
-            chosen = split_queries(texts, query_rows[relevant], doc_rows[relevant])
-            split_of, names = np.array([SPLITS.index(split) for split in chosen]), list(SPLITS)
+            splits = split_queries(texts, query_rows[relevant], doc_rows[relevant])
         kept, judged = np.flatnonzero(first == np.arange(len(first))), {}
-        for name in sorted(names, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name)):
-            if len(rows := kept[split_of[query_rows[kept]] == names.index(name)]):
+        of_pair = np.array(splits, object)[query_rows[kept]]
+        for name in sorted({*splits}, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name)):
+            if len(rows := kept[of_pair == name]):
                 ids = take(queries["query_id"], query_rows[rows]), take(documents["doc_id"], doc_rows[rows])
                 table = pa.table([*ids, pa.array(grades[rows].astype(np.int32))], schema=QRELS)
                 judged[name] = table.to_batches(max_chunksize=BATCH)
