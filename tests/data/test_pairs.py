@@ -1,7 +1,8 @@
-"""Tables of pairs as collections: whatever form they have, the same collection."""
+"""Tables of pairs as collections and as sources of negatives: whatever form they have, the same."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,34 @@ import pyarrow.parquet as pq
 import pytest
 
 import foils
+from foils.data import Collection, Negatives
 from foils.data.sources import as_source, as_sources
 from foils.runtime.errors import FormatError, InputError
 from pair_files import ROWS, TABLES, judged, pair_files, write_csv, write_jsonl
 
-GIVEN = {"columns": {"query": "question", "positive": "answer"}}
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+TRIPLETS = [{**row, "negative": f"not {row['answer']}"} for row in ROWS]
+RENAMED = [{"q": row["question"], "a": row["answer"], "n": row["negative"]} for row in TRIPLETS]
+COLUMNS = {"query": "q", "positive": "a", "negative": "n"}
 
 
 def of_train(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "split": "train"} for row in rows]
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@pytest.fixture
+def pairs() -> Collection:
+    return foils.load(pa.Table.from_pylist(ROWS))
+
+
+def rows(negatives: Negatives) -> pa.Table:
+    return negatives.table.drop_columns(["source", "score"])  # it has no scores: NaN
+
+
+def data_set(**splits: list[dict[str, Any]]) -> Any:
+    datasets = pytest.importorskip("datasets")
+    return datasets.DatasetDict({split: datasets.Dataset.from_list(part) for split, part in splits.items()})
 
 
 def test_every_file_is_the_same_collection(tmp_path: Path) -> None:
@@ -148,16 +163,6 @@ def test_negatives_become_documents_and_a_source(tmp_path: Path, columns: list[s
         assert source.name == "own"
 
 
-def test_triplets_are_the_same_source_in_every_form(tmp_path: Path) -> None:
-    rows = [{**row, "negative": f"not {row['answer']}"} for row in ROWS]
-    collection = foils.load(TABLES["arrow"](rows))
-    given = [*pair_files(tmp_path, rows), *(table(rows) for table in TABLES.values())]
-    sources = [as_source(each, collection).negatives.table for each in given]
-    assert len(sources[0]) == len(ROWS)
-    columns = ["query_id", "doc_id", "rank"]
-    assert all(each.select(columns) == sources[0].select(columns) for each in sources)
-
-
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
 def test_columns_are_divided_by_what_the_first_line_has_most_of(tmp_path: Path, mark: str) -> None:
     plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
@@ -188,14 +193,76 @@ def test_a_file_is_read_once_and_again_when_it_changes(tmp_path: Path, monkeypat
     assert len(foils.load(path).queries) == 5
 
 
-def test_hub_data_sets_of_two_columns(tmp_path: Path) -> None:
+# Splits
+
+
+def test_splits_of_a_data_set_are_one_source(pairs: Collection) -> None:
+    whole = as_source(TABLES["arrow"](TRIPLETS), pairs)
+    for given in (data_set(train=TRIPLETS), data_set(train=TRIPLETS[:7], test=TRIPLETS[7:])):
+        (source,) = as_sources({"own": given}, pairs)
+        assert source.name == "own"
+        assert rows(source.negatives).equals(rows(whole.negatives))
+        (alone,) = as_sources(given, pairs)  # one source, and no dictionary of several
+        assert rows(alone.negatives).equals(rows(whole.negatives))
+    files = {"train": TABLES["pandas"](TRIPLETS[:7]), "test": TABLES["polars"](TRIPLETS[7:])}
+    assert rows(as_source(files, pairs).negatives).equals(rows(whole.negatives))
+
+
+WRONG: dict[str, Callable[[], Any]] = {
+    r"Dataset \(test\):1: unknown query 'who\?'": lambda: data_set(
+        train=TRIPLETS[:9], test=[{**TRIPLETS[9], "question": "who?"}]
+    ),
+    r"Dataset \(dev\): .* the columns are 'q', 'a', 'n'; expected query": lambda: data_set(train=TRIPLETS, dev=RENAMED),
+    "list is no table; expected a DataFrame, .* or a dictionary of these by split": lambda: {
+        "question": ["a"],
+        "negative": ["b"],
+    },
+}
+
+
+@pytest.mark.parametrize(("message", "made"), WRONG.items(), ids=range(len(WRONG)))
+def test_what_is_wrong_in_a_split_names_it(pairs: Collection, message: str, made: Callable[[], Any]) -> None:
+    with pytest.raises(InputError, match=message):
+        as_source(made(), pairs)
+
+
+# The hub
+
+
+def test_a_data_set_of_the_hub_is_a_source(tmp_path: Path) -> None:
+    """Here a folder, which is read as a repository is: by configuration and split, or whole."""
     pytest.importorskip("datasets")
-    folder = tmp_path / "answers"
-    folder.mkdir()
-    write_jsonl(folder / "train.jsonl", ROWS[:8])
-    write_jsonl(folder / "test.jsonl", ROWS[8:])
-    collection = foils.load(f"hf:{folder}")
-    assert {split: len(table) for split, table in collection.qrels.items()} == {"train": 8, "test": 2}
-    assert foils.load(f"hf:{folder}::train").queries.num_rows == 8
-    with pytest.raises(InputError, match=r"unknown split of hf:.* 'dev'; expected one of: test, train"):
-        foils.load(f"hf:{folder}::dev")
+    (tmp_path / "triplets").mkdir()
+    for split, part in (("train", slice(0, 7)), ("test", slice(7, None))):
+        write_csv(tmp_path / "triplets" / f"{split}.csv", RENAMED[part])
+    given = f"hf:{tmp_path / 'triplets'}"
+    collection = foils.load(given, columns=COLUMNS)
+    assert {split: len(table) for split, table in collection.qrels.items()} == {"train": 7, "test": 3}
+    assert foils.load(f"{given}::train", columns=COLUMNS).queries.num_rows == 7
+    whole = as_source(TABLES["arrow"](RENAMED), collection)
+    for source in (given, f"{given}:default", f"own={given}"):
+        assert rows(as_source(source, collection).negatives).equals(rows(whole.negatives))
+    assert [each.name for each in as_sources([given, f"own={given}::test"], collection)] == ["triplets", "own"]
+    assert len(as_source(f"{given}::test", collection).negatives) == 3
+    with pytest.raises(InputError, match=r"unknown split of hf:.*'dev'; expected one of: test, train"):
+        as_source(f"{given}::dev", collection)
+    with pytest.raises(FormatError, match=r"hf:.*triplets \(train\):1: .* are 'q', 'a', 'n'; expected query"):
+        as_source(given, foils.load(TABLES["arrow"](ROWS)))
+
+
+# Columns
+
+
+@pytest.mark.parametrize(("triplets", "columns"), [(TRIPLETS, None), (RENAMED, COLUMNS)])
+def test_a_source_of_any_form_with_the_columns_of_the_collection_is_read_by_the_same_names(tmp_path, triplets, columns):
+    whole = as_source(TABLES["arrow"](TRIPLETS), foils.load(TABLES["arrow"](TRIPLETS)))
+    for given in [*pair_files(tmp_path, triplets), *(make(triplets) for make in TABLES.values())]:
+        read = as_source(given, foils.load(given, columns=columns))
+        assert rows(read.negatives).equals(rows(whole.negatives)), given
+
+
+def test_tables_of_negatives_are_none_of_pairs_whatever_the_columns_of_the_collection() -> None:
+    numbered = [{"doc_id": f"d{at}", **row} for at, row in enumerate(RENAMED)]
+    collection = foils.load(TABLES["arrow"](numbered), columns={"query": "q", "positive": "a", "doc_id": "doc_id"})
+    mined = foils.mine(collection, top=1)
+    assert as_source(mined.table, collection).negatives.table.equals(mined.table)
