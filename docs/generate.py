@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import foils
 from foils.cli.app import PURPOSE
-from foils.cli.program import described, example, help_text, options_of_verb, settings_of_verb, shown_default
+from foils.cli.program import described, example, help_text, settings_of_verb, shown_default
 from foils.cli.verbs import DOORS, door_of, summary
 from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.options import Setting
@@ -158,37 +158,20 @@ def options() -> str:
 
 
 def _tables(verb: str) -> Iterator[str]:
-    flags = options_of_verb(verb)
-    named = {each.name for each in flags}
-    headings = list(dict.fromkeys(each.heading for each in flags))
-    arguments = [each for each in settings_of_verb(verb) if each.name not in named]
-    groups = [("Argument", arguments)]
-    groups += [(heading or "Option", [each for each in flags if each.heading == heading]) for heading in headings]
-    for heading, group in groups:
-        if group:
-            rows = [row for each in group for row in _rows(each, positional=heading == "Argument")]
+    groups: dict[str, list[str]] = {"Argument": []}
+    for each in settings_of_verb(verb):
+        groups.setdefault("Argument" if each.positional else each.heading or "Option", []).append(_row(each))
+    for heading, rows in groups.items():
+        if rows:
             yield "\n".join([f"| {heading} | | Default |", "|---|---|---|", *rows]) + "\n"
 
 
-def _rows(setting: Setting, *, positional: bool) -> Iterator[str]:
-    option = setting.option
-    if positional:
-        name = f"`{option.metavar or setting.name.upper()}`"
-    else:
-        kinds = {setting.annotation, *get_args(setting.annotation)}
-        value = "" if bool in kinds else option.metavar or ("" if option.allowed() else "VALUE")
-        names = ", ".join(f"`{each}`" for each in (option.short, setting.flag) if each)
-        name = f"{names} `{value}`" if value else names
-    yield _row(name, _with_choices(setting), setting)
-
-
-def _with_choices(setting: Setting) -> str:
-    choices = setting.option.allowed()
-    return " ".join(filter(None, [help_text(setting), f"Choices: {', '.join(choices)}." if choices else ""]))
-
-
-def _row(name: str, text: str, setting: Setting) -> str:
-    default = shown_default(setting)
+def _row(setting: Setting) -> str:
+    option, default, choices = setting.option, shown_default(setting), setting.option.allowed()
+    names = ", ".join(f"`{each}`" for each in (option.short, setting.flag) if each)
+    value = option.metavar or ("" if choices else "VALUE")
+    name = f"{names} `{value}`" if value and not setting.positional and bool not in setting.kinds else names
+    text = " ".join(filter(None, [help_text(setting), f"Choices: {', '.join(choices)}." if choices else ""]))
     if default is inspect.Parameter.empty:
         shown = "required"
     elif isinstance(default, bool):

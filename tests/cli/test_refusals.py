@@ -14,7 +14,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Setting
 from refusals import refused
 
-EVERY = {verb: door_of(verb).settings for verb in DOORS}  # type: ignore[attr-defined]
+EVERY = {verb: door_of(verb).settings for verb in DOORS}
 
 
 def call(verb: str, **given: Any) -> Any:

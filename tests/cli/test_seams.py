@@ -6,7 +6,6 @@ name, and a second time objects in the place of names. What they write must have
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import shlex
@@ -133,7 +132,7 @@ def read(text: str) -> Any:
 def as_given(words: Sequence[str]) -> dict[str, Any]:
     """What a command gives to the verb's door, by name, as it is spelt; what it writes of the result is left out."""
     door, given, rest, arguments = door_of(words[0]), {}, iter(words[1:]), []
-    settings = door.settings  # type: ignore[attr-defined]
+    settings = door.settings
     names = {flag: name for name, each in settings.items() for flag in (each.flag, each.option.short)}
     for word in rest:
         if not word.startswith("-"):
@@ -146,11 +145,7 @@ def as_given(words: Sequence[str]) -> dict[str, Any]:
             given[names[word]] = [given[names[word]], value] if names[word] in given else value
         else:
             next(rest)
-    places = [
-        name
-        for name, each in inspect.signature(door).parameters.items()
-        if each.kind is each.POSITIONAL_OR_KEYWORD and not settings[name].option.flag
-    ]
+    places = [name for name, each in settings.items() if each.positional]
     several = arguments[len(places) - 1 :] if len(arguments) > len(places) else arguments[len(places) - 1]
     given |= dict(zip(places, [*arguments[: len(places) - 1], several], strict=True))
     return given | ({"measures": given["measures"].split(",")} if "measures" in given else {})

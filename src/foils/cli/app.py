@@ -91,7 +91,7 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     from foils.cli.program import program
     from foils.runtime.progress import bars, reporting
 
-    needed = any(each.default is each.empty for each in inspect.signature(door_of(verb)).parameters.values())
+    needed = [each for each in door_of(verb).settings.values() if each.default is inspect.Parameter.empty]
     bare = needed and len(arguments) == 1
     try:
         with reporting(bars), messages():

@@ -38,18 +38,18 @@ def program(*verbs: str) -> App:
 
 def add_verb(app: App, name: str) -> None:
     """Give the program a verb."""
-    door, settings, places = door_of(name), settings_of_verb(name), _positional(door_of(name))
+    door, settings = door_of(name), settings_of_verb(name)
 
     def run(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
-        with spelling({each.name: _shown(each) if each.name in places else each.flag for each in settings}):
+        with spelling({each.name: each.flag for each in settings}):
             values = {each.name: _parsed(each, given[each.name]) for each in settings if each.name in given}
-            taken = door.settings  # type: ignore[attr-defined]
+            taken = door.settings
             result = door(**{key: value for key, value in values.items() if key in taken})
             _finish(name, result, values)
 
     headings = list(dict.fromkeys(each.heading for each in settings))
-    parameters = [_parameter(each, each.name in places, 1 + headings.index(each.heading)) for each in settings]
+    parameters = [_parameter(each, 1 + headings.index(each.heading)) for each in settings]
     signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
@@ -58,14 +58,13 @@ def add_verb(app: App, name: str) -> None:
 
 def settings_of_verb(name: str) -> list[Setting]:
     """Return what a verb takes: the settings of its door that the program has, and those of the program alone."""
-    every = door_of(name).settings.values()  # type: ignore[attr-defined]
+    every = door_of(name).settings.values()
     return [*(each for each in every if each.option.in_program), *DOORS[name].outputs, JSON]
 
 
 def options_of_verb(name: str) -> list[Setting]:
     """Return the options of a verb, without its arguments."""
-    places = _positional(door_of(name))
-    return [each for each in settings_of_verb(name) if each.name not in places]
+    return [each for each in settings_of_verb(name) if not each.positional]
 
 
 def help_text(setting: Setting) -> str:
@@ -114,24 +113,12 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
             say(f"next: {verb.next.format_map(places)}")
 
 
-def _positional(door: Door) -> set[str]:
-    """Names of the settings that are arguments of the program, not options."""
-    parameters, settings = inspect.signature(door).parameters, door.settings  # type: ignore[attr-defined]
-    positional = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
-    return {name for name in positional if not settings[name].option.flag}
-
-
-def _shown(argument: Setting) -> str:
-    """The name of an argument in messages and in the help."""
-    return argument.option.metavar or argument.name.upper()
-
-
 def _parsed(setting: Setting, value: Any) -> Any:
     parse = setting.option.parse
     return value if parse is None or value == setting.default else parse(value)
 
 
-def _parameter(setting: Setting, positional: bool, place: int) -> inspect.Parameter:
+def _parameter(setting: Setting, place: int) -> inspect.Parameter:
     """One parameter of a verb, as cyclopts reads it; `place` is that of its heading."""
     option, annotation, default = setting.option, setting.annotation, shown_default(setting)
     if option.parse is not None:
@@ -148,6 +135,6 @@ def _parameter(setting: Setting, positional: bool, place: int) -> inspect.Parame
         more["show_default"] = False
     if default is False:
         more["negative"] = ()  # --no-dry-run would say nothing
-    more["name"] = _shown(setting) if positional else [*filter(None, [option.short]), setting.flag]
-    kind = inspect.Parameter.POSITIONAL_ONLY if positional else inspect.Parameter.KEYWORD_ONLY
+    more["name"] = [*filter(None, [option.short]), setting.flag]
+    kind = inspect.Parameter.POSITIONAL_ONLY if setting.positional else inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(setting.name, kind, default=default, annotation=Annotated[annotation, Parameter(**more)])

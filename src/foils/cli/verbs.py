@@ -14,7 +14,7 @@ import foils
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.options import Option, Setting
 
-Door = Callable[..., Any]
+Door = Any  # a function, with its settings by name
 Values = Mapping[str, Any]
 
 
@@ -88,8 +88,7 @@ class Verb:
 
 def door_of(verb: str) -> Door:
     """Import the door of a verb."""
-    function: Door = getattr(foils, verb.replace("-", "_"))
-    return function
+    return getattr(foils, verb.replace("-", "_"))
 
 
 def summary(verb: str) -> str:

@@ -135,6 +135,7 @@ class Setting:
         help: what it does, in whole sentences.
         heading: of the group that it belongs to.
         needs: what it needs of other settings to have an effect: its option's, its group's, and its door's.
+        positional: whether it is an argument of the program, not an option.
     """
 
     name: str
@@ -144,10 +145,13 @@ class Setting:
     help: str
     heading: str = ""
     needs: tuple[Needs, ...] = ()
+    positional: bool = False
 
     @property
     def flag(self) -> str:
         """The name that the program has for it."""
+        if self.positional:
+            return self.option.metavar or self.name.upper()
         return self.option.flag or dashed(self.name)
 
     @property
@@ -324,7 +328,9 @@ def _taken(
                 raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
             wanted = (needs[key] for key in dict.fromkeys((name, each.name)) if key in needs)
             annotation = each.annotation | None if each.default is None else each.annotation
-            settings[each.name] = replace(each, annotation=annotation, needs=(*each.needs, *wanted))
+            positional = place is inspect.Parameter.POSITIONAL_OR_KEYWORD and not each.option.flag
+            wants = (*each.needs, *wanted)
+            settings[each.name] = replace(each, annotation=annotation, needs=wants, positional=positional)
             parameters.append(inspect.Parameter(each.name, place, default=each.default, annotation=annotation))
     return groups, settings, parameters
 
