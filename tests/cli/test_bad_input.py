@@ -24,7 +24,8 @@ def write_table(path, *rows):
 def world(tmp_path, beir_folder, monkeypatch):
     """Change to a folder with a good collection and source, and with some that are not."""
     monkeypatch.chdir(tmp_path)
-    for name, contents in (("small", {}), ("judged", {"qrels": {"test": {"q1": {"d1": 1}}}}), ("cut", {"gz": True})):
+    judged = {split: {"qrels": {split: {"q1": {"d1": 1}}}} for split in ("train", "test")}
+    for name, contents in {"small": {}, "half": judged["train"], "judged": judged["test"], "cut": {"gz": True}}.items():
         beir_folder(name, **contents)
     corpus = tmp_path / "cut" / "corpus.jsonl.gz"
     corpus.write_bytes(corpus.read_bytes()[:-20])
@@ -53,6 +54,8 @@ NO_TRAIN = "unknown split of the collection judged 'train'; expected one of: tes
     ("mine small --split trian -o out", ["unknown split", "'trian'", "test, train", "Did you mean 'train'"]),
     ("mine small --with bm52 -o out", ['"bm52" for --with', '"bm25"']),
     ("mine small -o text.txt/out", ["cannot make the folder"]),
+    ("mine half --split all --with trisampler -o out", ["TriSampler needs queries with a positive"]),
+    ("mine half --split all --scorer encoder --margin 0.1 -o out", ["a margin needs one"]),
     ("batch small --set alhpa=1 -o out.parquet", ["unknown setting of hobit 'alhpa'"]),
     ("batch small --set alpha -o out.parquet", ["expected NAME=VALUE"]),
     ("mine judged -o out", [NO_TRAIN + "--split"]),

@@ -195,17 +195,6 @@ def test_mining_for_all_queries_leaves_out_the_positives_of_every_split(foils, b
     assert found.provenance["recapture"]["labelled"] == 6
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    (["--with", "trisampler"], "TriSampler needs queries with a positive"),
-    (["--scorer", "encoder", "--margin", 0.1], "a margin needs one"),
-])  # fmt: skip
-def test_what_needs_a_positive_says_so(foils, beir_folder, tmp_path, options, said):
-    folder = beir_folder("half", qrels={"train": {"q1": {"d1": 1}}})
-    refused = foils("mine", folder, "--split", "all", *options, "-o", tmp_path / "m.parquet")
-    assert refused.status == 2
-    assert said in refused.err
-
-
 # Mining from pairs: the program on a file of any kind and Python on any table write the same bytes
 
 
