@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import Collection, rows_of
+from foils.data.collection import QRELS, TRAIN, Collection, rows_of
 from foils.data.negatives import Negatives
 from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
@@ -366,8 +366,8 @@ def _check(
 log = logging.getLogger(__name__)
 
 
-def with_judgements(collection: Collection, given: Sequence[LabelsLike], *, split: str = "train") -> Collection:
-    """Return the collection with every pair that labels call relevant as a positive of a split.
+def with_judgements(collection: Collection, given: Sequence[LabelsLike]) -> Collection:
+    """Return the collection with every pair that labels call relevant as a positive of the split `train`.
 
     People's answers count before those of programs, and a majority before a minority. Pairs that are judged relevant
     already, documents that are not in the collection, and queries that another split judges are left as they are: what
@@ -377,34 +377,33 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike], *, spli
     Args:
         collection: to be judged.
         given: labels, as `foils.relabel` or `foils.label` writes them.
-        split: that the positives join.
 
     Raises:
         InputError: these are no labels, or name ids that the collection does not know.
         FormatError: the same of a file, by line.
         UnknownNameError: the collection judges other splits alone.
     """
-    if collection.qrels and split not in collection.qrels:
-        raise UnknownNameError(f"split of the collection {collection.name}", split, collection.splits)
+    if collection.qrels and TRAIN not in collection.qrels:
+        raise UnknownNameError(f"split of the collection {collection.name}", TRAIN, collection.splits)
     labels = [Labels.of(each, collection) for each in given]
     pairs = _relevant(labels)
     queries, documents = collection.query_rows(pairs["query_id"]), collection.document_rows(pairs["doc_id"])
-    elsewhere = [collection.query_rows(table["query_id"]) for name, table in collection.qrels.items() if name != split]
+    elsewhere = [collection.query_rows(table["query_id"]) for name, table in collection.qrels.items() if name != TRAIN]
     measured = np.isin(queries, np.concatenate([np.zeros(0, np.int64), *elsewhere]))
     known = collection.known_positives.contain(queries, documents)
     new = pairs.filter(pa.array((documents >= 0) & ~known & ~measured))
     if measured.any():
-        log.warning("%d pairs of queries that other splits judge are not added to %s", int(measured.sum()), split)
+        log.warning("%d pairs of queries that other splits judge are not added to %s", int(measured.sum()), TRAIN)
     if not len(new):
         return collection
-    own = collection.qrels.get(split)
+    own = collection.qrels.get(TRAIN, QRELS.empty_table())
     added = new.append_column("relevance", pa.array(np.ones(len(new), np.int32)))
-    table = added if own is None else pa.concat_tables([own, added.select(own.column_names).cast(own.schema)])
+    table = pa.concat_tables([own, added.select(own.column_names).cast(own.schema)])
     columns = ("\0".join(new[column].to_pylist()) for column in ("query_id", "doc_id"))
     digest = hashlib.sha256("".join([collection.digest, *columns]).encode())
     name = f"{collection.name} and {len(new):,} judgements more"
-    log.info("%s: %d judgements of %s are added", collection.name, len(new), split)
-    return replace(collection, name=name, qrels={**collection.qrels, split: table}, digest=digest.hexdigest())
+    log.info("%s: %d judgements of %s are added", collection.name, len(new), TRAIN)
+    return replace(collection, name=name, qrels={**collection.qrels, TRAIN: table}, digest=digest.hexdigest())
 
 
 def _relevant(labels: Sequence[Labels]) -> pa.Table:

@@ -64,13 +64,8 @@ class Run:
             raise InputError(f"{int((~np.isfinite(values)).sum())} scores of the run {name} are NaN or infinite")
         codes = np.asarray(queries.dictionary_encode().indices.to_numpy(), np.int64)
         order = np.lexsort((np.arange(len(values)), -values, codes))
-        columns = {
-            "query_id": queries.take(pa.array(order)),
-            "doc_id": documents.take(pa.array(order)),
-            "score": pa.array(values[order]),
-            "rank": pa.array(ranks_within(codes[order])),
-        }
-        table = pa.table(columns)
+        table = pa.table({"query_id": queries, "doc_id": documents, "score": values}).take(pa.array(order))
+        table = table.append_column("rank", pa.array(ranks_within(codes[order])))
         pairs = table.group_by(["query_id", "doc_id"]).aggregate([([], "count_all")])
         if pairs.num_rows < table.num_rows:
             raise InputError(f"the run {name} names {table.num_rows - pairs.num_rows} documents twice for a query")
