@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
 
 from foils.encode import VectorStore
 from foils.rating import (
@@ -15,6 +16,7 @@ from foils.rating import (
     Judgements,
     Pairs,
     RecordedJudge,
+    ScoringJudge,
     agreements,
     all_pairs,
     ask,
@@ -22,6 +24,7 @@ from foils.rating import (
 )  # fmt: skip
 from foils.runtime.errors import FailureError, FormatError, InputError
 from judging import LetterEncoder, NumberJudge, letters, listed, numbers, rate_negatives
+from refusals import refused
 
 KEY = {"judge": "numbers", "collection": "abc"}
 
@@ -128,7 +131,7 @@ def test_answers_that_are_none(tmp_path, columns, message):
         RecordedJudge(path)
 
 
-@pytest.mark.parametrize("said", ["[" * 100_000, "{", "\x00", '{"judge": "x", "judge": "x"}', "null", "1" * 5000])
+@pytest.mark.parametrize("said", ["[" * 100_000, "{", "\x00", "null", "1" * 5000])
 def test_a_key_that_is_damaged_or_another(tmp_path, said):
     (tmp_path / "judgements.json").write_text(said)
     with pytest.raises(FormatError, match=r"judgements\.json"):
@@ -201,6 +204,31 @@ def test_the_bi_encoder_judges_by_the_difference_of_cosines():
     leads = [cosines[q, i] - cosines[q, j] for q, i, j in ((0, 0, 1), (0, 0, 2), (0, 1, 2), (1, 0, 2))]
     np.testing.assert_allclose(found, expit(np.array(leads) / 0.1), rtol=1e-5)
     assert found[0] > 0.5 > found[3]
+
+
+def test_a_temperature_fitted_to_labels_is_that_of_a_logistic_regression():
+    """300 queries of four candidates, of which the winner of a draw by σ(Δ/.37) is labelled; scikit-learn's 1/T."""
+    rng, documents, positives = np.random.default_rng(0), [], []
+    for query in range(300):
+        scores = rng.standard_normal(4)
+        positives.append(4 * query + int(np.argmax(scores / 0.37 + rng.gumbel(size=4))))
+        documents.append([(f"q{query}d{at}", repr(float(score))) for at, score in enumerate(scores)])
+    candidates = Candidates.of_lists([f"q{at}" for at in range(300)], ["?"] * 300, documents)
+
+    class Read(ScoringJudge):
+        def score(self, candidates, rows):
+            return np.array([float(text) for text in candidates.texts(rows)])
+
+    judge = Read(1.0, "read", "read-1")
+    fitted = judge.fitted(candidates, np.array(positives))
+    level, chosen = judge.score(candidates, np.arange(1200)), np.array(positives)
+    lead = np.delete(np.repeat(level[chosen], 4) - level, chosen)
+    ends = np.r_[np.ones(len(lead)), np.zeros(len(lead))]
+    slope = LogisticRegression(C=1e9, fit_intercept=False).fit(np.r_[lead, -lead][:, None], ends).coef_[0, 0]
+    assert fitted.temperature == pytest.approx(1 / slope, rel=1e-3)
+    assert fitted.temperature == pytest.approx(0.37, rel=0.3)
+    assert fitted.fingerprint != judge.fingerprint
+    refused("no temperature of read fits", judge.fitted, candidates, np.zeros(0, np.int64))
 
 
 def test_temperature_divides_and_is_part_of_the_fingerprint():

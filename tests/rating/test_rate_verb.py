@@ -194,12 +194,23 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
     assert asked == {"device": "cpu", "max_length": 32, "trust_remote_code": True}
 
 
+def test_a_temperature_fitted_to_labels_is_in_the_provenance(folder):
+    made = tiny_cross_encoder(folder / "cross", [*LEVELS.values(), *QUERIES.values()])
+    judge = f"cross-encoder:{made}"
+    assert rate(folder, "--judge", judge, "--temperature", "labels") == 0
+    (fitted,) = Negatives.read(folder / "rated.parquet").provenance["settings"]["temperatures"].values()
+    by_labels = gaps(folder)
+    assert rate(folder, "--judge", judge, "--temperature", str(fitted)) == 0
+    np.testing.assert_allclose(gaps(folder), by_labels)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         ("--degree 3", "even degree"),
         ("--prior-sd weak", "--prior-sd"),
         ("--split dev", "split"),
+        ("--judge bi-encoder --temperature none", "expected a number above 0, or labels"),
         ("--temperature 1", "--temperature 1.0: no effect without --judge bi-encoder or cross-encoder or pairwise"),
         ("--judge cross-encoder", "cross-encoder needs its model"),
         ("--judge pairwise:/nowhere", "no pairwise judge"),

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from foils.rating.graph import (
     query_keys,
     regular_pairs,
 )
-from foils.rating.judges import BetweenJudge, ModelJudge, QuestionSettings, fingerprint_of, questions_of
+from foils.rating.judges import BetweenJudge, ModelJudge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
 from foils.rating.opening import (
     DistilSettings,
     JudgeSettings,
@@ -339,6 +339,10 @@ def rate(
             f"{spelled('between_judge')} a language model, a bi-encoder or a cross-encoder"
         )
     rows = rateable(loaded, named.negatives, split)
+    judges, of_between = (
+        [each.fitted(rows.candidates, rows.positive) if _fits(each) else each for each in some]
+        for some in (judges, of_between)
+    )
     shown, keys = rows.candidates, candidate_keys(rows.candidates, seed)
     asking = JudgeSession(judges, shown, records_of(judges, loaded, named, judging.judgements))
     spread = _ask(asking, _pairs(asking, rating, keys), rating)
@@ -367,6 +371,8 @@ def rate(
     models, name = questions_of([*judges, *of_between]), "+".join(each.name for each in judges)
     settings: dict[str, Any] = {"split": split, "judge": name, **vars(rating)}
     settings |= {"between_judge": other.name} if other is not None else {}
+    fitted_to = {each.name: each.temperature for each in judges if _fits(each)}
+    settings |= {"temperatures": fitted_to} if fitted_to else {}
     settings |= {"language_models": [each.described for each in models]} if models else {}
     inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
     preference, distilled, folder = asking.judgements.preference, None, distilling.distil
@@ -389,6 +395,11 @@ def rate(
     for doubt in rated.summary.doubts:
         log.warning("%s", doubt)
     return rated
+
+
+def _fits(judge: object) -> TypeGuard[ScoringJudge]:
+    """Whether a judge's temperature is fitted to labels."""
+    return isinstance(judge, ScoringJudge) and judge.fits_labels
 
 
 def _pairs(asking: JudgeSession, settings: RatingSettings, keys: npt.NDArray[np.uint64]) -> Pairs:

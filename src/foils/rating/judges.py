@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from foils.encode import Encoder, Vectors, VectorStore
@@ -110,14 +111,18 @@ class ScoringJudge(ABC):
         temperature: above 0; the difference in scores that counts as one logit (174 Elo points).
         name: what to call it.
         fingerprint: of everything that decides its answers.
+
+    Attributes:
+        fits_labels: whether a rating has to fit the temperature to labels first.
     """
 
     antisymmetric = True
+    fits_labels = False
 
     def __init__(self, temperature: float, name: str, fingerprint: str) -> None:
         if not temperature > 0:
             raise InputError(f"temperature {temperature}; expected above 0")
-        self._temperature, self.name, self.fingerprint = temperature, name, fingerprint
+        self.temperature, self.name, self.fingerprint = temperature, name, fingerprint
 
     @abstractmethod
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
@@ -126,6 +131,37 @@ class ScoringJudge(ABC):
     def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge | None:
         """Return a judge that is ready to be asked about parts of these pairs, anywhere; None: only here."""
         return self
+
+    def fitted(self, candidates: Candidates, positives: Rows) -> ScoringJudge:
+        """Return the judge with the temperature by which labelled positives win most likely: least Σ ln(1 + e^(−Δ/T)).
+
+        Δ is a positive's score less that of another candidate of its query. Unlabelled answers among these, whose Δ is
+        small or negative, raise T, as they should: a gap then says how surely a candidate is no answer.
+
+        Args:
+            candidates: of all queries.
+            positives: (p,) candidates that are labelled relevant, one of a query.
+
+        Raises:
+            InputError: there is no such pair, or all scores are equal.
+        """
+        scores, of_query = self.score(candidates, np.arange(len(candidates.doc_ids))), np.diff(candidates.offsets)
+        reference = np.full(len(of_query), np.nan)
+        reference[candidates.query_of(positives)] = scores[positives]
+        lead = np.delete(np.repeat(reference, of_query) - scores, positives)
+        lead = lead[np.isfinite(lead)]
+        if not lead.any():
+            raise InputError(
+                f"no labelled positive differs from another candidate: no temperature of {self.name} fits; give one"
+            )
+        scale = np.log(np.abs(lead).mean())
+        found = minimize_scalar(
+            lambda log: np.logaddexp(0, -lead / np.exp(log)).mean(), bounds=(scale - 7, scale + 7), method="bounded"
+        )
+        made = copy(self)
+        made.temperature = float(np.exp(found.x))
+        made.fingerprint = digest(self.fingerprint, made.temperature)
+        return made
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of scores, (m,)."""
@@ -136,7 +172,7 @@ class ScoringJudge(ABC):
         """Return the same of documents that may be of different queries, each with its own, (m,)."""
         rows, place = np.unique(np.concatenate([first, second]), return_inverse=True)
         scores = self.score(candidates, rows) if len(rows) else np.zeros(0)
-        return np.asarray(expit((scores[place[: len(first)]] - scores[place[len(first) :]]) / self._temperature))
+        return np.asarray(expit((scores[place[: len(first)]] - scores[place[len(first) :]]) / self.temperature))
 
 
 class BiEncoderJudge(ScoringJudge):

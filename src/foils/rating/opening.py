@@ -15,7 +15,16 @@ from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings
 from foils.rating.distil import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
-from foils.rating.judges import ORDER, BiEncoderJudge, CrossEncoderJudge, Judge, ListJudge, LLMJudge, QuestionSettings
+from foils.rating.judges import (
+    ORDER,
+    BiEncoderJudge,
+    CrossEncoderJudge,
+    Judge,
+    ListJudge,
+    LLMJudge,
+    QuestionSettings,
+    ScoringJudge,
+)
 from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import cache_folder
@@ -28,7 +37,19 @@ else:
     JudgeLike = JudgesLike = str
 
 UNBOUNDED: Needs = {"budget": False, "why": "further questions could exceed it"}
-BI_ENCODER = "bi-encoder"
+BI_ENCODER, LABELS = "bi-encoder", "labels"
+
+
+def parsed_temperature(text: str) -> float | str:
+    """Read a number, or `labels`.
+
+    Raises:
+        InputError: it is neither.
+    """
+    try:
+        return text if text == LABELS else float(text)
+    except ValueError as error:
+        raise InputError(f"{spelled('temperature', text)}: expected a number above 0, or {LABELS}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +61,14 @@ class JudgeSettings(Settings):
             bi-encoder. Its own settings may follow, as in llm:MODEL,base_url=URL. May be given several times: the mean
             of their answers. Default: bi-encoder. In Python also an object with the methods of `Judge`, or a list.
         between_judge: Judge between queries. Default: that of the ratings.
-        temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for logits.
+        temperature: What divides differences of scores; labels: what makes labelled positives most likely to win.
+            Default: 0.05 for a bi-encoder's cosines, 1 for logits.
         judgements: Folder that keeps judgements; none is asked for twice. Default: the cache.
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
     between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE")] = None
-    temperature: Annotated[float | None, Option(above=0)] = None
+    temperature: Annotated[float | str | None, Option(parse=parsed_temperature, above=0)] = None
     judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
 
     def __post_init__(self) -> None:
@@ -59,6 +81,10 @@ class JudgeSettings(Settings):
     def judges(self) -> list[JudgeLike]:
         """The judges, one or several."""
         return several(self.judge)
+
+    def divisor(self, default: float) -> float:
+        """The temperature, or the default where it is not given, or fitted later."""
+        return self.temperature if isinstance(self.temperature, (int, float)) else default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,17 +173,17 @@ class JudgeKind:
 def _bi_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
     encoding = replace(opening.encoding, encoder=model) if model else opening.encoding
     encoder, store = encoding.open(collection)
-    return BiEncoderJudge(encoder, temperature=opening.judges.temperature or 0.05, store=store)
+    return BiEncoderJudge(encoder, temperature=opening.judges.divisor(0.05), store=store)
 
 
 def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
     how = {name: getattr(opening.encoding, name) for name in OF_CROSS_ENCODERS}
     loaded = load_cross_encoder(model, **how)
-    return CrossEncoderJudge(loaded, temperature=opening.judges.temperature or 1.0, name=Path(model).name)
+    return CrossEncoderJudge(loaded, temperature=opening.judges.divisor(1.0), name=Path(model).name)
 
 
 def _pairwise(folder: str, opening: Opening, collection: Collection) -> Judge:
-    return load_pairwise_judge(folder, temperature=opening.judges.temperature or 1.0, device=opening.encoding.device)
+    return load_pairwise_judge(folder, temperature=opening.judges.divisor(1.0), device=opening.encoding.device)
 
 
 def _language_model(model: str, opening: Opening, collection: Collection) -> Judge:
@@ -192,7 +218,13 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
     kind, _, where = key_values(judge)[0].partition(":")
     if (form := JUDGES[kind].form) and not where:
         raise InputError(f"{kind} needs its {form.partition(':')[2].lower()}: {form}")
-    return JUDGES[kind].make(where, opening.with_own(_own(judge)), collection)
+    own = opening.with_own(_own(judge))
+    made = JUDGES[kind].make(where, own, collection)
+    if own.judges.temperature == LABELS and "temperature" in JUDGES[kind].heeds:
+        if not isinstance(made, ScoringJudge):
+            raise InputError(f"{spelled('temperature', LABELS)}: {judge} gives no scores; give a number")
+        made.fits_labels = True
+    return made
 
 
 def heeding(name: str) -> list[dict[str, Any]]:
