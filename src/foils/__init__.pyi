@@ -158,7 +158,7 @@ def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.A
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., between_judge: typing.Any = ...,
-    temperature: float | None = ..., judgements: typing.Any = ..., split: typing.Any = ..., seed: int = ...,
+    temperature: typing.Any = ..., judgements: typing.Any = ..., split: typing.Any = ..., seed: int = ...,
     degree: int = ..., budget: int | None = ..., between: int | None = ..., model: typing.Any = ...,
     prior_sd: float | None = ..., validate: typing.Any = ..., distil: typing.Any = ..., distil_from: typing.Any = ...,
     distil_form: typing.Any = ..., distil_epochs: int = ..., distil_length: int = ..., question: typing.Any = ...,
