@@ -57,10 +57,6 @@ class GuideVectors:
         """Return (N, d) vectors of all rows' queries, and (N, d) of their positives."""
         return self.queries.take(np.arange(len(self.places))), self.documents.take(self.places[:, 0])
 
-    def on(self, data: TrainingSet) -> GuideVectors:
-        """Return the same guide's vectors of another training set."""
-        return guide_vectors(self.guide, data, settings=self.settings)
-
 
 def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingSettings) -> GuideVectors:
     """Embed the texts of a training set that the store does not hold yet; the model is let go afterwards.
@@ -177,7 +173,7 @@ class FalseNegativeMask:
     def learn_from(self, data: TrainingSet) -> None:
         """Take another training set, whose texts a guide embeds; it counts on."""
         if self.guide is not None:
-            self.guide = self.guide.on(data)
+            self.guide = guide_vectors(self.guide.guide, data, settings=self.guide.settings)
 
     def describe(self) -> dict[str, Any]:
         """Return what the model's card and the result say of it."""

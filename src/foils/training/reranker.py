@@ -31,7 +31,7 @@ from foils.selection.curriculum import least_gap
 from foils.selection.rules import BOUNDS, tier_of
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training.data import Floats, TrainingSet
-from foils.training.losses import gradients_of, settings_checked
+from foils.training.losses import LOSSES, gradients_of, settings_checked
 from foils.training.objectives import (
     Mixing,
     Temperature,
@@ -239,19 +239,16 @@ def _of(terms: Terms) -> Callable[..., RerankerLoss]:
     return partial(RerankerLoss, terms=terms)
 
 
-_WEIGHTED = {"temperature": 1.0, "learn_temperature": False, "curriculum": False}
-_DEBIASED = {**_WEIGHTED, "prior": 0.1, "concentration": 0.0}
-_HYBRID = {**_DEBIASED, "prior": 0.0, "mixing": "fixed", "alpha": 0.5}
-
 RERANKER_LOSSES: dict[str, RerankerKind] = {
     "regression": RerankerKind(_of(_pointwise(functional.mse_loss)), {**_NUMBERS, LABELS: PLAIN}, pointwise=True),
     "binary": RerankerKind(_of(_pointwise(functional.binary_cross_entropy_with_logits)), _CHANCES, pointwise=True),
     "listnet": RerankerKind(_of(lambda s, y, w, _: _term(weighted_listnet(s, y, w.log()))), _ANY),
     "lambda": RerankerKind(_of(lambda s, y, w, _: _term(*weighted_lambda(s, y, w.log()))), _GAINS),
-    "weighted": RerankerKind(_contrast, {LABELS: PLAIN}, _WEIGHTED, whole=True),
-    "debiased": RerankerKind(_contrast, {LABELS: PLAIN}, _DEBIASED, whole=True),
-    "hard-weighted": RerankerKind(_contrast, {LABELS: PLAIN}, {**_DEBIASED, "concentration": 1.0}, whole=True),
-    "hybrid": RerankerKind(_contrast, _NUMBERS, _HYBRID, whole=True),
+    **{
+        name: RerankerKind(_contrast, _NUMBERS if name == "hybrid" else {LABELS: PLAIN}, settings, whole=True)
+        for name, of in LOSSES.items()
+        if "curriculum" in (settings := {**of, "temperature": 1.0})  # 1 is the scale of logits
+    },
 }
 """With all weights 1 and the target labels the first four are sentence-transformers' MSELoss, BinaryCrossEntropyLoss,
 ListNetLoss and LambdaLoss, which know no weights."""
