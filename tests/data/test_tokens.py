@@ -25,7 +25,6 @@ from foils.data.tokens import (
     near_pairs,
 )
 from foils.runtime import memory
-from foils.runtime.errors import InputError
 
 words = st.lists(st.sampled_from(["a", "b", "cc", "dd", "eee"]), max_size=6).map(" ".join)
 texts = st.lists(words, min_size=1, max_size=6)
@@ -158,9 +157,3 @@ def test_by_hand() -> None:
     assert near_pairs(sets, threshold=0.76) == [(0, 4)]
     assert near_pairs(sets, threshold=1) == [(0, 4)]
     assert near_pairs([], threshold=0.5) == []
-
-
-@pytest.mark.parametrize("threshold", [0, -0.1, 1.1, float("nan")])
-def test_threshold_out_of_range(threshold: float) -> None:
-    with pytest.raises(InputError, match="threshold"):
-        near_pairs([["a"]], threshold=threshold)

@@ -78,8 +78,6 @@ def test_runs_are_fused_as_sources_are(how):
     for name in ("query_id", "doc_id", "rank"):
         assert run.table[name].to_pylist() == table[name].to_pylist()
     assert run.table["score"].to_numpy() == pytest.approx(table["score"].to_numpy())
-    with pytest.raises(InputError, match="at least two runs"):
-        fuse_runs(runs[:1])
 
 
 def test_top_counts_rows_that_are_not_rejected():

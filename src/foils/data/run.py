@@ -347,19 +347,16 @@ def _interleaved(queries: Rows, ranks: Rows) -> Scores:
 
 
 def fuse_runs(runs: Sequence[Run], *, name: str = "", **how: Any) -> Run:
-    """Return the run that two or more runs make together.
+    """Return the run that several runs make together.
 
     Args:
-        runs: at least two.
+        runs: two or more.
         name: of the new run; empty: the names of the runs, joined.
         how: settings of `fuse_lists`.
 
     Raises:
-        InputError: fewer than two runs.
         UnknownNameError: no such method or normalisation.
     """
-    if len(runs) < 2:
-        raise InputError(f"fusion needs at least two runs, not {len(runs)}")
     stacked = pa.concat_tables([run.table for run in runs])
     queries, documents = (
         np.asarray(stacked[each].combine_chunks().dictionary_encode().indices, np.int64)

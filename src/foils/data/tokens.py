@@ -19,7 +19,6 @@ from scipy import sparse
 from foils.data.collection import Collection, Rows
 from foils.data.tables import BYTES
 from foils.runtime import memory
-from foils.runtime.errors import InputError
 
 Tokenizer = Callable[[str], Iterable[str]]
 
@@ -121,13 +120,8 @@ def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple
     Returns:
         (i, j) with i < j, by j, then i.
 
-    Raises:
-        InputError: a threshold outside (0, 1].
-
     Source: prefix filtering as in Bayardo, Ma and Srikant, "Scaling up all pairs similarity search" (WWW 2007).
     """
-    if not 0 < threshold <= 1:
-        raise InputError(f"threshold must be in (0, 1], not {threshold}")
     tokens = [frozenset(each) for each in sets]
     count = Counter(token for each in tokens for token in each)
     holders: defaultdict[str, list[int]] = defaultdict(list)
