@@ -182,13 +182,11 @@ class Columns:
         only_two = {role for role, names in self.names.items() if names} == {"query", "positive"}
         first, second = (*self.names["query"], *self.names["positive"]) if only_two else ("", "")
         for line, fields in records.read(complaints):
-            if only_two:  # what most records are is read quickly
-                query, positive = fields.get(first), fields.get(second)
-                if type(query) is type(positive) is str and query.isascii() and positive.isascii():
-                    query, positive = query.strip(), positive.strip()
-                    if query and positive:
-                        yield line, Example(query, (Passage(positive),))
-                        continue
+            if only_two and type(given := fields.get(second)) is str:  # what most records are is read quickly
+                query, positive = _text(fields.get(first)), _passage(given)
+                if query and positive:
+                    yield line, Example(query, (positive,))
+                    continue
             try:
                 yield line, self._pair(fields)
             except InputError as error:
@@ -272,7 +270,7 @@ def _scored(passages: list[Passage], scores: list[float]) -> list[Passage]:
 
 def _text(value: Any) -> str:
     text = (text_field(value) or "").strip()
-    return "" if blank(text) else text
+    return text if text.isascii() or _seen(text) else ""
 
 
 def _passage(value: Any) -> Passage | None:
