@@ -112,7 +112,6 @@ DEFAULT_PACKAGES = (
 its docstrings repeat one template for each of hundreds of models)."""
 MIN_WORDS, MAX_WORDS = 20, 200  # of a document, which is cut after the last; a word is a run of letters and digits
 NEAR = 0.85  # Jaccard similarity of case-folded words from which two summaries or documents are nearly equal
-_MAX_BYTES = 1_000_000
 _SUMMARY_WORDS = (4, 32)
 _COMMON = 0.03  # a word in more than this share of the docstrings, and in more than _COMMON_LEAST of them, is common
 _COMMON_LEAST = 20
@@ -146,7 +145,7 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
     A docstring is left out when its name is private, it has no summary sentence of 4 to 32 words, the rest is short or
     repeats the summary, its summary has common words alone (each in more than 3 % of the docstrings that are left), or
     its summary or its rest nearly equals that of an earlier one: so that the one judgement of each query is the right
-    one. Tests, vendored copies, private subpackages, files over 1 MB and files that do not parse are not read. A
+    one. Tests, vendored copies, private subpackages and files that do not parse are not read. A
     module's queries are all in one split: test and dev have a tenth of the modules each, by a digest of the module's
     name.
 
@@ -211,8 +210,6 @@ def _modules(roots: dict[str, Path]) -> Iterator[tuple[str, ast.Module]]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a parsed package's invalid escapes are not ours to report
                 try:
-                    if file.stat().st_size > _MAX_BYTES:
-                        continue
                     tree = ast.parse(file.read_bytes())
                 except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                     continue

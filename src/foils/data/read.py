@@ -139,26 +139,43 @@ def _ir_judgements(part: Any) -> Iterator[Fields]:
     return (judgement(of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
 
 
-def read_hf(name: str, lenient: bool) -> Collection:
-    """Read a data set in BEIR's layout from the Hugging Face hub or a local folder; its Arrow form is in the cache.
+def read_hf(name: str, lenient: bool) -> Collection | dict[str, Records]:
+    """Read a data set of the Hugging Face hub or of a local folder: a collection in BEIR's layout, or records by split.
 
-    The configurations are `corpus` (`_id` or `id`, `title` if there is one, `text`), `queries` (`_id` or `id`,
-    `text`) and `qrels` or `default` (`query-id`, `corpus-id`, `score`), the last in splits; the judgements may also
-    be in the repository, or folder, NAME-qrels. The splits `validation`, `valid` and `val` are dev, `training` is
-    train; others keep their names.
+    In BEIR's layout the configurations are `corpus` (`_id` or `id`, `title` if there is one, `text`), `queries` (`_id`
+    or `id`, `text`) and `qrels` or `default` (`query-id`, `corpus-id`, `score`), the last in splits; the judgements may
+    also be in the repository, or folder, NAME-qrels. The splits `validation`, `valid` and `val` are dev, `training` is
+    train; others keep their names. The Arrow form of the collection is in the cache.
 
     Args:
-        name: of the repository, such as `BeIR/scifact`, or the path of a folder.
-        lenient: as `CheckedRecords`.
+        name: NAME of a repository, such as `BeIR/scifact`, or the path of a folder; of pairs also NAME:CONFIGURATION,
+            NAME:CONFIGURATION:SPLIT, or NAME::SPLIT.
+        lenient: as `CheckedRecords`; records have no such reading.
 
     Raises:
         MissingExtraError: without the package `datasets`.
-        InputError: no such data set, none that can be reached and none in the cache of `datasets`, or another layout.
-        FormatError: what is wrong in the data, by row.
+        InputError: no such data set, configuration or split, none that can be reached and none in the cache of
+            `datasets`, or one without judgements.
+        FormatError: what is wrong in the data of a collection, by row.
     """
     datasets = require("datasets", "hub")
-    with fetching(f"hf:{name} in BEIR's layout: corpus, queries, and qrels or default, or the repository {name}-qrels"):
+    name, _, rest = name.partition(":")
+    configuration, _, split = rest.partition(":")
+    with fetching(f"hf:{name}"):
         there = datasets.get_dataset_config_names(name)
+        if rest or not {"corpus", "queries"} <= {*there}:
+            if not configuration and len(there) > 1:
+                raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{there[0]}, …")
+            splits, lying = _hf_splits(datasets, name, configuration or there[0])
+            if split and split not in splits:
+                raise UnknownNameError(f"split of hf:{name}", split, splits)
+            return {
+                each: Records(
+                    f"hf:{name} ({each})", tuple(next(iter(rows), {})), partial(_numbered, rows), tuple(lying)
+                )
+                for each, rows in splits.items()
+                if each == (split or each)
+            }
         qrels = next(((name, each) for each in ("qrels", "default") if each in there), (f"{name}-qrels", None))
         places = ((name, "corpus"), (name, "queries"), qrels)
         (corpus, queries, judged), files = zip(*(_hf_splits(datasets, *each) for each in places), strict=True)
@@ -172,6 +189,10 @@ def read_hf(name: str, lenient: bool) -> Collection:
         lenient,
     )
     return build(Path(name).name, cache_place("hf", name, lenient, *dict.fromkeys(chain(*files))), made)
+
+
+def _numbered(rows: Iterable[Fields], _: Complaints) -> Iterator[tuple[int, Fields]]:
+    return enumerate(rows, start=1)
 
 
 def _hf_splits(
@@ -189,41 +210,8 @@ def _hf_splits(
     return splits, [Path(file["filename"]) for rows in splits.values() for file in rows.cache_files]
 
 
-def hf_pairs(name: str) -> dict[str, Records] | None:
-    """Return the records of a data set that is no collection in BEIR's layout, by split; None: it is one.
-
-    Args:
-        name: NAME, NAME:CONFIGURATION or NAME:CONFIGURATION:SPLIT, or NAME::SPLIT; NAME is a repository or a folder.
-
-    Raises:
-        MissingExtraError: without the package `datasets`.
-        InputError: no such data set, configuration or split, or none that can be reached.
-    """
-    datasets = require("datasets", "hub")
-    name, _, rest = name.partition(":")
-    configuration, _, split = rest.partition(":")
-
-    def read(rows: Iterable[Mapping[str, Any]], _: Complaints) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        return enumerate(rows, start=1)
-
-    with fetching(f"hf:{name}"):
-        there = datasets.get_dataset_config_names(name)
-        if not rest and {"corpus", "queries"} <= set(there):
-            return None
-        if not configuration and len(there) > 1:
-            raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{there[0]}, …")
-        splits, files = _hf_splits(datasets, name, configuration or there[0])
-        if split and split not in splits:
-            raise UnknownNameError(f"split of hf:{name}", split, splits)
-        return {
-            each: Records(f"hf:{name} ({each})", tuple(next(iter(rows), {})), partial(read, rows), tuple(files))
-            for each, rows in splits.items()
-            if each == (split or each)
-        }
-
-
 def fetched_source(path: str | Path) -> Path | Mapping[str, Records]:
-    """Return the file of a source; of `hf:` (see `hf_pairs`) the records of pairs, by split.
+    """Return the file of a source; of `hf:` (see `read_hf`) the records of pairs, by split.
 
     Raises:
         MissingExtraError: pairs without the package `datasets`.
@@ -231,7 +219,7 @@ def fetched_source(path: str | Path) -> Path | Mapping[str, Records]:
     """
     if not (name := str(path)).startswith("hf:"):
         return Path(path)
-    if (pairs := hf_pairs(name.removeprefix("hf:"))) is None:
+    if isinstance(pairs := read_hf(name.removeprefix("hf:"), lenient=False), Collection):
         raise InputError(f"{path} is a collection in BEIR's layout; a source has a column of negatives")
     return pairs
 
@@ -328,15 +316,16 @@ def _opened(name: str) -> Collection | Path | dict[str, Records]:
     """The collection of a name, or what `read_pairs` takes."""
     lenient, name = name.startswith(PREFIX), name.removeprefix(PREFIX)
     kind, colon, rest = name.partition(":")
-    if colon and kind == "hf":
-        return (None if lenient else hf_pairs(rest)) or read_hf(rest, lenient)
     if colon and kind == "ir_datasets":
         return read_ir_datasets(rest, lenient)
     there = exists(name)  # noqa: PTH110  Path.exists fails on a name that is too long
     is_table = (there and not Path(name).is_dir()) or name.lower().removesuffix(".gz").endswith(ENDINGS)
-    if lenient and (is_table or kind in ("mteb", "pydocs")):
+    found = read_hf(rest, lenient) if colon and kind == "hf" else None
+    if lenient and (is_table or isinstance(found, dict) or kind in ("mteb", "pydocs")):
         said = f"{PREFIX}{name}: lenient: leaves out records without a text of a BEIR folder, ir_datasets:ID or hf:NAME"
         raise InputError(f"{said}; write {name}")
+    if found is not None:
+        return found
     if is_table:
         return existing_file(name)
     if kind == "pydocs":
