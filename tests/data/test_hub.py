@@ -236,9 +236,7 @@ def test_another_layout(hf_folder):
     folder = hf_folder({"default": {"train": ASKED}})
     with pytest.raises(InputError, match="no column is known as query; the columns are '_id', 'text'"):
         load_collection(f"hf:{folder}")
-    with pytest.raises(
-        InputError, match=rf"^lenient:hf:{folder}: lenient: leaves out"
-    ):
+    with pytest.raises(InputError, match=rf"^lenient:hf:{folder}: lenient: leaves out"):
         load_collection(f"lenient:hf:{folder}")
     parts = layout()
     del parts["default"]

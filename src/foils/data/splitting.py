@@ -83,10 +83,10 @@ def split_queries(
     for row, number in enumerate(group.tolist()):
         if number not in rows or texts[row] < texts[rows[number]]:
             rows[number] = row
-    first = [rows[number] for number in range(len(sizes))]
+    begins = [rows[number] for number in range(len(sizes))]
     free = {name: round(share * len(texts)) for name, share in zip(SPLITS, shares, strict=True) if name != "train"}
     chosen = ["train"] * len(sizes)
-    for number in np.argsort(np.frombuffer(of_text, ">u8")[::2][first]).tolist():
+    for number in np.argsort(np.frombuffer(of_text, ">u8")[::2][begins]).tolist():
         chosen[number] = next((name for name in ("test", "dev") if sizes[number] <= free[name]), "train")
         if chosen[number] != "train":
             free[chosen[number]] -= int(sizes[number])
