@@ -75,14 +75,6 @@ def test_a_line_says_what_is_wrong_and_nothing_is_written(foils, world, command,
     assert sorted(world.rglob("*")) == before
 
 
-def test_faults_are_told_together(foils, world):
-    with (world / "small" / "corpus.jsonl").open("a") as out:
-        out.write('{\n{}\n{"_id": "", "text": "x"}\n')
-    ended = foils("mine", "small", "-o", "out")
-    assert ended.status == 2
-    assert [line for line in (11, 12, 13) if f"corpus.jsonl:{line}: " not in ended.err] == []
-
-
 def test_an_encoder_that_is_not_there(foils, world, monkeypatch):
     monkeypatch.undo()
     for name in ("nowhere", "small"):

@@ -26,7 +26,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,33 +38,11 @@ from kill_world import CONCURRENCY, VERBS, Verb, World, answering, make_world
 from tqdm import tqdm
 
 IN_A_ROW = 4
+WRONG = ("different", "half", "left", "failed")  # of trials: what must not be found
 LIMIT, HANGS = 600, -1  # seconds that a run may take, and the status of one that takes longer
 TIMINGS = ("seconds", "train_runtime", "checksum")  # a checksum of what holds a time is one too
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "os.truncate")
-
-
-@dataclass
-class Found:
-    """What a verb's kills came to."""
-
-    seconds: float
-    files: int
-    kills: int = 0
-    trials: int = 0
-    file_points: int = 0
-    different: list[str] = field(default_factory=list)
-    half: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    asked_again: int = 0
-    asked_again_allowed: int = 0
-
-    @property
-    def sound(self) -> bool:
-        return self.asked_again <= self.asked_again_allowed and not (
-            self.different or self.half or self.left or self.failed
-        )
 
 
 @dataclass(frozen=True)
@@ -186,52 +164,46 @@ class Trials:
         if status != 0:
             raise SystemExit(f"{verb.name} fails undisturbed ({status}): {(place.folder / 'said.txt').read_text()}")
         self.expected = place.contents()
-        self.found = Found(spent, len(self.expected))
+        self.found: dict[str, Any] = {"seconds": spent, "files": len(self.expected)}
+        self.found |= dict.fromkeys(("kills", "trials", "file_points", "asked_again", "asked_again_allowed"), 0)
+        self.found |= {name: [] for name in WRONG}
         self.changes = int((place.folder / "changes.txt").read_text())
         self.asked = Counter(lines(world.prompts)) if verb.asks else Counter()
         self.left_over = place.left_aside()
 
     def at_random(self, kills: int, rng: np.random.Generator) -> None:
         """Kill at random moments, until there were so many."""
-        while (left := kills - self.found.kills) > 0:
-            moments = ({"after": rng.uniform(0, self.found.seconds)} for _ in range(min(left, IN_A_ROW)))
-            self.found.kills += self._trial(moments)
+        while (left := kills - self.found["kills"]) > 0:
+            moments = ({"after": rng.uniform(0, self.found["seconds"])} for _ in range(min(left, IN_A_ROW)))
+            self.found["kills"] += self._trial(moments)
 
     def at_points(self, most: int) -> None:
         """Kill before changes of files, one a trial."""
         for at in np.unique(np.linspace(1, self.changes, min(most, self.changes)).astype(int)):
-            self.found.file_points += self._trial([{"at": int(at)}])
+            self.found["file_points"] += self._trial([{"at": int(at)}])
 
     def _trial(self, moments: Iterable[dict[str, Any]]) -> int:
-        """Kill at one moment after the other, look at the files each time, and let it end; return how often."""
+        """Kill at one moment after the other, let it end, and compare the files each time; return how often."""
         self.world.prompts.unlink(missing_ok=True)
-        self.found.trials += 1
-        place, killed = fresh(self.folder / "trial"), 0
+        place, killed, found = fresh(self.folder / "trial"), 0, self.found
+        found["trials"] = trial = found["trials"] + 1
         for moment in moments:
             if run(self.verb, self.world, place, **moment) is not None:
                 break
             killed += 1
-            half = [name for name, found in place.contents().items() if found != self.expected.get(name)]
-            self.found.half += [f"{name} at a kill of trial {self.found.trials}" for name in half]
-        self._end(place, killed)
-        return killed
-
-    def _end(self, place: Place, killed: int) -> None:
-        """Let it end, and compare."""
-        status, trial = run(self.verb, self.world, place), self.found.trials
-        if status != 0:
+            half = {name for name, _ in place.contents().items() - self.expected.items()}
+            found["half"] += [f"{name} at a kill of trial {trial}" for name in sorted(half)]
+        if (status := run(self.verb, self.world, place)) != 0:
             said = (place.folder / "said.txt").read_text().strip().splitlines()
-            self.found.failed.append(f"trial {trial}: status {status}: {said[-1] if said else ''}")
-            return
-        contents = place.contents()
-        wrong = {
-            name for name in self.expected.keys() | contents.keys() if self.expected.get(name) != contents.get(name)
-        }
-        self.found.different += [f"{name} of trial {trial}" for name in sorted(wrong)]
-        self.found.left += [f"{name} of trial {trial}" for name in place.left_aside() if name not in self.left_over]
+            found["failed"].append(f"trial {trial}: status {status}: {said[-1] if said else ''}")
+            return killed
+        different = {name for name, _ in self.expected.items() ^ place.contents().items()}
+        found["different"] += [f"{name} of trial {trial}" for name in sorted(different)]
+        found["left"] += [f"{name} of trial {trial}" for name in place.left_aside() if name not in self.left_over]
         if self.verb.asks:
-            self.found.asked_again += sum((Counter(lines(self.world.prompts)) - self.asked).values())
-            self.found.asked_again_allowed += killed * CONCURRENCY
+            found["asked_again"] += sum((Counter(lines(self.world.prompts)) - self.asked).values())
+            found["asked_again_allowed"] += killed * CONCURRENCY
+        return killed
 
 
 def trials_of(names: Sequence[str], *, kills: int, points: int, seed: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -242,7 +214,9 @@ def trials_of(names: Sequence[str], *, kills: int, points: int, seed: int = 0) -
             trials = Trials(VERBS[name], world, Path(folder))
             trials.at_random(kills, np.random.default_rng([seed, list(VERBS).index(name)]))
             trials.at_points(points)
-            yield name, {**vars(trials.found), "sound": trials.found.sound}
+            found = trials.found
+            again = found["asked_again"] > found["asked_again_allowed"]
+            yield name, {**found, "sound": not (again or any(found[wrong] for wrong in WRONG))}
 
 
 def prepare(folder: Path, verb: Verb, world: World) -> None:

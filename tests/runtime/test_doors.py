@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from cyclopts import CycloptsError
 
 import foils
 from foils.cli.program import program
@@ -253,20 +252,10 @@ def test_the_programs_help_is_the_doors(capsys):
     assert "empty" not in shown
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["x", "--with", "bm52"], 'Invalid value "bm52" for --with. Choose from: "bm25", "dense"'),
-    (["x", "--top", "0"], "--top 0; expected at least 1"),
-    (["x", "--with", "dense", "--draw", "uniform"], "--draw uniform: no effect"),
-])  # fmt: skip
-def test_what_the_program_refuses(arguments, message):
-    with pytest.raises((CycloptsError, InputError)) as caught:
-        program("see")(["see", *arguments, "-o", "out"])
-    assert message in " ".join(str(caught.value).split())
-
-
 def test_a_result_shows_itself():
     seen = Seen({"a": "<b>"})
     assert "What the door saw" in str(seen)
+    assert repr(seen) == "Seen(What the door saw)"
     assert "<td>&quot;&lt;b&gt;&quot;</td>" in seen._repr_html_()
     assert (number(None), number(0.12345, 2), p_value(0.00001), p_value(0.04)) == ("–", "0.12", "< 0.0001", "0.0400")
 
@@ -336,8 +325,7 @@ def test_one_value_and_several():
     assert [several(each) for each in ("a.tsv", 0.5, ("a", "b"), [])] == [["a.tsv"], [0.5], ["a", "b"], []]
 
 
-def test_a_result_is_one_line_in_a_list():
-    assert repr(see("c")) == "Seen(What the door saw)"
+def test_numbers_with_their_units():
     units = ("queries", "batches", "steps", "passes")
     assert [counted(1, unit) for unit in units] == ["1 query", "1 batch", "1 step", "1 pass"]
     assert counted(1200, "queries") == "1,200 queries"
