@@ -11,10 +11,10 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -447,16 +447,7 @@ _FORMAT = 3  # of the stored Arrow files
 EMPTY = "remove the record, give it a text, or write lenient: before the folder's name to leave such records out"
 
 
-class Tables(NamedTuple):
-    """What a collection is made of; `remark` goes after its name."""
-
-    documents: pa.Table
-    queries: pa.Table
-    qrels: Mapping[str, pa.Table]
-    remark: str = ""
-
-
-def build(name: str, folder: Path | None, make: Callable[[Keep], Tables]) -> Collection:
+def build(name: str, folder: Path | None, make: Callable[[Keep], Collection]) -> Collection:
     """Make a collection in memory, or as Arrow files in `folder` (which appears whole), mapped into memory.
 
     One that is there is opened, and nothing is made.
@@ -464,7 +455,7 @@ def build(name: str, folder: Path | None, make: Callable[[Keep], Tables]) -> Col
     Args:
         name: what to call it.
         folder: where; None: in memory.
-        make: gives its tables, each kept by what it is given.
+        make: gives it, each table kept by what `make` is given; its own name goes after the other.
 
     Raises:
         FormatError: every complaint of the first file that has any, with lines.
@@ -472,7 +463,7 @@ def build(name: str, folder: Path | None, make: Callable[[Keep], Tables]) -> Col
     """
     if folder is None:
         made = make(lambda _, schema, batches: pa.Table.from_batches(batches, schema))
-        return Collection(f"{name}{made.remark}", made.documents, made.queries, made.qrels, _digest(made))
+        return replace(made, name=f"{name}{made.name}", digest=_digest(made))
     if (folder / META).is_file():
         return open_stored(folder)
     with fill_folder(folder, mark=META) as aside:
@@ -485,11 +476,11 @@ def build(name: str, folder: Path | None, make: Callable[[Keep], Tables]) -> Col
             return _mapped(path)
 
         made = make(store)
-        write_parts(aside, {"name": f"{name}{made.remark}", "digest": _digest(made), "splits": list(made.qrels)})
+        write_parts(aside, {"name": f"{name}{made.name}", "digest": _digest(made), "splits": list(made.qrels)})
     return open_stored(folder)
 
 
-def _digest(made: Tables) -> str:
+def _digest(made: Collection) -> str:
     hasher = hashlib.blake2b(digest_size=16)
     take_in(made.documents, hasher)
     take_in(made.queries, hasher)
@@ -591,8 +582,8 @@ class CheckedRecords:
         judged = {split: source(f"qrels {split}", rows) for split, rows in qrels.items()}
         return cls(source("documents", documents), source("queries", queries), judged, lenient)
 
-    def __call__(self, keep: Keep) -> Tables:
-        """Return the tables.
+    def __call__(self, keep: Keep) -> Collection:
+        """Return the collection; its name is what was left out.
 
         Raises:
             FormatError: every complaint of the first source that has any, with lines.
@@ -603,7 +594,7 @@ class CheckedRecords:
         ids = {"query_id": queries["query_id"], "doc_id": documents["doc_id"]}
         qrels = {split: self._judgements(split, source, ids, keep, left_out) for split, source in self.qrels.items()}
         counts = ", ".join(f"{count:,} {kind}" for kind, count in left_out.items())
-        return Tables(documents, queries, qrels, f" (left out: {counts})" if counts else "")
+        return Collection(f" (left out: {counts})" if counts else "", documents, queries, qrels)
 
     def _texts(self, kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: Counter[str]) -> pa.Table:
         def checked(given: Fields) -> tuple[Any, ...] | str:

@@ -26,7 +26,6 @@ from foils.data.collection import (
     ColumnTexts,
     Keep,
     PairIndex,
-    Tables,
     build,
     cache_place,
 )
@@ -420,7 +419,7 @@ class _PairReader:
         self._id_of_text: dict[str, str] = {}  # of the corpus's documents that are given an id
         self._pairs = array("q")  # query, document, relevance, table and line of each pair
 
-    def __call__(self, keep: Keep) -> Tables:
+    def __call__(self, keep: Keep) -> Collection:
         """Return the tables of the collection."""
         found = chain.from_iterable(map(self._read, range(len(self.tables))))
         documents = keep("documents", DOCUMENTS, batches_of(found, DOCUMENTS))
@@ -430,8 +429,8 @@ class _PairReader:
         queries = keep("queries", QUERIES, batches_of(asked, QUERIES))
         self._queries.clear()
         self._query_texts.clear()
-        judged = self._qrels(documents, queries)
-        return Tables(documents, queries, {name: keep(f"qrels-{name}", QRELS, of) for name, of in judged.items()})
+        judged = {name: keep(f"qrels-{name}", QRELS, of) for name, of in self._qrels(documents, queries).items()}
+        return Collection("", documents, queries, judged)
 
     def _read(self, at: int) -> Iterator[tuple[str, str, str]]:
         """Yield the documents of a table that are new, and note queries and pairs."""

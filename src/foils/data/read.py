@@ -14,7 +14,7 @@ from platform import python_version
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data.collection import CheckedRecords, Collection, Keep, Tables, build, cache_place, fetching, judgement
+from foils.data.collection import CheckedRecords, Collection, Keep, build, cache_place, fetching, judgement
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
 from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines
@@ -260,7 +260,7 @@ def _pydocs(packages: Sequence[str] | None) -> Collection:
     """The documentation of installed packages, kept in the cache for as long as their versions stay."""
     from foils.data.pydocs import pydocs_versions, read_pydocs, split_of
 
-    def make(keep: Keep) -> Tables:
+    def make(keep: Keep) -> Collection:
         found = read_pydocs(packages)
         judged: dict[str, list[Fields]] = {split: [] for split in SPLITS}
         for each in found:
