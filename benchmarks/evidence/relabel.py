@@ -95,7 +95,7 @@ def found(verdict: np.ndarray, truth: np.ndarray) -> dict[str, float | int | Non
 
 def without_others(every: Evidence) -> Evidence:
     """The evidence without what labels of other queries say."""
-    own = [place for place, name in enumerate(every.names) if name not in OF_OTHERS]
+    own = [place for place, name in enumerate(every.names) if name.removesuffix(", squared") not in OF_OTHERS]
     return replace(every, names=tuple(every.names[place] for place in own), features=every.features[:, own])
 
 

@@ -112,7 +112,7 @@ def sailing(query, positive, document):
     return None if "bees" in query else "boat" in document
 
 
-def test_answers_come_from_a_function_a_file_or_a_page(foils, sources, tmp_path, monkeypatch):
+def test_answers_come_from_a_function_or_a_file(foils, sources, tmp_path, monkeypatch):
     folder, paths = sources
     by_function, merged = tmp_path / "function.tsv", tmp_path / "merged.tsv"
     library.label(folder, paths, n=6, output=by_function, ask=lambda query, positive, document: "boat" in document)
@@ -122,9 +122,6 @@ def test_answers_come_from_a_function_a_file_or_a_page(foils, sources, tmp_path,
     judged = Labels.read(merged).table
     assert set(judged["relevant"].to_pylist()) == {0, 1}
     assert judged["judge"].unique().to_pylist() == ["person"]
-    ended = foils("label", folder, *paths.values(), "--with", "page", "-n", 6, "-o", merged, "--as", "anna")
-    assert f"Open {merged.with_suffix('.html')} in a browser" in " ".join(ended.out.split())
-    assert '"judge": "anna"' in merged.with_suffix(".html").read_text("utf-8")
     monkeypatch.setattr("sys.stdin", io.StringIO())
     ended = foils("label", folder, *paths.values(), "-o", merged)
     assert ended.status == 2

@@ -150,12 +150,12 @@ def test_a_program_alone_gives_an_upper_bound_and_asks_once(tmp_path: Path) -> N
     [
         (
             {"ask": "me"},
-            "unknown judge 'me'; expected one of: bi-encoder, cross-encoder, llm, page, ",
+            "unknown judge 'me'; expected one of: bi-encoder, cross-encoder, llm, pairwise",
         ),
         ({"ask": "llm"}, "llm needs the model's name"),
         ({"ask": "cross-encoder"}, "cross-encoder needs its model"),
-        ({"ask": "page", "encoder": "y"}, "encoder y: no effect with ask page; it goes with ask bi-encoder"),
-        ({"ask": "page", "checks": 5}, "checks 5: no effect with ask page"),
+        ({"ask": oracle, "encoder": "y"}, "encoder y: no effect with ask function; it goes with ask bi-encoder"),
+        ({"ask": oracle, "checks": 5}, "checks 5: no effect with ask function"),
         ({"ask": Rule(), "labeller": "anna"}, "labeller anna: no effect with ask Rule"),
         ({"ask": "llm:m", "max_length": 64}, "max_length 64: no effect"),
         ({"ask": oracle, "base_url": "http://x"}, "base_url http://x: no effect with ask function"),

@@ -1,7 +1,7 @@
 """Which negatives to look at, and what those that were looked at say of each source: `foils label`."""
 
 from foils.labelling.doors import JudgeErrors, Labelled, SourceShare
-from foils.labelling.sheet import LabelSheet, PairPool, label_page, pairs_of
+from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
 
 __all__ = [
     "JudgeErrors",
@@ -9,6 +9,5 @@ __all__ = [
     "Labelled",
     "PairPool",
     "SourceShare",
-    "label_page",
     "pairs_of",
 ]

@@ -26,7 +26,6 @@ from foils.labelling.sheet import (
     PairPool,
     go_through,
     keys_of_terminal,
-    label_page,
     pairs_of,
     shown_of,
 )
@@ -37,7 +36,7 @@ from foils.rating import Candidates, Judge, LLMJudge, Pairs, QuestionSettings, a
 from foils.rating.opening import JudgeSettings, Opening
 from foils.rating.opening import open_judge as open_compared
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import without_nan, write_text
+from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table, number
 from foils.statistics.survey import Rows, Share, corrected_share, estimate_share
@@ -46,8 +45,7 @@ log = logging.getLogger(__name__)
 
 Answer = Callable[[str, str, str], bool | None]
 """A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
-TERMINAL, PAGE = "terminal", "page"
-BY_PEOPLE = (TERMINAL, PAGE)
+TERMINAL = "terminal"
 SCORING = ("bi-encoder", "cross-encoder", "pairwise")
 JUDGES = (*SCORING, "llm")
 
@@ -274,7 +272,7 @@ else:
 
 def by_person(who: Any) -> bool:
     """Tell whether a person answers, or a function in their place."""
-    return who in BY_PEOPLE if isinstance(who, str) else not is_judge(who)
+    return who == TERMINAL if isinstance(who, str) else not is_judge(who)
 
 
 def by_program(who: Any) -> bool:
@@ -288,14 +286,13 @@ class LabelSettings(Settings):
 
     Attributes:
         n: Number of pairs to label. A larger number keeps all pairs of a smaller one.
-        ask: Who judges: terminal asks you here, page writes an HTML page beside the labels, or a program:
-            bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER or llm[:MODEL]. Default: terminal, where there is
-            one and no --answers are given. In Python also a judge of `foils.rate`, or a function of query, positive and
-            document that returns True, False or None.
+        ask: Who judges: terminal asks you here; programs are bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER
+            and llm[:MODEL]. Default: terminal, where there is one and no --answers are given. In Python also a judge of
+            `foils.rate`, or a function of query, positive and document that returns True, False or None.
         output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
             again.
-        answers: File with answers to add, as the page gives it. May be given several times. In Python
-            also labels or a DataFrame.
+        answers: File with answers to add, as foils label writes it. May be given several times. In Python also labels
+            or a DataFrame.
         labeller: Name under which a person's answers are kept.
         checks: Number of labelled positives, and of documents drawn at random, that a program also judges, so that its
             errors can be estimated; 0 for none.
@@ -319,7 +316,7 @@ class LabelSettings(Settings):
         super().__post_init__()
         check_ending(self.output)
         if isinstance(self.ask, str):
-            check_names("judge", [self.ask.partition(":")[0]], (*BY_PEOPLE, *JUDGES))
+            check_names("judge", [self.ask.partition(":")[0]], (TERMINAL, *JUDGES))
         if not self.labeller.strip() or ":" in self.labeller:
             raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
 
@@ -367,7 +364,6 @@ class Labelled(Result):
         models: name -> use, of a language model that judged.
         facts: settings, seed and collection, for JSON.
         output: the file of the labels.
-        notes: what to do next, in words.
     """
 
     labels: Labels
@@ -376,7 +372,6 @@ class Labelled(Result):
     models: Mapping[str, ModelUse]
     facts: Mapping[str, Any]
     output: Path
-    notes: Sequence[str] = ()
 
     @cached_property
     def errors(self) -> dict[str, JudgeErrors]:
@@ -401,7 +396,7 @@ class Labelled(Result):
             )
             for each in self.shares
         ]  # fmt: skip
-        caption = "\n".join([*self._remarks(), *self.notes])
+        caption = "\n".join(self._remarks())
         used = [Table(name, ("", "value"), use.rows(name)) for name, use in self.models.items()]
         return [Table(f"Labels → {self.output}", columns, rows, caption), *used]
 
@@ -463,8 +458,8 @@ def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = Fal
 def _check_labelling(labelling: LabelSettings) -> None:
     """Refuse a question without anybody who answers it."""
     if labelling.ask is None and not labelling.answers and not sys.stdin.isatty():
-        ways = ", ".join(spelled("ask", way) for way in (PAGE, "llm:MODEL"))
-        raise InputError(f"nobody is there to judge: there is no terminal; give one of {ways}")
+        ways = f"{spelled('ask', 'llm:MODEL')} or {spelled('answers', 'FILE')}"
+        raise InputError(f"nobody is there to judge: there is no terminal; give {ways}, or in Python a function to ask")
 
 
 @door(check=_check_labelling, needs={"llm": {"ask": "llm"}, "encoding": {"ask": SCORING}})
@@ -493,8 +488,7 @@ def label(
     named = as_sources(sources, loaded)
     negatives = {source.name: source.negatives for source in named}
     universe = pairs_of(negatives)
-    who, notes = labelling.ask, list[str]()
-    models: dict[str, ModelUse] = {}
+    who, models = labelling.ask, dict[str, ModelUse]()
     name = who if isinstance(who, str | None) else getattr(who, "name", type(who).__name__)
     settings = {"n": labelling.n, "with": name, "checks": labelling.checks, "as": labelling.labeller}
     drawn = universe.draw(labelling.n, seed=labelling.seed)
@@ -508,10 +502,6 @@ def label(
     if who == TERMINAL or (who is None and not labelling.answers):
         with keys_of_terminal() as key:
             go_through(sheet, labelling.labeller, key, out=sys.stderr, width=min(get_terminal_size().columns, 120))
-    elif who == PAGE:
-        path, add = sheet.path.with_suffix(".html"), spelled("answers", "FILE")
-        write_text(path, label_page(sheet, labelling.labeller, title=", ".join(universe.members)))
-        notes = [f"Open {path} in a browser, judge, download the answers, and add them with {add}."]
     elif by_program(who):
         program = open_judge(cast("Any", who), loaded, encoding=encoding, llm=llm, question=labelling.question)
         _judged(program, sheet, program.name)
@@ -526,4 +516,4 @@ def label(
         models = {program.name: program.questions.asked} if program.questions else {}
     elif who is not None:
         _judged(by_function(cast("Answer", who)), sheet, labelling.labeller, skips=True)
-    return Labelled(sheet.labels(), universe, drawn.rows, models, facts, sheet.path, notes)
+    return Labelled(sheet.labels(), universe, drawn.rows, models, facts, sheet.path)

@@ -21,6 +21,7 @@ from foils.statistics.noisy_labels import logits_of
 Floats = npt.NDArray[np.float64]
 
 NEAREST = 3  # likenesses that a mean is taken over
+FARTHEST = 5.0  # standard deviations of a square, at most
 SCORERS = ("teacher", "logit", "cosine", "dot")  # columns of scores on one scale
 COMPARED = 64  # positives of a query, or queries of a document, that are looked at
 AT_ONCE = 128  # queries whose labels are followed at once
@@ -35,7 +36,7 @@ class Evidence:
         belief: (k,) logit of the probability that the decision gives each, before any label.
         most: upper end of what the decision believes of the share of relevant rows, before any label.
         names: of the features.
-        features: (k, f), of mean 0 and standard deviation 1, a missing value 0.
+        features: (k, f), of mean 0 and standard deviation 1 (squares are cut at 5), a missing value 0.
     """
 
     rows: Rows
@@ -66,7 +67,7 @@ def evidence_of(
     - gap: of ratings, where there are any, its sign turned.
     - teacher, logit, cosine, dot: the columns of these names, where there are any, each with the mean of the query's
       positives, where these have scores of their own (`foils.score_pairs`).
-    - belief: that of the decision, by how much more or less than it says.
+    - belief: that of the decision, by how much more or less than it says; and the square of each of all these.
 
     Args:
         collection: documents, queries, judgements.
@@ -177,11 +178,19 @@ def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split:
 
 
 def _standardised(columns: dict[str, Floats]) -> tuple[tuple[str, ...], Floats]:
-    """The columns that vary, each of mean 0 and standard deviation 1; a missing value is 0."""
+    """The columns that vary, and their squares, each of mean 0 and standard deviation 1; a missing value is 0."""
     kept = {}
     for name, values in columns.items():
-        there = np.isfinite(values)
-        if there.any() and (spread := values[there].std()) > 1e-9:
-            kept[name] = np.where(there, (values - values[there].mean()) / spread, 0.0)
+        if (plain := _scaled(values)) is not None:
+            kept[name] = plain
+            if (square := _scaled(plain**2)) is not None:
+                kept[f"{name}, squared"] = np.minimum(square, FARTHEST)
     rows = len(next(iter(columns.values())))
     return tuple(kept), np.column_stack([np.zeros((rows, 0)), *kept.values()])
+
+
+def _scaled(values: Floats) -> Floats | None:
+    there = np.isfinite(values)
+    if not there.any() or (spread := values[there].std()) <= 1e-9:
+        return None
+    return np.where(there, (values - values[there].mean()) / spread, 0.0)

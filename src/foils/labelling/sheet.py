@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,8 +18,7 @@ from foils.data.collection import Collection
 from foils.data.labels import BETWEEN, CHECKS, LABELS, PERSON, Labels, pair_keys, pair_rows
 from foils.data.negatives import Negatives
 from foils.data.tables import Provenance
-from foils.llm import digest
-from foils.pages.page import script_json, shortened
+from foils.pages.page import shortened
 from foils.runtime.errors import InputError
 from foils.runtime.files import alone
 from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers
@@ -284,31 +282,3 @@ def keys_of_terminal() -> Iterator[Callable[[], str]]:
         yield lambda: sys.stdin.read(1)
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-_KEYS = {1: "y", 0: "n", None: "s"}
-
-
-def label_page(sheet: LabelSheet, judge: str, *, title: str, file: str = "answers.tsv") -> str:
-    """Return the page as HTML: the drawn pairs, with this judge's answers so far.
-
-    It takes the keys y, n, s and the arrows, remembers answers in the browser's own storage, and downloads them as a
-    file of labels (TSV).
-
-    Args:
-        sheet: of the drawn pairs.
-        judge: name of the person.
-        title: what is judged.
-        file: name of the file that is downloaded.
-    """
-    answers = [_KEYS[known[judge]] if judge in (known := sheet.answers.get(key, {})) else None for key in sheet.keys]
-    data = {
-        "title": title,
-        "judge": judge,
-        "file": file,
-        "key": f"foils-{digest('label page', judge, sheet.keys)}",
-        "answers": answers,
-        "pairs": [{**sheet.pairs[key], **vars(shown)} for key, shown in zip(sheet.keys, sheet.shown, strict=True)],
-    }
-    template = files("foils.pages").joinpath("templates", "label.html").read_text("utf-8")
-    return template.replace(">DATA<", f">{script_json(data)}<")
