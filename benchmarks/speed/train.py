@@ -144,8 +144,11 @@ def their_training(model, texts, folder: Path, batch_size: int, mini_batch: int 
 
 def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, loss: str):
     from foils.training.settings import TrainSettings
+    from foils.training.tiers import outside_danger
     from foils.training.train import train_model
 
+    loss, by_progress, _ = loss.partition(", curriculum by progress")
+    data = outside_danger(data) if by_progress else data
     settings = TrainSettings(
         loss=loss,
         batch_size=batch_size,
@@ -153,22 +156,8 @@ def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, los
         max_length=None,
         trainer=LOGGED,
     )
-    return lambda: train_model(model, data, folder, settings=settings)
-
-
-def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | None):
-    from foils.training.settings import TrainSettings
-    from foils.training.tiers import outside_danger
-    from foils.training.train import train_model
-
-    data = outside_danger(data)
-    settings = TrainSettings(
-        batch_size=batch_size,
-        mini_batch_size=mini_batch,
-        max_length=None,
-        trainer=LOGGED,
-    )
-    return lambda: train_model(model, data, folder, settings=settings, batches="progress")
+    batches = "progress" if by_progress else "random"
+    return lambda: train_model(model, data, folder, settings=settings, batches=batches)
 
 
 def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | None) -> dict[str, float]:
@@ -179,9 +168,7 @@ def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | N
         collection = collection_of(queries)
         data = training_set(collection, negatives_of(collection), max_positives=1)
         model = model_of(kind, path / "base")
-        if side == "foils mnrl, curriculum by progress":
-            run = by_progress(model, data, path / "out", batch_size, mini_batch)
-        elif side == "sentence-transformers":
+        if side == "sentence-transformers":
             run = theirs(model, data, path / "out", batch_size, mini_batch)
         else:
             run = ours(model, data, path / "out", batch_size, mini_batch, side.removeprefix("foils "))
