@@ -51,9 +51,7 @@ _ANSWERS = {"1": 1, "yes": 1, "y": 1, "true": 1, "0": 0, "no": 0, "n": 0, "false
 
 
 OF_LABELS: Names = {
-    **{each: (each,) for each in LABELS.names},
-    "query_id": ROLES["query_id"],
-    "doc_id": ROLES["doc_id"],
+    **{each: ROLES.get(each, (each,)) for each in LABELS.names},
     "relevant": ("relevant", "relevance", "label"),
 }
 """What a column of a table of labels can be, and its usual names."""

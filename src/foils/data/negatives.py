@@ -56,7 +56,7 @@ def _checked_table(table: pa.Table) -> pa.Table:
     if table["score"].null_count:
         table = table.set_column(table.column_names.index("score"), "score", pc.fill_null(table["score"], np.nan))
     names = set(table.column_names)
-    for name in ("query_id", "doc_id", "source", "rank", "keep"):
+    for name in (*IDS, "rank", "keep"):
         if name in names and table[name].null_count:
             raise InputError(f"{table[name].null_count} rows have no {name}; every row needs one")
     for name in ("score", *(name for name, kind in KNOWN.items() if kind == pa.float64() and name in names)):
