@@ -117,7 +117,6 @@ GOOD = {"name": "x", "documents": {"d": "text"}, "queries": {"q": "text"}, "qrel
         ),
         ({"qrels": {"test": {"q": {"e": 1}}}}, "unknown doc_id 'e': it is not among the documents"),
         ({"qrels": {"test": {"q": {"d": 1.5}}}}, "the relevance as a whole number"),
-        ({"qrels": {"test": {"q": {"d": True}}}}, "the relevance as a whole number"),
     ],
 )
 def test_what_is_refused(change: dict[str, object], message: str) -> None:

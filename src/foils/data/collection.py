@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.records import Complaints, Fields, Records, text_field
+from foils.data.records import Complaints, Fields, Records, text_field, whole_number
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
@@ -631,7 +631,7 @@ class CheckedRecords:
     ) -> pa.Table:
         def checked(given: Fields) -> tuple[Any, ...] | str:
             ids = map(text_field, (given.get("query-id"), given.get("corpus-id")))
-            values = *ids, _relevance(given.get("score"))
+            values = *ids, whole_number(given.get("score"))
             return JUDGEMENT if None in values else values
 
         batches, lines, complaints = _checked("judgements", source, QRELS, checked)
@@ -681,10 +681,3 @@ JUDGEMENT = "expected two ids as text and the relevance as a whole number (query
 def judgement(query_id: Any, doc_id: Any, relevance: Any) -> dict[str, Any]:
     """Return a record of judgements."""
     return {"query-id": query_id, "corpus-id": doc_id, "score": relevance}
-
-
-def _relevance(value: object) -> int | None:
-    """A judgement as the whole number that it is, whatever its type, or None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer)) or value != value // 1:
-        return None
-    return int(value) if -(2**31) <= value < 2**31 else None

@@ -29,7 +29,7 @@ from foils.data.collection import (
     build,
     cache_place,
 )
-from foils.data.records import Complaints, Fields, Records, parts_of, records_of, text_field
+from foils.data.records import Complaints, Fields, Records, parts_of, records_of, text_field, whole_number
 from foils.data.splitting import SPLITS, split_name, split_queries
 from foils.data.tables import BATCH, batches_of, take
 from foils.data.tokens import UNSEEN
@@ -290,14 +290,6 @@ def _identifier(value: Any) -> str | None:
     return text_field(int(value) if isinstance(value, float) and value.is_integer() else value) or None
 
 
-def _grade(value: Any) -> int | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return int(number) if number.is_integer() and abs(number) < 2**31 else None
-
-
 def _number(value: Any) -> float | None:
     """A finite number of JSON."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
@@ -310,7 +302,7 @@ READ_AS: Readers = {
     **dict.fromkeys(("positive", "negative", "document"), (_passage, "a text, or a list of texts")),
     **dict.fromkeys(("query_id", "doc_id"), (_identifier, "a text or a whole number")),
     **dict.fromkeys(("title", "split"), (_text, "a text")),
-    "score": (_grade, "a whole number, the relevance, 0 for a negative; score= leaves the column out"),
+    "score": (whole_number, "a whole number, the relevance, 0 for a negative; score= leaves the column out"),
     **dict.fromkeys(("label", "document_score", "scores", "pos_scores", "neg_scores"), (_number, "finite numbers")),
 }
 """What reads a value of a column, None where it cannot be one, and what is expected of it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,12 +58,11 @@ def read_beir(name: str, lenient: bool) -> Collection:
 
 def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
     for line, text in numbered_lines(path, complaints):
-        *ids, score = text.split("\t")
-        score = score.strip()
+        *ids, score = text.rstrip().split("\t")
         if len(ids) != 2:
             yield line, {}
-        elif line > 1 or score != "score":
-            yield line, judgement(ids[0], ids[1], int(score) if re.fullmatch(r"[+-]?[0-9]{1,10}", score) else None)
+        elif line > 1 or score.strip() != "score":
+            yield line, judgement(*ids, score)
 
 
 def read_ir_datasets(name: str, lenient: bool) -> Collection:

@@ -205,6 +205,15 @@ def text_field(value: object) -> str | None:
     return text
 
 
+def whole_number(value: Any) -> int | None:
+    """Return a value as the whole number of 32 bits that it says, whatever its type, or None."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(number) if number.is_integer() and abs(number) < 2**31 and "_" not in str(value) else None
+
+
 Fields = Mapping[str, Any]
 
 
