@@ -81,18 +81,13 @@ def test_an_encoder_that_is_not_there(foils, world, monkeypatch):
         check_one_line(foils("score", world / "small", world / "s.parquet", "--encoder", world / name), name)
 
 
-def encoding(monkeypatch, encoder):
-    for place in ("foils.encode.load_encoder", "foils.encode.opening.load_encoder"):
-        monkeypatch.setattr(place, lambda name, settings: encoder)
-
-
 def test_vectors_that_are_not_finite_are_a_failure(foils, world, monkeypatch):
     class Broken(HashingEncoder):
         def encode(self, texts, kind):
             return super().encode(texts, kind) * np.nan
 
     monkeypatch.setenv("FOILS_CACHE", str(world / "cache"))
-    encoding(monkeypatch, Broken())
+    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings: Broken())
     ended = foils("mine", "small", "--with", "dense", "-o", "out")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("foils: failed: 3 vectors of hashing are NaN or infinite (first text: ")

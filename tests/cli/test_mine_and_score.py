@@ -142,16 +142,6 @@ def test_more_pairs_keep_the_answers_and_other_pairs_stay(sources, tmp_path):
     assert other.shares[0].drawn == 2
 
 
-def test_answers_may_come_line_by_line(foils, sources, tmp_path, monkeypatch):
-    folder, paths = sources
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\nno\n\nwhat?\ns\n"))
-    ended = foils("label", folder, *paths.values(), "--with", "terminal", "-n", 5, "-o", tmp_path / "labels.jsonl")
-    assert ended.status == 0
-    assert ended.err.count("Is the document relevant") == 6, "what is no answer is asked again"
-    counts = Labels.read(tmp_path / "labels.jsonl").to_json()["judges"]["person"]
-    assert counts == {"judged": 2, "relevant": 1, "skipped": 1}
-
-
 def test_a_function_that_fails_loses_no_answer(sources, tmp_path):
     folder, paths = sources
     answers = [False, True]

