@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import foils
-from foils.cli.app import PURPOSE
+from foils.cli.app import DOORS, PURPOSE, door_of, summary
 from foils.cli.program import described, example, help_text, settings_of_verb, shown_default
-from foils.cli.verbs import DOORS, door_of, summary
 from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.options import Setting
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from foils.cli.verbs import DOORS, JSON, Door, door_of
+from foils.cli.app import DOORS, JSON, Door, door_of
 from foils.runtime.options import Setting, several, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables
