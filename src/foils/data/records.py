@@ -135,10 +135,9 @@ def whole_json(path: str | Path) -> Any:
         InputError: there is no such file, or it may not be read.
         FormatError: it is not JSON, not UTF-8, or nested too deep.
     """
+    text = whole_text(path)
     try:
-        return json.loads(whole_text(path))
-    except InputError:
-        raise
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         said = str(error).partition("\n")[0][:LONGEST_MESSAGE]
         raise FormatError(f"malformed JSON ({said}); make it again", path, getattr(error, "lineno", None)) from error
