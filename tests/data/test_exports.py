@@ -142,6 +142,13 @@ def test_negatives_come_back(small: Collection, scored: Negatives, tmp_path: Pat
         np.testing.assert_array_equal(back["score"], RANKED)
 
 
+def test_a_result_gives_frames_with_texts(small):
+    mined = library.mine(small, "bm25", top=2)
+    assert mined.to_pandas()["doc_id"].tolist() == mined.table["doc_id"].to_pylist()
+    frame = mined.to_pandas(form="triplets")
+    assert frame.to_dict("records") == Exported(small, mined, "triplets", "train").to_arrow().to_pylist()
+
+
 def test_short_tuples_are_left_out(small: Collection, scored: Negatives, tmp_path: Path) -> None:
     shorter = scored.reject(np.arange(len(scored)) == 3, "no")
     assert Exported(small, shorter, "tuples", "train").write(tmp_path / "a") == 2

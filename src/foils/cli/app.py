@@ -225,14 +225,15 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     """
     from cyclopts import CycloptsError
 
-    from foils.cli.program import program
+    from foils.cli.program import one_by_one, program, settings_of_verb
     from foils.runtime.progress import bars, reporting
 
     needed = [each for each in door_of(verb).settings.values() if each.default is inspect.Parameter.empty]
     bare = needed and len(arguments) == 1
     try:
         with reporting(bars), messages():
-            program(verb)([verb, "--help"] if bare else arguments)
+            flags = {each.flag for each in settings_of_verb(verb)}
+            program(verb)([verb, "--help"] if bare else [*one_by_one(arguments, flags)])
     except CycloptsError as error:
         raise UsageError(" ".join(str(error).split())) from error
     return EXIT_INPUT if bare else 0

@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from foils.cli.app import DOORS, JSON, Door, door_of
-from foils.runtime.options import Setting, several, spelling
+from foils.runtime.options import Setting, dashed, key_values, several, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables
 
@@ -54,6 +54,19 @@ def add_verb(app: App, name: str) -> None:
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
     app.command(run, name=name, help=described(door), help_epilogue=f"Example: {example(door)}")
+
+
+def one_by_one(arguments: Sequence[str], flags: Collection[str]) -> Iterator[str]:
+    """The arguments with options of their own in the place of `--encoder-args KEY=VALUE,…`, as 0.2.0 had them."""
+    rest = iter(arguments)
+    for argument in rest:
+        flag, _, text = argument.partition("=")
+        if not flag.endswith("-args") or flag in flags:
+            yield argument
+            continue
+        for key, value in key_values(f",{text or next(rest, '')}")[1].items():
+            own = (f"{flag.removesuffix('-args')}-{key}".replace("_", "-"), dashed(key))
+            yield f"{next((each for each in own if each in flags), own[1])}={value}"
 
 
 def settings_of_verb(name: str) -> list[Setting]:

@@ -215,14 +215,22 @@ class Negatives(Result):
             raise InputError("the texts of this table are not known; name the collection that it was made from")
         return Exported(self.collection, self, form, self.split, scores).write(path)
 
-    def to_pandas(self) -> Any:
-        """Return the table as a DataFrame.
+    def to_pandas(self, form: str = "") -> Any:
+        """Return the table as a DataFrame; in a form of `foils.export`, as triplets, its kept rows with their texts.
 
         Raises:
             MissingExtraError: pandas is not installed.
+            InputError: the collection is not known, or nothing is there to export.
+            UnknownNameError: no such form.
         """
         require("pandas", "hub")
-        return self.table.to_pandas()
+        if not form:
+            return self.table.to_pandas()
+        from foils.data.sources import Exported
+
+        if self.collection is None:
+            raise InputError("the texts of this table are not known; name the collection that it was made from")
+        return Exported(self.collection, self, form, self.split).to_arrow().to_pandas()
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and the settings that made the table."""
