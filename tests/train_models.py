@@ -147,22 +147,15 @@ def table(collection: Collection, *, per_query: int = 4, rated: bool = False, se
     """Random negatives of the train queries; rated: with elo, elo_se, gap, weight."""
     rng = np.random.default_rng(seed)
     ids = collection.documents["doc_id"].to_pylist()
-    queries = list(dict.fromkeys(collection.qrels["train"]["query_id"].to_pylist()))
     positives = dict(zip(*(collection.qrels["train"][c].to_pylist() for c in ("query_id", "doc_id")), strict=True))
-    rows = [
-        (query, document, rank)
-        for query in queries
-        for rank, document in enumerate(
-            rng.choice([d for d in ids if d != positives[query]], per_query, replace=False).tolist()
-        )
-    ]
-    query_ids, doc_ids, ranks = zip(*rows, strict=True)
-    found = Negatives(negatives_table(list(query_ids), list(doc_ids), "made", ranks, -np.asarray(ranks, float)))
+    drawn = [rng.choice([d for d in ids if d != own], per_query, replace=False) for own in positives.values()]
+    query_ids, doc_ids = np.repeat(list(positives), per_query).tolist(), np.concatenate(drawn).tolist()
+    ranks = np.tile(np.arange(per_query), len(positives))
+    found = Negatives(negatives_table(query_ids, doc_ids, "made", ranks, -ranks.astype(float)))
     if not rated:
         return found
-    gap = rng.uniform(120, 700, len(rows))
-    weight = rng.uniform(0.2, 1.0, len(rows))
-    columns = {"elo": 1800 - gap, "elo_se": np.full(len(rows), 30.0), "gap": gap, "weight": weight}
+    gap, weight = rng.uniform(120, 700, len(ranks)), rng.uniform(0.2, 1.0, len(ranks))
+    columns = {"elo": 1800 - gap, "elo_se": np.full(len(ranks), 30.0), "gap": gap, "weight": weight}
     return found.with_columns(columns)
 
 

@@ -24,7 +24,6 @@ from foils.deciding.page import score_page
 from foils.deciding.unlabelled import Pairs, Relevance, Survey, rounded
 from foils.encode import VectorStore
 from foils.mining import mine_negatives
-from foils.runtime.errors import InputError
 from foils.selection.doors import select
 from hidden_positives import WorldEncoder, decided, hidden_world, mined, oracle, true_share
 from hostile import hostile_world
@@ -137,8 +136,7 @@ def test_none_and_random_are_candidates_like_any_other(half, plain):
     alone = decided(world, {"hard": sources["hard"]}, folder, candidates=["none"])
     assert alone.source is None
     assert alone.sentence.startswith("Train without mined negatives")
-    with pytest.raises(InputError, match="a source is called 'none'"):
-        decided(world, {"none": sources["hard"]}, folder)
+    refused("a source is called 'none'", decided, world, {"none": sources["hard"]}, folder)
 
 
 def test_a_source_with_few_records_never_wins(half, plain):

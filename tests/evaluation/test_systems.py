@@ -143,8 +143,7 @@ def test_a_bm25_run_has_the_retrievers_order_and_scores_for_the_queries_of_the_s
 def test_the_document_of_the_querys_own_id_is_left_out_before_the_first_are_counted():
     assert "q1" not in rankings_of(bm25_run(WORLD, "test"))["q1"]
     assert len(rankings_of(bm25_run(WORLD, "test", depth=2))["q1"]) == 2
-    with pytest.raises(InputError, match="depth 0"):
-        bm25_run(WORLD, "test", depth=0)
+    refused("depth 0", bm25_run, WORLD, "test", depth=0)
 
 
 def test_first_documents_are_those_of_the_split():
@@ -171,8 +170,7 @@ def test_runs_are_written_into_their_folder_alone(collection, tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*.trec")) == ["_x.trec", "org_model.trec", "plain.trec"]
     assert {path.parent for path in tmp_path.rglob("*.trec")} == {tmp_path / "runs"}
     twice = foils.evaluate(collection, run=[Run(runs[0].table, "a/b"), Run(runs[0].table, "a_b")], measures=["AP"])
-    with pytest.raises(InputError, match="one name"):
-        twice.write_runs(tmp_path)
+    refused("one name", twice.write_runs, tmp_path)
 
 
 def test_every_system_is_opened_before_the_first_is_embedded(collection, tmp_path):

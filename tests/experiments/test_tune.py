@@ -33,6 +33,7 @@ from foils.experiments.tasks import EncoderTask
 from foils.experiments.tune import read_again
 from foils.runtime.errors import FormatError, InputError
 from foils.training.models import LEARNING_RATES, OF_ADAPTERS
+from refusals import refused
 from train_models import bert_model, made_up, static_model
 from tune_world import write_pairs
 
@@ -65,8 +66,7 @@ def test_a_plan_reads_as_it_was_written(tmp_path):
 )
 def test_a_plan_that_is_none(tmp_path, text, message):
     (tmp_path / "plan.toml").write_text(text)
-    with pytest.raises(FormatError, match=message):
-        Plan.read(tmp_path / "plan.toml")
+    refused(message, Plan.read, tmp_path / "plan.toml", error=FormatError)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,7 @@ def test_shares_and_parts_keep_what_is_judged():
 )
 def test_few_pairs_are_counted(tmp_path, pairs, message):
     (tmp_path / "few.csv").write_text("query,positive\n" + "".join(f"q{i},d{i}\n" for i in range(pairs)))
-    with pytest.raises(InputError, match=message):
-        foils.tune(str(tmp_path / "few.csv"), model="m", output=tmp_path / "out")
+    refused(message, foils.tune, str(tmp_path / "few.csv"), model="m", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -189,8 +188,7 @@ def test_a_retriever_reads_as_it_was_written_and_a_broken_one_is_refused(tmp_pat
     assert Fusion.of(tmp_path) == made
     for text in ("{}", '{"normalisation": "z", "weight": 2, "deploys": "both"}', "[]"):
         (tmp_path / "retriever.json").write_text(text)
-        with pytest.raises(FormatError, match="tune again"):
-            Fusion.of(tmp_path)
+        refused("tune again", Fusion.of, tmp_path, error=FormatError)
 
 
 @pytest.fixture

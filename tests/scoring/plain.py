@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import SimpleNamespace
 
 import numpy as np
@@ -137,20 +138,12 @@ def score(
 ) -> SimpleNamespace:
     """Score one source, one triplet at a time; the names are those of the result."""
     kept = usable(records)
-    per_record = [
-        [
-            triplet(
-                queries[record.query],
-                documents[record.positives[0]],
-                documents[text],
-                coverage(record.query, text, idf, tokens),
-                temperature,
-            )
-            for text in record.negatives
-        ]
-        for record in kept
-    ]
-    flat = [each for of in per_record for each in of]
+
+    def of(record: Record, text: str) -> Triplet:
+        u, positive = queries[record.query], documents[record.positives[0]]
+        return triplet(u, positive, documents[text], coverage(record.query, text, idf, tokens), temperature)
+
+    flat = [of(record, text) for record in kept for text in record.negatives]
     n = len(flat)
     d = len(flat[0].gap)
 
@@ -176,14 +169,8 @@ def score(
     sizes = [len(of) for of, _ in near]
     margins = {"": [best - np.mean(of) for of, best in near], "_list": [best - max(of) for of, best in near]}
     means = {"": np.average(margins[""], weights=sizes), "_list": np.mean(margins["_list"])}
-    listwise = [
-        listwise_of(
-            queries[record.query],
-            [documents[record.positives[0]], *(documents[text] for text in record.negatives)],
-            temperature,
-        )
-        for record in kept
-    ]
+    lists = [[documents[text] for text in (record.positives[0], *record.negatives)] for record in kept]
+    listwise = [listwise_of(queries[record.query], of, temperature) for record, of in zip(kept, lists, strict=True)]
     return SimpleNamespace(
         records=len(kept),
         negatives=n,
@@ -195,11 +182,7 @@ def score(
         **{f"margin{by}": max(0.0, mean) for by, mean in means.items()},
         **{f"eci{by}": eci(max(0.0, signal), mean, n / len(kept)) for by, mean in means.items()},
         **{f"eci{by}_per_query": np.mean(list(map(eci, per_query, of, sizes))) for by, of in margins.items()},
-        rho=mean(lambda each: each.rho),
-        eta=mean(lambda each: each.eta),
-        coverage=mean(lambda each: each.coverage),
-        psi=mean(lambda each: each.psi),
-        pair_loss=mean(lambda each: each.pair_loss),
+        **{name: mean(attrgetter(name)) for name in ("rho", "eta", "coverage", "psi", "pair_loss")},
         inversion_rate=mean(lambda each: float(each.rho < 0.5)),
         buckets={
             "inverted": percent(lambda each: each.rho < 0.5),

@@ -15,12 +15,12 @@ from score_world import ExactStore, NoEncoder, Texts, World, random_world, score
 from foils.data.tokens import TOKENIZERS
 from foils.encode import Vectors
 from foils.mining.fusion import fuse_sources
-from foils.runtime.errors import InputError
 from foils.scoring import ablate, compose, composed, eci_variants, make_records, measure
 from foils.scoring.compose import NOT_CHOSEN, greedy_log_det
 from foils.scoring.eci import MARGINS, eci, gradient_norm, score_variance, source_eci
 from foils.scoring.gates import gated
 from foils.scoring.measure import Geometry
+from refusals import refused
 
 TOKENS = {
     "alphanumeric": plain.tokens,
@@ -337,5 +337,4 @@ def test_heuristics():
     ({"mean": "geometric"}, "arithmetic, harmonic"), ({"margin": ""}, "list, triplet"), ({"hardest": 0}, "hardest"),
 ])  # fmt: skip
 def test_an_unknown_setting_is_an_error(bad, said):
-    with pytest.raises(InputError, match=said):
-        source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), **bad)
+    refused(said, source_eci, np.array([0]), np.array([0.2]), np.array([0.8]), **bad)

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from foils.runtime.errors import InputError
 from foils.statistics.noisy_labels import Answers, learn, threshold
 from foils.statistics.survey import Share, corrected_share, draw, estimate_share, permanent_numbers
+from refusals import refused
 
 Floats = npt.NDArray[np.float64]
 SIZES = np.array([8.0, 1.0, 2.0, 4.0, 0.0, 1.0, 3.0])
@@ -136,8 +137,7 @@ def test_a_perfect_judge_needs_no_correction_and_a_bad_one_says_nothing():
     assert np.isnan(refuted.share)
     assert (refuted.low, refuted.high) == (0, 1), "more are called relevant than even relevant ones are"
     assert corrected_share(Share(np.nan, 0, 1, 0, 0), (1, 1), (1, 1)).judged == 0
-    with pytest.raises(InputError, match="specificity from 0 of 0"):
-        corrected_share(apparent, (1, 1), (0, 0))
+    refused("specificity from 0 of 0", corrected_share, apparent, (1, 1), (0, 0))
 
 
 @pytest.mark.parametrize(

@@ -454,8 +454,7 @@ def gaps(first, rest=300.0):
     ],
 )
 def test_rows_that_a_curriculum_by_progress_refuses(made, data, said):
-    with pytest.raises(InputError, match=said):
-        made(data())
+    refused(said, made, data())
 
 
 class OfInfinite(TierCurriculum):
@@ -472,8 +471,7 @@ class OfInfinite(TierCurriculum):
     ],
 )
 def test_curricula_that_cannot_lead_are_refused(curriculum, error, said, tmp_path):
-    with pytest.raises(error, match=said):
-        train_model(static_model(), rows_of(), tmp_path, settings=STEPS, batches=curriculum)
+    refused(said, train_model, static_model(), rows_of(), tmp_path, error=error, settings=STEPS, batches=curriculum)
 
 
 def test_what_the_curriculum_refuses():

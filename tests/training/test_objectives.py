@@ -37,6 +37,7 @@ from foils.training.objectives import (
 from foils.training.refresh import Refresh
 from foils.training.settings import TrainSettings
 from foils.training.train import train_model
+from refusals import refused
 from train_models import evaluated, features, made_up, rows_of, same, static_model, table
 
 T = torch.tensor
@@ -233,8 +234,7 @@ def test_gradnorm_by_hand_for_one_step_and_pulls_back_the_slow_loss():
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(kind, settings):
-    with pytest.raises(InputError, match=next(iter(settings))):
-        kind(**settings)
+    refused(next(iter(settings)), kind, **settings)
 
 
 @pytest.mark.parametrize("name", MIXINGS)
@@ -380,8 +380,7 @@ def test_rows_without_scores_are_told_and_have_the_contrast_alone(scored, caplog
     ],
 )
 def test_what_cannot_work_is_refused(of, settings, said, scored, data):
-    with pytest.raises(InputError, match=said):
-        make_loss("distil", static_model(), data if of is None else of(scored), settings=settings)
+    refused(said, make_loss, "distil", static_model(), data if of is None else of(scored), settings=settings)
 
 
 def test_trainings_that_cannot_work_are_refused(data, tmp_path):

@@ -5,10 +5,10 @@ import pytest
 import foils
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from foils.training.reranker import reranker_loss, reranker_set
 from judging import NumberJudge, numbers
+from refusals import refused
 from train_models import unpaired
 
 
@@ -64,8 +64,7 @@ def test_pairs_need_no_table(small):
 
 
 def test_a_weight_of_0_is_refused(small):
-    with pytest.raises(InputError, match="not above 0"):
-        training_set(small, negatives(ROWS, weight=[0.0, 1, 1, 1]))
+    refused("not above 0", training_set, small, negatives(ROWS, weight=[0.0, 1, 1, 1]))
 
 
 def test_texts_of_a_source_come_along_and_equal_texts_are_one_document(small):

@@ -16,8 +16,8 @@ from foils.data import load_collection
 from foils.data.tables import write_table
 from foils.encode import VectorStore
 from foils.llm import AnswerStore
-from foils.runtime.errors import InputError
 from foils.runtime.files import cache_folder, hold, remove_unused, write_whole
+from refusals import refused
 
 DAY = 86_400
 LOG = "llm/0123456789abcdef"
@@ -156,7 +156,6 @@ def test_nothing_outside_the_cache_is_touched(kept, tmp_path):
 
 
 def test_what_is_refused(kept, capsys):
-    with pytest.raises(InputError, match=r"prune needs keep \(a size\), older_than \(days\), or both"):
-        foils.cache("prune")
+    refused(r"prune needs keep \(a size\), older_than \(days\), or both", foils.cache, "prune")
     assert run(["cache", "prune", "--keep", "much"]) == 2
     assert "'much' is not a size" in " ".join(capsys.readouterr().err.split())
