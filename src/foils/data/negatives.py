@@ -209,11 +209,7 @@ class Negatives(Result):
             InputError: the collection is not known, or nothing is there to export.
             UnknownNameError: no such form.
         """
-        from foils.data.sources import Exported
-
-        if self.collection is None:
-            raise InputError("the texts of this table are not known; name the collection that it was made from")
-        return Exported(self.collection, self, form, self.split, scores).write(path)
+        return int(self._exported(form, scores).write(path))
 
     def to_pandas(self, form: str = "") -> Any:
         """Return the table as a DataFrame; in a form of `foils.export`, as triplets, its kept rows with their texts.
@@ -224,13 +220,14 @@ class Negatives(Result):
             UnknownNameError: no such form.
         """
         require("pandas", "hub")
-        if not form:
-            return self.table.to_pandas()
+        return (self._exported(form).to_arrow() if form else self.table).to_pandas()
+
+    def _exported(self, form: str, scores: str = "") -> Any:
         from foils.data.sources import Exported
 
         if self.collection is None:
             raise InputError("the texts of this table are not known; name the collection that it was made from")
-        return Exported(self.collection, self, form, self.split).to_arrow().to_pandas()
+        return Exported(self.collection, self, form, self.split, scores)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and the settings that made the table."""
