@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import foils
-from foils.cli.app import DOORS, PURPOSE, door_of, summary
-from foils.cli.program import described, example, help_text, settings_of_verb, shown_default
+from foils.cli.app import DOORS, EVERYWHERE, PURPOSE, door_of, summary
+from foils.cli.program import described, example, help_text, is_wide, settings_of_verb, shown_default
 from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.options import Setting
 
@@ -148,6 +148,10 @@ def options() -> str:
         "Every verb of the program with its arguments and options, as `foils VERB --help` shows them. In Python, each\n"
         "is a keyword argument of the function of the same name ([library](api.md)): `--relative-margin 0.05` is\n"
         "`relative_margin=0.05`.\n",
+        "\n".join(
+            ["| Options of most verbs | |", "|---|---|", *(f"| `{f}` | {_plain(t)} |" for f, t in EVERYWHERE.items())]
+        )
+        + "\n",
         ", ".join(f"[{verb}](#foils-{verb})" for verb in sorted(DOORS)) + "\n",
     ]
     for name in sorted(DOORS):
@@ -158,7 +162,7 @@ def options() -> str:
 
 def _tables(verb: str) -> Iterator[str]:
     groups: dict[str, list[str]] = {"Argument": []}
-    for each in settings_of_verb(verb):
+    for each in (each for each in settings_of_verb(verb) if not is_wide(each)):
         groups.setdefault("Argument" if each.positional else each.heading or "Option", []).append(_row(each))
     for heading, rows in groups.items():
         if rows:

@@ -20,7 +20,7 @@ import pytest
 
 import foils
 from foils.cli.app import DOORS, door_of, run
-from foils.cli.program import example, options_of_verb
+from foils.cli.program import example, settings_of_verb
 from foils.data import Negatives
 from foils.data.negatives import TOP
 from llm_server import Reply, serving
@@ -170,7 +170,7 @@ def test_examples_of_the_help_name_options_that_there_are():
 
 def flags_of(verb: str) -> set[str]:
     """Every name that the program has for an option of the verb."""
-    settings = options_of_verb(verb)
+    settings = [each for each in settings_of_verb(verb) if not each.positional]
     switched = [each for each in settings if each.annotation in (bool, bool | None) and each.default is not False]
     switches = {f"--no-{each.flag.removeprefix('--')}" for each in switched}
     return switches.union({"--help"}, *({each.flag, each.option.short} for each in settings)) - {""}

@@ -27,6 +27,13 @@ PURPOSE = (
     "Hard negatives for retrievers and rerankers: mine them, decide before any training which to train on, and measure "
     "whether it helped."
 )
+EVERYWHERE = {
+    "--json FILE": "Write the result as JSON to this file.",
+    "--device DEVICE": "torch device, e.g. cuda:0. Default: the first one available.",
+    "--ray ADDRESS": "Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), "
+    "or auto (the cluster of this machine). The result has the same bytes.",
+    "--trust-remote-code": "Run code that comes with a model.",
+}
 OPTIONS = {
     "-h, --help": "Show this help; foils VERB --help shows a verb's.",
     "--version": "Print the version.",
@@ -263,7 +270,8 @@ def overview() -> str:
     """Return the help of the program, as wide as the terminal."""
     width = min(shutil.get_terminal_size().columns, 120)
     parts = ["Usage: foils VERB [ARGUMENTS] [OPTIONS]", "", textwrap.fill(PURPOSE, width), ""]
-    for title, rows in (("Verbs:", {verb: summary(verb) for verb in DOORS}), ("Options:", OPTIONS)):
+    verbs = {verb: summary(verb) for verb in DOORS}
+    for title, rows in (("Verbs:", verbs), ("Options of most verbs:", EVERYWHERE), ("Options:", OPTIONS)):
         parts += [title, *_aligned(rows, width), ""]
     return "\n".join([*parts, "Start with: foils demo"])
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from foils.cli.app import DOORS, JSON, Door, door_of
+from foils.cli.app import DOORS, EVERYWHERE, JSON, Door, door_of
 from foils.runtime.options import Setting, dashed, key_values, several, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables
@@ -53,7 +53,9 @@ def add_verb(app: App, name: str) -> None:
     signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
-    app.command(run, name=name, help=described(door), help_epilogue=f"Example: {example(door)}")
+    wide = ", ".join(each.flag for each in settings if is_wide(each))
+    said = f"Options as of most verbs: {wide} (foils --help).\n\nExample: {example(door)}"
+    app.command(run, name=name, help=described(door), help_epilogue=said)
 
 
 def one_by_one(arguments: Sequence[str], flags: Collection[str]) -> Iterator[str]:
@@ -77,7 +79,12 @@ def settings_of_verb(name: str) -> list[Setting]:
 
 def options_of_verb(name: str) -> list[Setting]:
     """Return the options of a verb, without its arguments."""
-    return [each for each in settings_of_verb(name) if not each.positional]
+    return [each for each in settings_of_verb(name) if not each.positional and not is_wide(each)]
+
+
+def is_wide(setting: Setting) -> bool:
+    """Whether an option is one of most verbs, which `foils --help` describes once."""
+    return setting.flag in {name.split()[0] for name in EVERYWHERE}
 
 
 def help_text(setting: Setting) -> str:
@@ -148,6 +155,7 @@ def _parameter(setting: Setting, place: int) -> inspect.Parameter:
         more["show_default"] = False
     if default is False:
         more["negative"] = ()  # --no-dry-run would say nothing
+    more["show"] = not is_wide(setting)
     more["name"] = [*filter(None, [option.short]), setting.flag]
     kind = inspect.Parameter.POSITIONAL_ONLY if setting.positional else inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(setting.name, kind, default=default, annotation=Annotated[annotation, Parameter(**more)])
