@@ -62,7 +62,7 @@ def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Field
         if len(ids) != 2:
             yield line, {}
         elif line > 1 or score.strip() != "score":
-            yield line, judgement(*ids, score)
+            yield line, judgement(ids[0], ids[1], score)
 
 
 def read_ir_datasets(name: str, lenient: bool) -> Collection:
