@@ -49,7 +49,7 @@ MEASURE = "nDCG@10"
 ENCODING = replace(AT_128, encoder=MODEL)
 CELL = ("collection", "hidden", "seed", "top")
 ALIKE = ("similarity", "resemblance", "nearest")
-OF_OTHERS = ("labelled elsewhere", "labelled together")
+OF_OTHERS = ("other queries", "labelled elsewhere", "labelled together")
 STEPS = {"epochs": 1, "batch_size": 128, "form": "triplets", "max_positives": 4}
 STEPS_OF_LANGUAGE_MODELS = {"epochs": 1, "batch_size": 32, "form": "lists", "max_positives": 1, "max_length": 64}
 WAYS_OF_LANGUAGE_MODELS = ("untouched", "rejected", "relabelled", "masked by a guide")

@@ -14,7 +14,7 @@ from foils.deciding import decide
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.runtime import progress
-from foils.scoring.measure import Measured
+from foils.scoring.measure import Measured, pair_similarities
 from foils.scoring.triplets import triplets_of_rows
 from foils.statistics.noisy_labels import logits_of
 
@@ -61,10 +61,10 @@ def evidence_of(
     - positives' similarity: mean of the query and its labelled positives: how near a relevant document comes.
     - resemblance: mean cosine of the document to the three nearest labelled positives; nearest: to the nearest.
     - rank: log(1 + rank) in the table, smallest first.
-    - labelled elsewhere: whether the document is labelled for another query.
+    - other queries: mean cosine of the query to the three nearest of the queries that the document is labelled for.
     - labelled together: log(1 + number of ways) from the query over a positive of it and another query for which that
       is labelled, too, to the document. It is 0 where each query has positives of its own.
-    - gap: of ratings, where there are any, its sign turned.
+    - score: the table's, standardised by source; gap: of ratings, where there are any, its sign turned.
     - teacher, logit, cosine, dot: the columns of these names, where there are any, each with the mean of the query's
       positives, where these have scores of their own (`foils.score_pairs`).
     - belief: that of the decision, by how much more or less than it says; and the square of each of all these.
@@ -89,7 +89,7 @@ def evidence_of(
     rows = np.flatnonzero(triplet >= 0)
     triplet = triplet[rows]
     columns = _likenesses(measured, triplet) | _of_labels(measured, collection, every, rows, triplet, split)
-    columns["rank"] = -np.log1p(table["rank"].to_numpy()[rows])
+    columns |= {"rank": -np.log1p(table["rank"].to_numpy()[rows]), "score": _by_source(every)[rows]}
     if "gap" in table.column_names:
         columns["gap"] = -table["gap"].to_numpy()[rows]
     columns |= _of_scorers(collection, negatives, rows, split)
@@ -130,7 +130,7 @@ def _of_labels(
     measured: Measured, collection: Collection, negatives: Negatives, rows: Rows, triplet: Rows, split: str
 ) -> dict[str, Floats]:
     """What other queries' labels say of the documents of some rows."""
-    records = measured.records
+    records, queries = measured.records, measured.geometry.queries
     known, documents = collection.positives(split), negatives.rows_in(collection)[1][rows]
     record_of = np.full(len(collection.queries), -1, np.int64)
     record_of[records.queries] = np.arange(len(records))
@@ -140,14 +140,19 @@ def _of_labels(
     labelled = _first(document, query, (len(collection.documents) + 1, len(records)))
     positives = _first(query, document, (len(records), len(collection.documents) + 1))
     record, documents = records.record[triplet], np.where(documents < 0, len(collection.documents), documents)
-    ways, order, begins = np.zeros(len(rows)), np.argsort(record, kind="stable"), np.arange(0, len(records), AT_ONCE)
+    near, ways = np.full(len(rows), np.nan), np.zeros(len(rows))
+    order, begins = np.argsort(record, kind="stable"), np.arange(0, len(records), AT_ONCE)
     with progress.task("following labels", total=len(records), unit="queries") as advance:
         for begin, places in zip(begins, np.split(order, np.searchsorted(record[order], begins[1:])), strict=True):
-            times = (positives[begin : begin + AT_ONCE] @ labelled)[record[places] - begin]
-            ways[places] = np.asarray(times.multiply(labelled[documents[places]]).sum(axis=1)).ravel()
+            others = labelled[documents[places]]
+            sizes = np.diff(others.indptr)
+            first = pair_similarities(queries, np.repeat(record[places], sizes), queries, others.indices)
+            near[places] = _means_of_nearest(first, sizes)
+            times = positives[begin : begin + AT_ONCE] @ labelled
+            ways[places] = np.asarray(times[record[places] - begin].multiply(others).sum(axis=1)).ravel()
             advance(min(AT_ONCE, len(records) - int(begin)))
-    elsewhere = np.diff(labelled.indptr)[documents] > 0
-    return {"labelled elsewhere": elsewhere.astype(np.float64), "labelled together": np.log1p(ways)}
+    columns = {"other queries": near, "labelled elsewhere": np.isfinite(near).astype(np.float64)}
+    return {**columns, "labelled together": np.log1p(ways)}
 
 
 def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
@@ -156,6 +161,13 @@ def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
     keys, values = keys[order], values[order]
     few = np.arange(len(keys)) - np.searchsorted(keys, keys) < COMPARED
     return csr_matrix((np.ones(few.sum(), np.int64), (keys[few], values[few])), shape=shape)
+
+
+def _means_of_nearest(similarities: Floats, sizes: Rows) -> Floats:
+    """Mean of the largest three of each of several lists that lie one after another; NaN of an empty one."""
+    ends = np.cumsum(sizes)
+    parts = (np.sort(similarities[end - size : end])[-NEAREST:] for size, end in zip(sizes, ends, strict=True))
+    return np.array([part.mean() if len(part) else np.nan for part in parts])
 
 
 def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split: str) -> dict[str, Floats]:
@@ -175,6 +187,18 @@ def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split:
         with np.errstate(invalid="ignore"):
             columns |= {name: scores[rows], f"positives' {name}": (sums / counts)[queries[rows]]}
     return columns
+
+
+def _by_source(negatives: Negatives) -> Floats:
+    """The table's scores less the mean of their source, by its standard deviation."""
+    score = negatives.table["score"].to_numpy()
+    source = np.asarray(negatives.table["source"].combine_chunks().dictionary_encode().indices)
+    standardised = np.full(len(score), np.nan)
+    for each in np.unique(source):
+        rows = np.flatnonzero((source == each) & np.isfinite(score))
+        if len(rows) and (spread := score[rows].std()) > 0:
+            standardised[rows] = (score[rows] - score[rows].mean()) / spread
+    return standardised
 
 
 def _standardised(columns: dict[str, Floats]) -> tuple[tuple[str, ...], Floats]:
