@@ -216,6 +216,9 @@ def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
         for each in (*made, temporary):
             if each.is_file() or each.is_dir():
                 flush(each)
+        if mark and not path.exists():  # whole, at once: a kill then leaves nothing aside
+            with suppress(OSError):  # another process was first
+                temporary.rename(path)
         for file in made if not (mark and (path / mark).exists()) else ():
             if file.is_file():
                 place = path / file.relative_to(temporary)
