@@ -23,7 +23,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
      "test_identical_ids.py"),
     ("encode/vectors.py", "checksum == records[\"checksum\"][0]", "True", "encode"),
     ("llm/answers.py", "if _checksum(key, text) != checksum:", "if False:", "llm"),
-    ("runtime/files.py", "        flush(temporary)\n        temporary.replace(path)", "        temporary.replace(path)",
+    ("runtime/files.py", "        flush(temporary)\n        temporary.replace(place)", "        temporary.replace(place)",
      "data"),
     ("mining/rules.py", "lowest - self.absolute - self.relative", "lowest - self.absolute + self.relative", "mining"),
     ("scoring/gates.py", "return rho * eta * (1 - similarities.coverage)", "return rho * (1 - similarities.coverage)",
