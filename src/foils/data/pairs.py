@@ -225,9 +225,12 @@ class Columns:
             return Example(query, negatives=negatives, query_id=query_id)
         if documents:
             return Example(query, unlabelled=_scored(documents, of("document_score") + of("scores")), query_id=query_id)
-        positives, scores = of("positive"), of("scores") or of("pos_scores") + of("neg_scores")
-        both = _scored([*positives, *of("negative")], scores)
-        return Example(query, both[: len(positives)], both[len(positives) :], (), query_id)
+        positives, negatives, scores = of("positive"), of("negative"), of("scores")
+        if scores:
+            both = _scored([*positives, *negatives], scores)
+            return Example(query, both[: len(positives)], both[len(positives) :], (), query_id)
+        sides = _scored(positives, of("pos_scores")), _scored(negatives, of("neg_scores"))
+        return Example(query, *sides, (), query_id)
 
     def values(self, fields: Fields, role: str, readers: Readers | None = None) -> list[Any]:
         """Return what the columns of a role say.
