@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 from foils.llm import AnswerStore, Client, Sampling, Template
-from foils.rating import ListJudge, LLMJudge, Pairs, QuestionSettings, all_pairs, ask, thurstone
+from foils.rating import Candidates, ListJudge, LLMJudge, Pairs, QuestionSettings, all_pairs, ask, thurstone
 from foils.rating.judges import FORMS, SLOTS, _named_first
 from foils.runtime.errors import FailureError
 from judging import letters
@@ -208,6 +208,12 @@ def test_the_order_of_a_perfect_judge_is_the_truth_whatever_the_windows(tmp_path
         expected = judge.cost(candidates, pairs).requests
         found = ask(judge, candidates, pairs)
         assert len(server.seen) == judge.questions.asked.usage.requests <= expected  # equal prompts are asked once
+        other = Candidates.of_lists(
+            candidates.query_ids, candidates.queries,
+            [[(f"other{at}", str(-level[at])) for at in range(start, end)]
+             for start, end in zip(candidates.offsets[:-1], candidates.offsets[1:], strict=True)],
+        )  # fmt: skip
+        np.testing.assert_array_equal(ask(judge, other, pairs).preference, 1 - found.preference)
     np.testing.assert_array_equal(found.preference, level[pairs.first] > level[pairs.second])
     assert found.position_bias == 0
 
@@ -247,6 +253,10 @@ def test_a_failed_order_is_no_vote_and_an_odd_number_of_orders_is_refused(tmp_pa
         found = ask(asked, candidates, pairs)
     np.testing.assert_array_equal(found.preference, [0, 0, 0])
     refused("orders 3; expected an even", ListJudge, Client("m"), tmp_path, QuestionSettings(answer="order", orders=3))
+
+
+def test_a_bound_of_costs_needs_prices():
+    refused("max_cost 3 without a price", Client, "m", max_cost=3)
 
 
 def test_a_run_stops_at_its_cost_and_goes_on_with_more(tmp_path):

@@ -55,6 +55,10 @@ class Client:
             _ = self.server
         except ValueError as error:  # of the port, or of brackets
             raise InputError(f"{self.base_url}: no address ({error}); give one as http://localhost:8000/v1") from None
+        if self.max_cost is not None and self.price is None:
+            raise InputError(
+                f"max_cost {self.max_cost} without a price; give what a million tokens cost, (prompt, answer)"
+            )
         if self.concurrency < 1 or self.retries < 0 or self.patience < 1 or not (self.timeout > 0 and self.pause >= 0):
             raise InputError(
                 "expected concurrency and patience of at least 1, retries and pause of at least 0, timeout above 0"

@@ -341,8 +341,9 @@ def rate(
     rows = rateable(loaded, named.negatives, split)
     judges, of_between = (
         [each.fitted(rows.candidates, rows.positive) if _fits(each) else each for each in some]
-        for some in (judges, of_between)
+        for some in (judges, [] if other is None else of_between)
     )
+    of_between = of_between or judges
     shown, keys = rows.candidates, candidate_keys(rows.candidates, seed)
     asking = JudgeSession(judges, shown, records_of(judges, loaded, named, judging.judgements))
     spread = _ask(asking, _pairs(asking, rating, keys), rating)

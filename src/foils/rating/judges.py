@@ -35,6 +35,7 @@ from foils.runtime.options import Option, Settings
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
+FITTED = 1_000  # queries that a temperature is fitted to
 _AT_ONCE = 2**12  # documents whose vectors are compared together
 
 
@@ -136,7 +137,8 @@ class ScoringJudge(ABC):
         """Return the judge with the temperature by which labelled positives win most likely: least Σ ln(1 + e^(−Δ/T)).
 
         Δ is a positive's score less that of another candidate of its query. Unlabelled answers among these, whose Δ is
-        small or negative, raise T, as they should: a gap then says how surely a candidate is no answer.
+        small or negative, raise T, as they should: a gap then says how surely a candidate is no answer. At most 1,000
+        queries are scored, spread evenly.
 
         Args:
             candidates: of all queries.
@@ -145,10 +147,11 @@ class ScoringJudge(ABC):
         Raises:
             InputError: there is no such pair, or all scores are equal.
         """
-        scores, of_query = self.score(candidates, np.arange(len(candidates.doc_ids))), np.diff(candidates.offsets)
-        reference = np.full(len(of_query), np.nan)
-        reference[candidates.query_of(positives)] = scores[positives]
-        lead = np.delete(np.repeat(reference, of_query) - scores, positives)
+        some = positives[np.linspace(0, len(positives) - 1, min(len(positives), FITTED)).astype(int)]
+        queries, offsets = candidates.query_of(some), candidates.offsets
+        rows = np.flatnonzero(np.isin(candidates.query_of(np.arange(offsets[-1])), queries))
+        scores, own = self.score(candidates, rows), np.searchsorted(rows, some)
+        lead = np.delete(np.repeat(scores[own], np.diff(offsets)[queries]) - scores, own)
         lead = lead[np.isfinite(lead)]
         if not lead.any():
             raise InputError(
@@ -326,7 +329,7 @@ class QuestionSettings(Settings):
 
     question: TemplateLike | None = None
     answer: Annotated[str, Option(names=tuple(FORMS))] = PREFERENCE
-    orders: Annotated[int, Option(least=2)] = 4
+    orders: Annotated[int, Option(least=2, needs={"answer": ORDER})] = 4
     domain: str = "general"
 
     @cached_property
@@ -445,7 +448,9 @@ class ListJudge:
         self.name, self._question = client.model, question
         self.questions = question.asked(client, log, sampling, orders=question.orders, listed=LISTED)
         self.fingerprint = self.questions.fingerprint
-        self._found: tuple[bytes, tuple[Floats, Floats]] | None = None  # orders by the rows that they are of
+        self._found: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = (
+            None  # the last orders, and what they are of
+        )
 
     def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 20) -> Usage:
         """Return about what ordering the candidates of these pairs takes, by the prompts of the first queries."""
@@ -463,9 +468,14 @@ class ListJudge:
         """
         candidates.check(pairs)
         rows = np.unique(np.append(pairs.first, pairs.second))
-        if self._found is None or self._found[0] != rows.tobytes():  # the same pairs turned are the same orders
-            self._found = rows.tobytes(), self._orders(candidates, rows)
-        shown, came = self._found[1]
+        last = self._found
+        if last is None or last[0] is not candidates or not np.array_equal(last[1], rows):
+            last = self._found = (
+                candidates,
+                rows,
+                self._orders(candidates, rows),
+            )  # found again for the same pairs turned
+        shown, came = last[2]
         first, second = np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
         counts = (shown[:, first] < shown[:, second]) & np.isfinite(came[:, first])
         wins = (counts & (came[:, first] < came[:, second])).sum(axis=0)
