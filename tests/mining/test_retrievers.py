@@ -116,6 +116,11 @@ def test_a_kept_index_is_mapped_and_a_damaged_one_made_again(texts, tmp_path, mo
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"\0")
     np.testing.assert_array_equal(BM25Retriever(stored).search(rows, 20)[0], expected[0])
     assert "is damaged" in caplog.text
+    monkeypatch.setenv("FOILS_CACHE", str(damaged))  # a file: nothing can be kept there
+    unkept = BM25Retriever(stored)
+    np.testing.assert_array_equal(unkept.search(rows, 20)[0], expected[0])
+    assert not unkept.portable
+    assert "is not kept" in caplog.text
 
 
 def test_bm25_at_any_depth_begins_alike_whatever_is_scored_at_once(texts, monkeypatch):

@@ -5,6 +5,7 @@ A retriever ranks; what a negative is, is decided here, once, for every way of r
 
 from __future__ import annotations
 
+import logging
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
@@ -39,9 +40,11 @@ from foils.mining.pairs import (
 from foils.mining.planting import as_listed, counted, drawn_positives, noted, planted_rows, without_labels
 from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime import progress
-from foils.runtime.errors import InputError
+from foils.runtime.errors import FoilsError, InputError
 from foils.runtime.files import cache_folder, digest_of, write_whole
 from foils.runtime.parallel import map_shards
+
+log = logging.getLogger(__name__)
 
 QUERIES = 4_096  # ranked at once
 DEPTH = 10  # times `top`: where the window ends when rules reject and no end is given
@@ -169,7 +172,7 @@ class _Found:
                 positives, copies, *counts = read["counts"].tolist()
                 short = Counter(dict(zip(read["short"].tolist(), counts, strict=True)))
                 return cls([read["rows"]], positives, copies, [read["listed"]], short)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             return None
 
     def taken(self) -> npt.NDArray[np.void]:
@@ -327,7 +330,10 @@ class Miner:
             return known
         found = self._searched(block[1])
         if place is not None:
-            found.write(place)
+            try:
+                found.write(place)
+            except FoilsError as error:  # a cache that may only be read, a full disk
+                log.warning("what is mined is not kept until the end: %s", error)
         return found
 
     def _searched(self, query_rows: Rows) -> _Found:

@@ -28,7 +28,7 @@ from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
 from foils.mining.scorers import CrossEncoderScorer, paired_products
 from foils.runtime import memory, progress
-from foils.runtime.errors import InputError
+from foils.runtime.errors import FoilsError, InputError
 from foils.runtime.files import META, cache_folder, fill_folder, hold, read_parts, remove_unused, write_parts
 from foils.runtime.parallel import map_blocks, workers
 
@@ -75,7 +75,8 @@ class BM25Retriever:
         )
         self._place: Path | None = None
         if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
-            key = repr((collection.digest, version("bm25s"), version("PyStemmer"), *self._settings.values()))
+            versions = map(version, ("foils", "bm25s", "PyStemmer"))  # which cut texts into terms, and score these
+            key = repr((collection.digest, *versions, *self._settings.values()))
             self._place = cache_folder() / "bm25" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
         parts = self._kept() or self._indexed(k1, b)
         self._scores = sparse.csr_array(parts, shape=(len(parts[2]) - 1, len(collection.documents)))
@@ -117,11 +118,15 @@ class BM25Retriever:
             index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
         parts = tuple(index.scores[name] for name in PARTS)
         if self._place is not None:
-            with fill_folder(self._place, mark=META) as aside:
-                for name, part in zip(PARTS, parts, strict=True):
-                    np.save(aside / f"{name}.npy", part)
-                self._tokenizer.save_vocab(str(aside))
-                write_parts(aside, {"documents": documents})
+            try:
+                with fill_folder(self._place, mark=META) as aside:
+                    for name, part in zip(PARTS, parts, strict=True):
+                        np.save(aside / f"{name}.npy", part)
+                    self._tokenizer.save_vocab(str(aside))
+                    write_parts(aside, {"documents": documents})
+            except FoilsError as error:  # a cache that may only be read, a full disk: it serves this process alone
+                log.warning("the index of BM25 is not kept: %s", error)
+                self._place = None
         return parts
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
