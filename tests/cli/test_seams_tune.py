@@ -20,6 +20,7 @@ from foils.data import Run, load_collection
 from foils.data.run import Fusion
 from foils.evaluation import bm25_run
 from foils.experiments.plan import Plan
+from foils.experiments.tasks import RerankerTask
 from foils.runtime.errors import InputError
 from in_browser import assert_fits_everyone, needs_chromium
 from train_models import masked_language_model
@@ -190,11 +191,17 @@ def test_explain_writes_nothing(foils, world):
 
 
 @pytest.mark.slow
-def test_a_reranker_has_to_beat_its_first_stage(foils, world):
+def test_a_reranker_has_to_beat_its_first_stage(foils, world, monkeypatch):
     tuned = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)  # nothing is done again
     assert tuned.better
     assert tuned.base == "the order of run.trec"
     assert list(tuned.means) == ["first stage", "tuned", "bm25 + first stage", "bm25", "bm25 + tuned"]
+    monkeypatch.setattr(type(tuned), "means", {**tuned.means, "bm25 + first stage": 0.99})
+    monkeypatch.setattr(type(tuned), "both", "none")
+    assert tuned.deploys == "bm25 + first stage"
+    assert tuned.sentence.startswith("Deploy BM25 and run.trec together: ")
+    monkeypatch.undo()
+    monkeypatch.chdir(world)
     measured = library.evaluate("marked", run="run.trec", reranker=tuned.model, measures=["nDCG@10"], rerank_depth=50)
     means = list(tuned.means.values())[:2]
     assert [system.means["nDCG@10"] for system in measured.systems] == pytest.approx(means)
@@ -202,6 +209,16 @@ def test_a_reranker_has_to_beat_its_first_stage(foils, world):
     ended = foils("tune", "--plan", f"{RERANKED}/plan.toml", "-o", "again")
     assert ended.status == 0, ended.err
     assert files(RERANKED)["model/model.safetensors"] == files("again")["model/model.safetensors"]
+
+
+@pytest.mark.parametrize("deploys", ["both", "model"])
+def test_a_tuned_folder_is_a_first_stage_as_it_searches(world, deploys):
+    Fusion("z", 0.4, deploys).write(Path(FULL, "retriever.json"))
+    collection = load_collection("pairs.csv")
+    (expected,) = library.evaluate(collection, {"tuned": FULL}, split="test", measures=["nDCG@10"]).runs
+    first = RerankerTask("mlm", first_stage=FULL, max_length=None).ranked(collection, "test")
+    for name in ("query_id", "doc_id"):
+        assert first.table[name].to_pylist() == expected.first(50).table[name].to_pylist()
 
 
 @pytest.mark.parametrize(("given", "message"), [

@@ -168,8 +168,10 @@ class RerankerTask(_Model):
 
     @cached_property
     def ranked_by(self) -> str:
-        """What reranking depends on: the first stage, by the contents of its file where it is one."""
+        """What reranking depends on: the first stage, by the contents of its file, or its weights and its fusion."""
         given = self.first_stage
+        if self._encodes:
+            return f"{given} {self.encoder.fingerprint} {Fusion.of(given)} {self.depth}"
         return f"{given} {file_digest(given) if Path(given).is_file() else ''} {self.depth}"
 
     def ranked(self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None) -> Run:

@@ -182,7 +182,7 @@ class Tuned(Result):
     @property
     def sentence(self) -> str:
         """What to deploy, and what came out of the training."""
-        means, base, stage = self.means, self.evaluation.systems[0].name, self.plan["given"].get("first_stage", BM25)
+        means, base, stage = self.means, self.evaluation.systems[0].name, self.plan["given"].get("first_stage") or BM25
         stages = {FIRST_STAGE: f"the order of {stage}", FUSED_STAGE: f"BM25 and {stage} together"}
         names = {**stages, base: self.base, TUNED: "tuned", BM25: "BM25", self.both: "both together"}
         shown = ", ".join(f"{names[name]} {value:.4f}" for name, value in means.items())
