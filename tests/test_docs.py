@@ -168,6 +168,16 @@ def test_examples_of_the_help_name_options_that_there_are():
         assert {word for word in rest if word.startswith("-")} <= flags_of(verb)
 
 
+def test_tables_in_pages_are_those_of_the_results(monkeypatch):
+    """Or `make bench` ends in an error, and a page shows what nobody measured."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    written: dict[Path, str] = {}
+    monkeypatch.setattr(Path, "write_text", lambda path, text, *_: written.update({path: text}))
+    runpy.run_path(str(ROOT / "benchmarks" / "run.py"))["write_tables"]()
+    assert DOCS / "benchmarks.md" in written
+    assert [path.name for path, text in written.items() if text != path.read_text("utf-8")] == []
+
+
 def flags_of(verb: str) -> set[str]:
     """Every name that the program has for an option of the verb."""
     settings = [each for each in settings_of_verb(verb) if not each.positional]
