@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -195,20 +196,42 @@ def test_a_reranker_has_to_beat_its_first_stage(foils, world, monkeypatch):
     tuned = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)  # nothing is done again
     assert tuned.better
     assert tuned.base == "the order of run.trec"
-    assert list(tuned.means) == ["first stage", "tuned", "bm25 + first stage", "bm25", "bm25 + tuned"]
+    assert list(tuned.means) == ["first stage", "tuned", "bm25 + first stage", "bm25", "first stage + tuned"]
+    assert tuned.next == f"foils evaluate marked --run run.trec --reranker {RERANKED} --rerank-depth 50"
     monkeypatch.setattr(type(tuned), "means", {**tuned.means, "bm25 + first stage": 0.99})
-    monkeypatch.setattr(type(tuned), "both", "none")
+    monkeypatch.setitem(tuned.plan.sections, "retriever", {**tuned.plan["retriever"], "advised": False})
     assert tuned.deploys == "bm25 + first stage"
     assert tuned.sentence.startswith("Deploy BM25 and run.trec together: ")
     monkeypatch.undo()
     monkeypatch.chdir(world)
     measured = library.evaluate("marked", run="run.trec", reranker=tuned.model, measures=["nDCG@10"], rerank_depth=50)
-    means = list(tuned.means.values())[:2]
-    assert [system.means["nDCG@10"] for system in measured.systems] == pytest.approx(means)
+    means = list(tuned.means.values())
+    assert [system.means["nDCG@10"] for system in measured.systems] == pytest.approx(means[:2])
+    shutil.copytree(RERANKED, "folder")
+    Fusion("z", tuned.plan["retriever"]["weight"], "both").write(Path("folder", "retriever.json"))
+    how = {"run": "run.trec", "reranker": "folder", "measures": ["nDCG@10"], "rerank_depth": 50}
+    assert library.evaluate("marked", **how).systems[1].means["nDCG@10"] == pytest.approx(means[-1])
     assert CrossEncoder(tuned.model, device="cpu").num_labels == 1
     ended = foils("tune", "--plan", f"{RERANKED}/plan.toml", "-o", "again")
     assert ended.status == 0, ended.err
     assert files(RERANKED)["model/model.safetensors"] == files("again")["model/model.safetensors"]
+
+
+@pytest.mark.slow
+def test_a_reranker_that_helps_only_beside_its_first_stage_is_better_with_it(world, monkeypatch):
+    tuned = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)
+    together = tuned.compared("first stage + tuned", "first stage")
+    found = {("tuned", "first stage"): replace(together, a="tuned", p=0.5), (together.a, together.b): together}
+    monkeypatch.setattr(type(tuned), "compared", lambda _, a, b: found.get((a, b)))
+    assert (tuned.better, tuned.comparison) == (True, together)
+    assert " Better: both together over the order of run.trec +" in tuned.sentence
+    monkeypatch.setattr(type(tuned), "means", {"first stage": 0.5, "tuned": 0.5, "first stage + tuned": 0.6})
+    monkeypatch.setitem(tuned.plan.sections, "retriever", {**tuned.plan["retriever"], "advised": True})
+    assert tuned.sentence.startswith(f"Deploy the order of run.trec and the tuned model together (--reranker {RERANKED}):")
+    monkeypatch.setattr(type(tuned), "means", {"first stage": 0.6, "tuned": 0.5, "first stage + tuned": 0.59})
+    worse = replace(together, b="first stage", difference=-0.01, p=0.5)
+    monkeypatch.setattr(type(tuned), "compared", lambda _, a, b: together if a == "tuned" else worse)
+    assert tuned.deploys == "first stage"  # a reranker costs too much to be no better
 
 
 @pytest.mark.parametrize("deploys", ["both", "model"])

@@ -389,7 +389,8 @@ def runs_of(
     Every model is opened and every file read before the first text is embedded.
 
     Args:
-        systems: rerankers score the documents of the first run or, where there is none, of the first encoder or BM25.
+        systems: rerankers score the documents of the first run or, where there is none, of the first encoder or BM25;
+            a folder of `foils tune --reranker` puts its scores and the first stage's together, where it says so.
         collection: what encoders search.
         embedding: how encoders and cross-encoders are loaded, and where vectors are kept.
         split: whose queries encoders and BM25 search for.
@@ -410,7 +411,11 @@ def runs_of(
     for place, system in enumerate(systems):
         if system.kind == "reranker":
             name = system.name or f"{first.name} + {_file_name(system.what) or 'reranker'}"
-            runs[place] = rerank_run(first, collection, opened[place], depth=rerank_depth, name=name)
+            run = rerank_run(first, collection, opened[place], depth=rerank_depth, name=name)
+            if (fusion := Fusion.of(system.what)) and fusion.deploys == "both":  # with the order that it reranks
+                stage = first_documents(first, collection, rerank_depth)
+                run = fuse_runs([stage, run], name=name, **fusion.how)
+            runs[place] = run
     return [run for run in runs if run is not None]
 
 

@@ -56,6 +56,7 @@ from foils.statistics.significance import PairedTest
 
 MEASURE = "nDCG@10"
 BASE, TUNED, BOTH, FUSED_STAGE = "base", "tuned", f"{BM25} + tuned", f"{BM25} + {FIRST_STAGE}"
+RERANKED = f"{FIRST_STAGE} + tuned"  # a reranker's scores and those of the order that it reranks, put together
 LEVEL = 0.05
 """p below which a difference counts."""
 PLAN = "plan.toml"
@@ -140,8 +141,13 @@ class Tuned(Result):
 
     @property
     def comparison(self) -> Comparison | None:
-        """The tuned model against the base; None where nothing was trained."""
-        return self.compared(TUNED, self.evaluation.systems[0].name)
+        """The tuned model against the base; None where nothing was trained.
+
+        Of a reranker that is no better alone, it and the first stage together, where they are.
+        """
+        base = self.evaluation.systems[0].name
+        alone, together = self.compared(TUNED, base), self.compared(RERANKED, base)
+        return together if surely_better(together) and not surely_better(alone) else alone
 
     @property
     def better(self) -> bool:
@@ -157,27 +163,31 @@ class Tuned(Result):
     def deploys(self) -> str:
         """What to deploy: both (BM25 with the tuned model or, where that is no better, the base), model, bm25 or base.
 
-        Both where they are on dev better than each, and on test not surely worse than one; else the better one. What a
-        reranker orders, or that with BM25, where the reranker is no better.
+        Both where they are on dev better than each, and on test not surely worse than one; else the better one. Of
+        rerankers both are the first stage with the reranker; what it orders, or that with BM25, where these are better.
         """
         means, base = self.means, self.evaluation.systems[0].name
         half = TUNED if self.better else base
         names = (half, BM25, FIRST_STAGE, FUSED_STAGE)
         single = max((name for name in names if name in means), key=lambda name: means[name])
         against = self.compared(self.both, single)
-        lost = against is not None and against.difference < 0 and against.p < LEVEL
-        if self.both in means and self.plan["retriever"].get("advised", True) and not lost:
+        # A reranker costs a forward pass for every document, so it must not be worse at all.
+        lost = against is not None and against.difference < 0 and (against.p < LEVEL or not self.retrieves)
+        written = self.retrieves or self.better
+        if written and self.both in means and self.plan["retriever"].get("advised", True) and not lost:
             return "both"
         if single != base and single in (FIRST_STAGE, FUSED_STAGE):
             return single
         if self.better:
-            return "model" if single == TUNED else BM25
+            return "model" if single == TUNED else single
         return BM25 if surely_better(self.compared(BM25, base)) else "base"
 
     @property
     def both(self) -> str:
-        """The name of BM25 and a model together: the tuned one or, where that is no better, the base."""
-        return BOTH if self.better or not self.retrieves else f"{BM25} + {self.evaluation.systems[0].name}"
+        """The name of what the model is put together with and the model: the tuned one or, if no better, the base."""
+        if not self.retrieves:
+            return RERANKED
+        return BOTH if self.better else f"{BM25} + {self.evaluation.systems[0].name}"
 
     @property
     def sentence(self) -> str:
@@ -187,8 +197,9 @@ class Tuned(Result):
         names = {**stages, base: self.base, TUNED: "tuned", BM25: "BM25", self.both: "both together"}
         shown = ", ".join(f"{names[name]} {value:.4f}" for name, value in means.items())
         half = "the tuned model" if self.better else self.base
-        what = {**stages, "both": f"BM25 and {half} together", "model": half, "base": half, BM25: "BM25"}[self.deploys]
-        where = f" (--model {self.path})" if self.deploys == "both" and self.retrieves else ""
+        both = f"BM25 and {half} together" if self.retrieves else f"{stages[FIRST_STAGE]} and {half} together"
+        what = {**stages, "both": both, "model": half, "base": half, BM25: "BM25"}[self.deploys]
+        where = f" (--{'model' if self.retrieves else 'reranker'} {self.path})" if self.deploys == "both" else ""
         tied = self.deploys == "both" and means[self.both] < max(means.values())
         shown += "; both together were better on dev, and tie with the best on test" if tied else ""
         return f"Deploy {what}{where}: {MEASURE} on test {shown}. {self.proof}"
@@ -203,7 +214,8 @@ class Tuned(Result):
         queries = len(self.evaluation.systems[0].query_ids)
         shown = f"{_difference(comparison)}, p {p_value(comparison.p)}, {queries:,} queries"
         if self.better:
-            return f"Better: tuned over {self.base} {shown}. The model is in {self.path / 'model'}."
+            what = "both together" if comparison.a == RERANKED else comparison.a
+            return f"Better: {what} over {self.base} {shown}. The model is in {self.path / 'model'}."
         why = "it is not better" if comparison.difference <= 0 else f"p is not below {LEVEL:g}, so it may be chance"
         return f"Kept {self.base}: {why} (tuned {shown}). No model was written."
 
@@ -231,8 +243,10 @@ class Tuned(Result):
         """What may be done next."""
         given, comparison = self.plan["given"], self.comparison
         if self.better:
-            fused = self.deploys == "both" and self.retrieves
-            what = f"--model bm25 --model both={self.path}" if fused else f"--model {self.model}"
+            what = f"--model bm25 --model both={self.path}" if self.deploys == "both" else f"--model {self.model}"
+            if not self.retrieves:
+                stage = str(given.get("first_stage") or BM25)
+                what = f"--{'run' if Path(stage).is_file() else 'model'} {stage} --reranker {self.path} --rerank-depth 50"
             return f"foils evaluate {read_again(given)} {what}"
         if comparison is None:
             return "look at the pairs (foils describe): does the positive answer the query, and is it findable?"
@@ -615,15 +629,21 @@ class Tuning:
         name = TUNED if final else self.label
         return replace(self.cache.run(name.replace(" ", "-"), key, make), name=name)
 
+    def _partner(self, part: Collection, split: str) -> Run:
+        """What the model is put together with: BM25 or, of a reranker, the order that it reranks."""
+        task = self.task
+        return bm25_run(part, split, depth=task.depth) if isinstance(task, EncoderTask) else task.ranked(part, split)
+
     def _fusion(self, model: Trial | None) -> Section:
-        """Choose on dev how BM25 and the tuned model, or the base, are weighed together."""
+        """Choose on dev how the partner and the tuned model, or the base, are weighed together."""
         part = self.collection if self.task.in_batch else self.dev
-        run, lexical = self._ranked(model, part, "dev"), bm25_run(part, "dev", depth=self.task.depth)
-        if not len(lexical.table):
+        run, partner = self._ranked(model, part, "dev"), self._partner(part, "dev")
+        if not len(partner.table):
             return {"weight": 1.0, "advised": False, "reason": "BM25 finds no document for any query"}
-        values = {each: on_split(fuse_runs([lexical, run], **Fusion("z", each).how), part, "dev") for each in WEIGHTS}
+        values = {each: on_split(fuse_runs([partner, run], **Fusion("z", each).how), part, "dev") for each in WEIGHTS}
         weight = weight_within_an_error(values)
-        alone = {self.base if model is None else "the tuned model": run, BM25: lexical}
+        other = BM25 if self.task.in_batch else FIRST_STAGE
+        alone = {self.base if model is None else "the tuned model": run, other: partner}
         means = {name: float(on_split(each, part, "dev").mean()) for name, each in alone.items()}
         shown, both = ", ".join(f"{name} {value:.4f}" for name, value in means.items()), float(values[weight].mean())
         advised = both > max(means.values())
@@ -653,9 +673,10 @@ class Tuning:
             runs.append(lexical)
         if half is not None or task.in_batch:
             weight = float(self.plan.decide("retriever", lambda: self._fusion(half))["weight"])
-            if found:
+            if found or not task.in_batch:
                 model, name = (base, f"{BM25} + {self.label}") if half is None else (runs[1], BOTH)
-                runs.append(fuse_runs([lexical, model], name=name, **Fusion("z", weight).how))
+                name, partner = (name, lexical) if task.in_batch else (RERANKED, self._partner(collection, "test"))
+                runs.append(fuse_runs([partner, model], name=name, **Fusion("z", weight).how))
         self.say("measured on test")
         self.plan.write(self.output / PLAN)
         if source := str(self.plan["negatives"]["source"]):
@@ -671,10 +692,11 @@ class Tuning:
         if trial is not None and made.better:
             key = {"trial": trial.name, "sentence": made.sentence}
             self.cache.facts("written", key, lambda: self._write(trial, made))
-        if task.in_batch and (made.better or made.deploys == "both"):
+        if made.better or made.deploys == "both":
             name = "" if made.better else task.model
             place = str(Path(name).resolve()) if name and Path(name).is_dir() else name
-            Fusion("z", weight, made.deploys, place).write(self.output / TUNED_FILE)
+            deploys = made.deploys if task.in_batch or made.deploys == "both" else "model"
+            Fusion("z", weight, deploys, place).write(self.output / TUNED_FILE)
         return made
 
     def _write(self, final: Trial, tuned: Any) -> dict[str, Any]:
