@@ -94,8 +94,9 @@ def evaluate(
         systems: Encoder to search with, exactly, or bm25; may be given several times. In Python a dictionary by name,
             or a list, of encoders (names or objects), bm25, runs (files or `Run` objects) and cross-encoders.
         run: TREC run to measure; may be given several times. In Python also a dictionary, or `Run` objects.
-        reranker: Cross-encoder that reranks the first run or, without one, that of the first encoder or of bm25; may be
-            given several times. In Python also a dictionary, or objects.
+        reranker: Cross-encoder that reranks the first run or, without one, that of the first encoder or of bm25; a
+            folder of foils tune --reranker puts the first stage's scores to its own where it says so. May be given
+            several times. In Python also a dictionary, or objects.
 
     Example:
         foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json result.json
