@@ -128,7 +128,7 @@ def test_what_is_heavy_is_loaded_where_it_is_used():
 
 
 def test_no_test_needs_a_benchmark():
-    """Tests stand alone; a benchmark may load what lies under tests. Only the documentation shows benchmarks' tables."""
+    """Tests stand alone; a benchmark may load what lies under tests. Only documentation shows benchmarks' tables."""
     tests = Path(__file__).parent
     benchmarks = {path.stem for path in (tests.parent / "benchmarks").glob("*.py")}
     for path in set(tests.rglob("*.py")) - {Path(__file__), tests / "test_docs.py"}:

@@ -227,7 +227,8 @@ def test_a_reranker_that_helps_only_beside_its_first_stage_is_better_with_it(wor
     assert " Better: both together over the order of run.trec +" in tuned.sentence
     monkeypatch.setattr(type(tuned), "means", {"first stage": 0.5, "tuned": 0.5, "first stage + tuned": 0.6})
     monkeypatch.setitem(tuned.plan.sections, "retriever", {**tuned.plan["retriever"], "advised": True})
-    assert tuned.sentence.startswith(f"Deploy the order of run.trec and the tuned model together (--reranker {RERANKED}):")
+    what = f"the order of run.trec and the tuned model together (--reranker {RERANKED})"
+    assert tuned.sentence.startswith(f"Deploy {what}: ")
     monkeypatch.setattr(type(tuned), "means", {"first stage": 0.6, "tuned": 0.5, "first stage + tuned": 0.59})
     worse = replace(together, b="first stage", difference=-0.01, p=0.5)
     monkeypatch.setattr(type(tuned), "compared", lambda _, a, b: together if a == "tuned" else worse)

@@ -91,7 +91,8 @@ def tune(
     The proof stands beside BM25, and beside both together. The folder gets plan.toml (every decision with its reason),
     report.html, tune.json, the negatives and, only where it is significantly better on test, the folder model, and
     retriever.json, by which foils evaluate puts BM25 and the model together (--model FOLDER), or a reranker and its
-    first stage (--reranker FOLDER). Else the base is kept, and the program ends with status 1. A tuning that was stopped goes on where it was, by the same command.
+    first stage (--reranker FOLDER). Else the base is kept, and the program ends with status 1. A tuning that was
+    stopped goes on where it was, by the same command.
 
     Args:
         collection: Pairs to tune on, as foils describe reads them; about 200 or more. With plan: the plan's.

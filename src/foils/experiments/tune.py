@@ -246,7 +246,8 @@ class Tuned(Result):
             what = f"--model bm25 --model both={self.path}" if self.deploys == "both" else f"--model {self.model}"
             if not self.retrieves:
                 stage = str(given.get("first_stage") or BM25)
-                what = f"--{'run' if Path(stage).is_file() else 'model'} {stage} --reranker {self.path} --rerank-depth 50"
+                first = f"--{'run' if Path(stage).is_file() else 'model'} {stage}"
+                what = f"{first} --reranker {self.path} --rerank-depth 50"
             return f"foils evaluate {read_again(given)} {what}"
         if comparison is None:
             return "look at the pairs (foils describe): does the positive answer the query, and is it findable?"
