@@ -69,11 +69,6 @@ def paired() -> Any:
     return paired_products(vectors, rows, vectors, rows[::-1])
 
 
-def bm25_pairs() -> Any:
-    rows = np.arange(200)
-    return index().score(TextPairs(many_documents(), rows, rows, np.full(200, np.nan)))
-
-
 def nearest_for_batches() -> Any:
     found, scores = nearest_rows(unit(400, 16, 1), unit(20_000, 16, 2), np.arange(20_000), k=5)
     return found, scores.round(4)
@@ -83,7 +78,6 @@ EXACT = {
     "nearest": lambda: top_inner_products(unit(400, 16, 1), Vectors.of(unit(20_000, 16, 2)), 5),
     "exact index": lambda: ExactIndex(Vectors.of(unit(20_000, 16, 2))).search(unit(400, 16, 1), 5),
     "bm25": lambda: index().search(np.arange(200), 5),
-    "bm25 of pairs": bm25_pairs,
     "trisampler": trisampler,
     "paired": paired,
 }

@@ -15,6 +15,7 @@ from foils.data import Collection
 from foils.encode import Vectors, VectorStore
 from foils.encode.nearest import top_inner_products
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives, retrievers
+from foils.mining.pairs import TextPairs
 from foils.runtime.errors import InputError
 
 WORDS = [
@@ -134,6 +135,28 @@ def test_bm25_at_any_depth_begins_alike_whatever_is_scored_at_once(texts, monkey
     some = np.array([3, 17, 3])
     np.testing.assert_array_equal(retriever.search(some, 60)[0], deep[some])
     assert retriever.search(np.zeros(0, np.int64), 4)[0].shape == (0, 4)
+
+
+@pytest.mark.parametrize(("threads", "few"), [(1, 0), (2, 0), (2, 2_000)])
+def test_bm25_spares_documents_without_changing_a_bit(threads, few, monkeypatch):
+    """Words by Zipf's law, so that most queries have a term of nearly every document; repeated terms, and many ties."""
+    monkeypatch.setattr("foils.runtime.parallel.workers", lambda: threads)
+    monkeypatch.setattr(retrievers, "FEW", few)
+    rng = np.random.default_rng(1)
+    documents = [" ".join(f"w{word}" for word in rng.zipf(1.2, 12) % 500) for _ in range(3_000)]
+    queries = [" ".join(f"w{word}" for word in rng.zipf(1.2, rng.integers(1, 9)) % 600) for _ in range(200)]
+    retriever = BM25Retriever(collection_of(documents, queries))
+    counts, scores = retriever.vectors(np.arange(200), np.arange(3_000))
+    every = (counts @ scores.T.tocsr()).toarray()  # float32, added in the order of the query's terms
+    order = np.lexsort((np.broadcast_to(np.arange(3_000), every.shape), -every), axis=1)
+    best = np.take_along_axis(every, order, axis=1)
+    for depth in (1, 10, 300, 3_000):
+        found, values = retriever.search(np.arange(200), depth)
+        np.testing.assert_array_equal(found, np.where(best > 0, order, -1)[:, :depth])
+        np.testing.assert_array_equal(values, np.where(best > 0, best, np.nan)[:, :depth])
+    asked, rows = np.repeat(np.arange(200), 15), np.tile(np.arange(0, 3_000, 200), 200)
+    pairs = TextPairs(retriever._collection, asked[::-1], rows[::-1], np.zeros(3_000))
+    np.testing.assert_array_equal(retriever.score(pairs), every[asked, rows][::-1])
 
 
 @settings(max_examples=120, deadline=None)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,14 @@ from foils.runtime.parallel import map_blocks, workers
 K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
 AT_ONCE = LEAST_KEPT = 10_000  # documents whose terms BM25 counts; those from which its index is kept
 PARTS = ("data", "indices", "indptr")  # of an index: scores, their documents, and where each term's begin
-QUERIES = 256  # that BM25 scores at once, at most
+QUERIES = 128  # that a thread ranks by BM25 at once, at most
 ENTRY = 16  # bytes of a BM25 score and its document, while the product is made
+FEW = 50_000  # documents of a query's terms: up to here the product is faster than sparing documents
+ROUNDING = 2.0**-20  # a term: more than float32 sums of the same scores, in any order, differ by
+SAMPLE = 64  # times the depth: documents among which a threshold is looked for first
+LOOKUP = 32  # times as long as adding a term's score to its next document takes finding one document's
+
+Floats = npt.NDArray[np.floating]
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +55,8 @@ _DRAWS = 256  # random documents at once; fixed, so that a deeper search begins 
 class BM25Retriever:
     """Ranks documents by BM25 (Lucene's variant), with English stop words left out and Snowball stemming.
 
-    A document that shares no term with the query is not ranked at all. The index is made by bm25s; since its
-    variant scores only documents with a term of the query, a block of queries is one sparse matrix product.
+    A document that shares no term with the query is not ranked at all. The index is made by bm25s. Of frequent terms,
+    only the documents are scored that may still be among the best; the ranking is that of a search through all.
 
     The index of a stored collection of 10,000 documents and more is kept in the cache, and mapped.
 
@@ -78,8 +86,10 @@ class BM25Retriever:
             versions = map(version, ("foils", "bm25s", "PyStemmer"))  # which cut texts into terms, and score these
             key = repr((collection.digest, *versions, *self._settings.values()))
             self._place = cache_folder() / "bm25" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-        parts = self._kept() or self._indexed(k1, b)
-        self._scores = sparse.csr_array(parts, shape=(len(parts[2]) - 1, len(collection.documents)))
+        scores, rows, offsets = self._kept() or self._indexed(k1, b)
+        offsets = offsets.astype(rows.dtype if len(rows) < np.iinfo(rows.dtype).max else np.int64)  # spares a copy
+        self._scores = sparse.csr_array((scores, rows, offsets), shape=(len(offsets) - 1, len(collection.documents)))
+        self._sizes, self._largest = np.diff(offsets), np.maximum.reduceat(scores, offsets[:-1])  # of each term
 
     @property
     def portable(self) -> bool:
@@ -134,11 +144,18 @@ class BM25Retriever:
         rows = np.full((len(query_rows), depth), -1, np.int64)
         scores = np.full((len(query_rows), depth), np.nan)
 
-        def rank(block: tuple[int, sparse.csr_array]) -> None:
-            start, ranked = block[0], block[1] @ self._scores
-            for at in range(ranked.shape[0]):
-                part = slice(ranked.indptr[at], ranked.indptr[at + 1])
-                best, values = _best(ranked.indices[part], ranked.data[part], depth)
+        def rank(block: tuple[int, list[list[int]], sparse.csr_array]) -> None:
+            start, terms, counts = block
+            many, sums = counts @ self._sizes > FEW, np.zeros(self._scores.shape[1], np.float32)
+            ranked = counts[~many] @ self._scores
+            ends = iter(zip(ranked.indptr, ranked.indptr[1:], strict=False))
+            for at, pruned in enumerate(many):
+                if pruned:
+                    found = self._candidates(terms[at], depth, sums)
+                    best, values = _best(found, self._scored(terms[at], found), depth)
+                else:
+                    part = slice(*next(ends))
+                    best, values = _best(ranked.indices[part], ranked.data[part], depth)
                 rows[start + at, : len(best)], scores[start + at, : len(best)] = best, values
 
         for _ in map_blocks(rank, self._counted(query_rows)):
@@ -153,30 +170,72 @@ class BM25Retriever:
         """
         if (pairs.doc_rows < 0).any():
             raise InputError("documents with a text of their own are not in the BM25 index; use another scorer")
-        rows, index = np.unique(pairs.query_rows, return_inverse=True)
-        scores = np.zeros(len(pairs))
-        for start, counts in self._counted(rows):
-            ranked = counts @ self._scores
-            here = np.flatnonzero((index >= start) & (index < start + ranked.shape[0]))
-            scores[here] = ranked[index[here] - start, pairs.doc_rows[here]]
+        rows, index, sizes = np.unique(pairs.query_rows, return_inverse=True, return_counts=True)
+        groups, scores = np.split(np.argsort(index, kind="stable"), np.cumsum(sizes)[:-1]), np.zeros(len(pairs))
+        for start, terms, _ in self._counted(rows):
+            for listed, own in zip(terms, groups[start:], strict=False):
+                scores[own] = self._scored(listed, pairs.doc_rows[own])
         return scores
 
     def vectors(self, query_rows: Rows, document_rows: Rows) -> tuple[sparse.csr_array, sparse.csr_array]:
         """Return (n, terms) and (m, terms): the inner product of a query's row and a document's is its BM25 score."""
-        counts = [block for _, block in self._counted(query_rows)]
+        counts = [block for *_, block in self._counted(query_rows)]
         return sparse.csr_array(sparse.vstack(counts)), self._scores.T.tocsr()[document_rows]
 
-    def _counted(self, query_rows: Rows) -> Iterator[tuple[int, sparse.csr_array]]:
-        """Yield where a block of queries begins, and how often each has each term; times the index they are scores."""
+    def _candidates(self, terms: list[int], depth: int, sums: npt.NDArray[np.float32]) -> Rows:
+        """Return the documents that may be among the `depth` best of a query; `sums`, of all documents, is 0 again.
+
+        Terms are taken from the rarest on. `floor` is below a score that `depth` documents reach. Where the terms that
+        are left cannot add up to it, no new document matters, and none of the old ones that they cannot lift to it.
+
+        Source: Turtle and Flood, "Query evaluation: strategies and optimizations" (1995), MaxScore.
+        """
+        counts, best, floor = Counter(terms), np.zeros(0, self._scores.indices.dtype), 0.0
+        left = sum(count * float(self._largest[term]) for term, count in counts.items())
+        lists = sorted(((*self._list(term), term) for term in counts), key=lambda each: len(each[0]))
+        added = 0
+        for documents, scores, term in lists:
+            if left < floor and LOOKUP * len(best) < len(documents):
+                break
+            added += 1
+            before = sums[documents]
+            if left >= floor:
+                best = np.concatenate([best, documents[before == 0]])
+            sums[documents] = before + scores * counts[term]
+            left -= counts[term] * float(self._largest[term])
+            values = sums[best]
+            if len(best) > depth:
+                few = values[:: max(1, len(best) // (SAMPLE * depth))]  # a threshold of some leaves few of all
+                few = values[values >= np.partition(few, -depth)[-depth]]
+                floor = max(floor, float(np.partition(few, -depth)[-depth]) * (1 - ROUNDING * len(terms)))
+                best = best[values >= floor - left]
+        for documents, *_ in lists[:added]:
+            sums[documents] = 0
+        return np.sort(best)  # in order, they are found faster
+
+    def _scored(self, terms: list[int], documents: Rows) -> npt.NDArray[np.float32]:
+        """Return the score of each document, summed in the order of the terms, 0 where it has none of them."""
+        scores, sought = np.zeros(len(documents), np.float32), documents.astype(self._scores.indices.dtype, copy=False)
+        for listed, values in map(self._list, terms):
+            at = np.minimum(np.searchsorted(listed, sought), len(listed) - 1)
+            scores += np.where(listed[at] == sought, values[at], np.float32(0))
+        return scores
+
+    def _list(self, term: int) -> tuple[Rows, npt.NDArray[np.float32]]:
+        """Return the documents that have a term, ascending, and its score in each."""
+        part = slice(self._scores.indptr[term], self._scores.indptr[term + 1])
+        return self._scores.indices[part], self._scores.data[part]
+
+    def _counted(self, query_rows: Rows) -> Iterator[tuple[int, list[list[int]], sparse.csr_array]]:
+        """Yield where a block of queries begins, the terms of each that documents have, and how often it has each."""
         terms, documents = self._scores.shape
-        size = memory.rows_at_once(ENTRY * documents * workers(), most=QUERIES)  # a common term may rank every document
+        size = memory.rows_at_once(ENTRY * min(FEW, documents) * workers(), most=QUERIES)
         for start in range(0, len(query_rows), size):
             lists = self._ids(self._collection.query_texts(query_rows[start : start + size]), grow=False)
             known = [[term for term in listed if 0 <= term < terms] for listed in lists]
-            offsets = np.cumsum([0, *map(len, known)])
-            flat = np.fromiter((term for listed in known for term in listed), np.int64, int(offsets[-1]))
+            offsets, flat = np.cumsum([0, *map(len, known)]), np.array([*chain.from_iterable(known)], np.int64)
             counts = sparse.csr_array((np.ones(len(flat), np.float32), flat, offsets), shape=(len(lists), terms))
-            yield start, counts
+            yield start, known, counts
 
     def _ids(self, texts: list[str], *, grow: bool) -> list[list[int]]:
         """Term numbers of each text, none where it has none: two texts of stop words share no term."""
@@ -194,7 +253,7 @@ def words(text: str) -> list[str]:
     return _ASCII.findall(text) if text.isascii() else alphanumeric_2(text)
 
 
-def _best(rows: Rows, scores: Scores, depth: int) -> tuple[Rows, Scores]:
+def _best(rows: Rows, scores: Floats, depth: int) -> tuple[Rows, Floats]:
     """The `depth` best of one query, ties by document position."""
     positive = scores > 0
     rows, scores = rows[positive], scores[positive]
