@@ -27,6 +27,7 @@ KINDS = {  # name of the folder in the cache -> what lies there, and the names o
     "collections": ("collections", re.compile(r"(pydocs-)?[0-9a-f]{32}")),
     "mined": ("minings that were begun", re.compile(r"[0-9a-f]{32}")),
     "bm25": ("indexes of BM25, a collection each", re.compile(r"[0-9a-f]{32}")),
+    "faiss": ("indexes of vectors, a collection and a model each", re.compile(r"[0-9a-f]{32}")),
     "judgements": ("judgements, a judge and collection each", re.compile(r"[^/]+-[0-9a-f]{16}")),
     "llm": ("answers of language models, a collection each", re.compile(r"[0-9a-f]{16}")),
 }

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from fakes import unit
 from foils.encode import Vectors
+from foils.encode.index import as_index
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
     DimensionSettings,
@@ -32,7 +33,6 @@ from foils.searching import (
 )  # fmt: skip
 from foils.searching.choosing import Relevant
 from foils.searching.dimensions import check_depths, dimension_order, kept_count, moon_rows, moved, scaled_to
-from foils.searching.index import as_index
 from refusals import refused
 
 DOCUMENTS, QUERIES = unit(120), unit(9, seed=1)

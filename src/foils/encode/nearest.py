@@ -68,13 +68,18 @@ def top_inner_products(
 
 
 def _best(asked: Products, documents: Vectors, depth: int, block: int, device: str | None) -> tuple[Rows, Scores]:
-    rows, scores = np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
-    if not rows.size or not len(documents):
-        return rows, scores
+    if not len(asked) or not depth or not len(documents):
+        return np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
     screen = _Screen(asked, documents, depth) if device is None else _DeviceScreen(asked, documents, depth, device)
     for start, vectors in documents.blocks(block):
         screen.add(start, np.ascontiguousarray(vectors, np.float32))
-    for index, (found, products) in enumerate(zip(*rank_rows(asked, documents, screen.rows()), strict=True)):
+    return best_of(asked, documents, screen.rows(), depth)
+
+
+def best_of(queries: Floats, documents: Vectors, lists: Sequence[Rows], depth: int) -> tuple[Rows, Scores]:
+    """Return the `depth` best of each query's own documents, as `top_inner_products` does of all (`rank_rows`)."""
+    rows, scores = np.full((len(queries), depth), -1, np.int64), np.full((len(queries), depth), np.nan)
+    for index, (found, products) in enumerate(zip(*rank_rows(queries, documents, lists), strict=True)):
         count = min(depth, len(found))
         rows[index, :count], scores[index, :count] = found[:count], products[:count]
     return rows, scores

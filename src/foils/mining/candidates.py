@@ -78,11 +78,12 @@ class Mined(Negatives):
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts as the program shows them."""
-        kept = int(self.keep.sum())
+        kept, index = int(self.keep.sum()), self.provenance.get("settings", {}).get("index")
         return [
             ("queries", f"{self.queries:,}"),
             ("negatives", f"{kept:,}"),
             ("per query", f"{kept / self.queries:.2f}"),
+            *([(f"recall@{index['depth']} of the {index['kind']} index", f"{index['recall']:.3f}")] if index else []),
             ("labelled positives left out", f"{self.positives_left_out:,}"),
             *self.rejected_rows(),
             *([("further copies of positives left out", f"{self.copies_left_out:,}")] if self.copies_left_out else []),

@@ -11,6 +11,7 @@ from foils.data.collection import Collection
 from foils.data.run import Fusion
 from foils.data.sources import SourceLike, as_source
 from foils.encode.encoder import Encoder
+from foils.encode.index import FAISS_KINDS, FaissIndex
 from foils.encode.models import OWN_KINDS, called
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description
 from foils.encode.vectors import VectorStore
@@ -30,6 +31,7 @@ from foils.mining.retrievers import (
 from foils.mining.rules import Margin, PositiveScores, ScoreLimit, SimANS, TriSampler, Uniform
 from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.files import cache_folder, digest_of
 from foils.runtime.options import Needs, Option, Settings, settings_of, spelled
 
 if TYPE_CHECKING:
@@ -42,8 +44,11 @@ DRAWS = ("top", "uniform", "simans")
 RULES = ("margin", "relative_margin", "max_score", "min_score")
 SCORERS = ("own", "encoder", "cross-encoder")
 POOLS = ("random", "bm25", "dense")
+SAMPLE, RECALLED = 200, 100  # queries and depth at which an index's recall is measured
 METHODS = ("random", "bm25", "dense", "cross-encoder", "ance", "trisampler", *OWN_KINDS.values())
 
+_POOLED: dict[str, Any] = {"method": ["cross-encoder"]}
+_DENSE: dict[str, Any] = {"method": ["dense", "ance", "trisampler"]}
 _DRAW: Needs = {"ranks": lambda ranks: ranks != BEST, "method": lambda method: method != "trisampler"}
 
 
@@ -115,13 +120,15 @@ class RankingSettings(Settings):
         pool: What a cross-encoder ranks anew: random, bm25, dense; or a source, as [NAME=]PATH. In Python also a table
             of negatives.
         pool_depth: Documents of the pool for each query.
+        index: Exact search, or an index of faiss: hnsw or ivf (both approximate), or flat. Its recall on 200 queries
+            is measured, printed and written into the provenance.
     """
 
     heading = "Ranking"
-    needs = {"method": ["cross-encoder"]}  # noqa: RUF012 (a class's own)
 
-    pool: Annotated[PoolLike, Option(metavar="POOL")] = "bm25"
-    pool_depth: Annotated[int, Option(least=1)] = 100
+    pool: Annotated[PoolLike, Option(metavar="POOL", needs=_POOLED)] = "bm25"
+    pool_depth: Annotated[int, Option(least=1, needs=_POOLED)] = 100
+    index: Annotated[str, Option(names=("exact", *FAISS_KINDS), needs=_DENSE)] = "exact"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +187,8 @@ def _of_encoders(embeds: list[dict[str, Any]]) -> dict[str, Needs]:
     return {name: others if name in (*OF_CROSS_ENCODERS, "vectors") else embeds for name in names}
 
 
-_DENSE: dict[str, Any] = {"method": ["dense", "ance", "trisampler"]}
 _SCORES: dict[str, Any] = {"scorer": ["encoder"]}
-_POOL = {"method": ["cross-encoder"], "pool": lambda pool: isinstance(pool, str) and pool == "dense"}
+_POOL = {**_POOLED, "pool": lambda pool: isinstance(pool, str) and pool == "dense"}
 _EMBEDS = [_DENSE, _SCORES, {"ranks": [BEST]}, _POOL]
 MINING_NEEDS: dict[str, Needs] = {
     **_of_encoders([*_EMBEDS, {"method": [*OWN_KINDS.values()]}]),
@@ -231,6 +237,12 @@ class Models:
             ranks = DenseRetriever.of_model(self.collection, *self.encoder, query_rows=rows, device=device)
             fusion = Fusion.of(self.encoding.encoder)
             facts: dict[str, Any] = {"encoder": description(self.encoder[0])}
+            if (kind := self.ranking.index) != "exact":
+                key = [self.collection.digest, facts["encoder"], str(ranks.documents.array.dtype), kind]
+                ranks.use(FaissIndex.kept(ranks.documents, kind, cache_folder() / "faiss" / digest_of(key, 16)))
+                some, depth = rows[:: max(1, len(rows) // SAMPLE)][:SAMPLE], min(RECALLED, len(ranks.documents))
+                recall = round(ranks.recall(some, depth), 4)
+                facts["index"] = {"kind": kind, "recall": recall, "depth": depth, "queries": len(some)}
             if method == "dense" and fusion is not None and fusion.deploys == "both":
                 both = FusedRetriever(BM25Retriever(self.collection), ranks, fusion)
                 return both, {**facts, "fused_with_bm25": fusion.how}

@@ -25,7 +25,8 @@ from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
 from foils.data.tokens import alphanumeric_2
 from foils.encode.cross_encoders import OwnIndex, OwnSimilarity
 from foils.encode.encoder import Encoder
-from foils.encode.nearest import BLOCK, top_inner_products
+from foils.encode.index import FaissIndex
+from foils.encode.nearest import BLOCK, best_of, top_inner_products
 from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
 from foils.mining.scorers import CrossEncoderScorer, paired_products
@@ -297,8 +298,8 @@ class RandomRetriever:
 class DenseRetriever:
     """Ranks documents by the inner product of their vectors with the query's (ECI_sem eq. 1–2: cosine, for unit ones).
 
-    Exact, ties by document position. Documents are read block by block from where the vectors lie, so the corpus may
-    be larger than memory.
+    Exact, ties by document position, unless it is given an `index` of faiss, which finds most of the best documents.
+    Documents are read block by block from where the vectors lie, so the corpus may be larger than memory.
 
     Args:
         queries: vectors of all queries of the collection, or of those that will be asked for, by query row.
@@ -309,6 +310,7 @@ class DenseRetriever:
     """
 
     column = "dense"
+    index: FaissIndex | None = None
     portable = True
     short = WHOLE
 
@@ -339,8 +341,23 @@ class DenseRetriever:
         documents = store.embed(encoder, DocumentTexts(collection), "document")
         return cls(queries, documents, device=device, name=name)
 
+    def use(self, index: FaissIndex) -> None:
+        """Search by an index over the documents from here on, in this process."""
+        self.index, self.portable, self.short = index, False, "the index found no further document"
+
+    def recall(self, query_rows: Rows, depth: int) -> float:
+        """Return which share of the `depth` best documents of some queries the index finds."""
+        best, _ = top_inner_products(self.queries.take(query_rows), self.documents, depth)
+        found, _ = self.search(query_rows, depth)
+        pairs = zip(best, found, strict=True)
+        return sum(int(np.isin(rows, other).sum()) for rows, other in pairs) / max(1, best.size)
+
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows and inner products."""
+        """Return (n, depth) document rows and inner products; −1 and NaN where an index finds nothing more."""
+        if self.index is not None:
+            asked = self.queries.take(query_rows)
+            found, _ = self.index.search(asked, depth)
+            return best_of(asked, self.documents, [rows[rows >= 0] for rows in found], depth)
         device = self._device
         if device is not None:
             import torch

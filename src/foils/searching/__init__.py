@@ -1,5 +1,6 @@
 """Search with the dimensions of a query that are worth keeping."""
 
+from foils.encode.index import ExactIndex, FaissIndex
 from foils.searching.choosing import (
     Grid,
     Judged,
@@ -21,7 +22,6 @@ from foils.searching.dimensions import (
     sharpened_queries,
     sun,
 )
-from foils.searching.index import ExactIndex, FaissIndex
 from foils.searching.passes import search_vectors
 from foils.searching.runs import embed_collection, own_run, search_collection
 from foils.searching.settings import DimensionSettings

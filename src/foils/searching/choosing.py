@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode import Vectors
+from foils.encode.index import ExactIndex, search_lists
 from foils.runtime import progress
 from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
 from foils.searching.dimensions import (
@@ -35,7 +36,6 @@ from foils.searching.dimensions import (
     sharpened_queries,
     sun,
 )
-from foils.searching.index import ExactIndex, search_lists
 from foils.searching.passes import check_search_depths, rank_lists
 from foils.searching.runs import Embedded, rows_by_query
 from foils.searching.settings import CANDIDATES, FEEDBACK_DEPTH, DimensionSettings

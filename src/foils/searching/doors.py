@@ -12,6 +12,7 @@ from foils.data import Collection, Run
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs
 from foils.encode import DEFAULT_MODEL
+from foils.encode.index import ExactIndex, FaissIndex
 from foils.encode.models import own_kind
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
@@ -19,7 +20,6 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, door
 from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
-from foils.searching.index import ExactIndex, FaissIndex
 from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, own_run, search_collection
 from foils.searching.settings import (
     METHODS,

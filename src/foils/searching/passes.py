@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode import Vectors
+from foils.encode.index import Index, Scores, as_index, search_lists
 from foils.encode.nearest import rank_rows
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError
@@ -30,7 +31,6 @@ from foils.searching.dimensions import (
     feedback_needed,
     sharpened_queries,
 )
-from foils.searching.index import Index, Scores, as_index, search_lists
 from foils.searching.settings import CANDIDATES, FEEDBACK_DEPTH, SECOND_PASSES, DimensionSettings, SecondPass
 
 

@@ -17,12 +17,12 @@ from foils.data.read import identical_ids_caption
 from foils.data.run import without_identical
 from foils.encode import Encoder, Kind, Vectors, VectorStore
 from foils.encode.cross_encoders import OwnIndex, OwnSimilarity
+from foils.encode.index import ExactIndex, Scores, search_lists
 from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.results import Result, Table
-from foils.searching.index import ExactIndex, Scores, search_lists
 from foils.searching.passes import Ranked, search_vectors
 from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
 

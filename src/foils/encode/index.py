@@ -6,16 +6,19 @@ any other, so every index here serves both passes.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode import Vectors
 from foils.encode.nearest import BLOCK, top_inner_products
+from foils.encode.vectors import Vectors
 from foils.runtime import progress
-from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.errors import FoilsError, InputError, UnknownNameError, require
+from foils.runtime.files import META, fill_folder, hold, read_parts, remove_unused, write_parts
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -25,6 +28,8 @@ LINKS, CONSTRUCTION_DEPTH, SEARCH_DEPTH, PROBES = 32, 200, 128, 16  # of hnsw (M
 ADDED = 65_536  # documents handed to faiss at a time
 PROBED, FOUND = 16, 10  # documents searched for, to tell whether an index holds them; hits of each
 NEAR = 0.02  # of ‖q‖‖d‖: what a score may be off by in an index that keeps vectors as they are
+
+log = logging.getLogger(__name__)
 
 
 class Index(Protocol):
@@ -179,6 +184,32 @@ class FaissIndex:
                 index.add(np.ascontiguousarray(part, np.float32))
                 advance(len(part))
         return cls(index, documents)
+
+    @classmethod
+    def kept(cls, documents: Vectors, kind: str, place: Path) -> FaissIndex:
+        """Read the index that lies in a folder, or build one and keep it there: several threads build no hnsw twice.
+
+        Raises:
+            MissingExtraError, UnknownNameError, InputError: as `build` does.
+        """
+        faiss = require("faiss", "faiss")
+        if (place / META).is_file():
+            try:
+                read_parts(place)
+                index = cls(faiss.read_index(str(place / "index")), documents)
+                hold(place, by=index)
+                return index
+            except (OSError, ValueError, KeyError) as error:
+                log.warning("the index %s is damaged (%s); it is built again", place, error)
+                remove_unused(place)
+        built = cls.build(documents, kind)
+        try:
+            with fill_folder(place, mark=META) as aside:
+                faiss.write_index(built.index, str(aside / "index"))
+                write_parts(aside, {"kind": kind})
+        except FoilsError as error:  # a cache that may only be read, a full disk
+            log.warning("the %s index is not kept: %s", kind, error)
+        return built
 
     def _refuse_other_documents(self) -> None:
         """Search for some documents: their inner products must be the scores, or each must be found, as compressed."""
