@@ -88,9 +88,9 @@ def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = 
     vectors: typing.Any = ...) -> foils.deciding.doors.Scored: ...
 def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., split: typing.Any = ...,
     ranks: typing.Any = ..., draw: typing.Any = ..., near_duplicate: float = ..., seed: int = ...,
-    pool: typing.Any = ..., pool_depth: int = ..., margin: float | None = ..., relative_margin: float | None = ...,
-    max_score: float | None = ..., min_score: float | None = ..., scorer: typing.Any = ...,
-    cross_encoder: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    pool: typing.Any = ..., pool_depth: int = ..., index: typing.Any = ..., margin: float | None = ...,
+    relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
+    scorer: typing.Any = ..., cross_encoder: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
