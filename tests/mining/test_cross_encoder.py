@@ -1,5 +1,6 @@
 """Cross-encoder negatives over a pool: a tiny BERT with random weights, made on the spot."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +9,16 @@ import pytest
 
 import foils
 from foils.data import Collection
-from foils.encode import VectorStore
+from foils.encode import EncoderSettings, VectorStore, as_encoder
 from foils.encode import vectors as vectors_module
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.pairs import TextPairs
 from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
 from foils.mining.scorers import CrossEncoderScorer, preferred_share, taught_pairs
+from foils.rating import BiEncoderJudge
 from foils.runtime.errors import FailureError, InputError
+from foils.training.data import training_set
 from tiny_models import tiny_cross_encoder
 from train_models import cross_encoder, made_up, static_model, table
 
@@ -171,6 +174,19 @@ def test_kept_negatives_and_positives_are_scored_once(use, tmp_path, monkeypatch
     monkeypatch.setattr("foils.mining.scorers.logits", lambda *_, **__: pytest.fail("scored again"))
     again = foils.score_pairs(collection, negatives, teacher=[model], **use)
     assert np.array_equal(again.table["teacher"].to_numpy(), scored.table["teacher"].to_numpy(), equal_nan=True)
+
+
+def test_a_teacher_needs_no_labels(use):
+    collection = made_up()
+    bare = replace(collection, qrels={}, digest="bare")
+    scored = foils.score_pairs(bare, table(collection), teacher=static_model(), **use)
+    labelled = foils.score_pairs(collection, table(collection), teacher=static_model(), **use)
+    assert len(scored) == 80
+    assert scored.table["teacher"].to_pylist() == labelled.table["teacher"].to_pylist()[:80]
+    assert np.isnan(scored.teachers[0][2])  # no positive that it could prefer
+    rated = foils.rate(bare, scored, judge=BiEncoderJudge(as_encoder(static_model(), EncoderSettings())), degree=2)
+    lists = training_set(bare, rated, form="lists")
+    assert np.isfinite(lists.teacher_scores()).sum() == 80
 
 
 def test_several_teachers_are_averaged(use, tmp_path):

@@ -58,10 +58,10 @@ def score_pairs(
 ) -> ScoredPairs:
     """Score kept negatives and labelled positives by teachers: a column `teacher`, for losses that learn from one.
 
-    A positive's score stands in a rejected row of its own, which is added where it has none. Of several teachers the
-    scores of each are in `teacher_1`, `teacher_2` and so on, and `teacher` is their mean, which suits teachers of one
-    scale, as the logits of cross-encoders. Scores and vectors are kept by the model and the texts, so that no pair is
-    scored twice.
+    A positive's score stands in a rejected row of its own, which is added where it has none. Queries without labels
+    are scored, too. Of several teachers the scores of each are in `teacher_1`, `teacher_2` and so on, and `teacher` is
+    their mean, which suits teachers of one scale, as the logits of cross-encoders. Scores and vectors are kept by the
+    model and the texts, so that no pair is scored twice.
 
     Args:
         teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits; may

@@ -225,7 +225,7 @@ def open_teachers(
 
 
 def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tuple[Negatives, Rows, Marks, TextPairs]:
-    """Return what teachers score: the kept negatives of a table, and the positives of a split of their queries.
+    """Return what teachers score: the kept negatives of a table, and the labelled positives of their queries.
 
     Returns:
         The table, with a rejected row for each positive that had none; (n,) those of its rows that are scored; (n,)
@@ -235,7 +235,7 @@ def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tu
         UnknownNameError: no such split.
     """
     asked = np.unique(collection.query_rows(negatives.kept()["query_id"]))
-    queries, documents = collection.positives(split).pairs()
+    queries, documents = collection.labels(split).pairs()
     queries, documents = (rows[np.isin(queries, asked)] for rows in (queries, documents))
     ids = collection.queries["query_id"].take(queries), collection.documents["doc_id"].take(documents)
     widened, of_positives = negatives.with_rejected(*(column.combine_chunks() for column in ids))
