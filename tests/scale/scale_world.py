@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -152,19 +153,37 @@ def copied(value: Any) -> Any:
     return cloudpickle.loads(cloudpickle.dumps(value))
 
 
+@contextmanager
+def noted(notes: Path, seconds: float) -> Iterator[None]:
+    """Take one's time, and leave notes: on which machine and in which process something began, and that it ended."""
+    import ray
+
+    name = f"{time.time_ns()}-{ray.get_runtime_context().get_node_id()}"
+    (notes / f"{name}.begun").write_text(str(os.getpid()))
+    time.sleep(seconds)
+    yield
+    (notes / f"{name}.ended").touch()
+
+
 class WatchedEncoder(HashingEncoder):
-    """Takes its time, and leaves notes of each call: on which machine and in which process it began, that it ended."""
+    """Takes its time, and leaves notes of each call."""
 
     def __init__(self, notes: Path, seconds: float) -> None:
         super().__init__()
         self.notes, self.seconds = notes, seconds
 
     def encode(self, texts: Sequence[str], kind: Kind) -> np.ndarray:
-        import ray
+        with noted(self.notes, self.seconds):
+            return super().encode(texts, kind)
 
-        name = f"{time.time_ns()}-{ray.get_runtime_context().get_node_id()}"
-        (self.notes / f"{name}.begun").write_text(str(os.getpid()))
-        time.sleep(self.seconds)
-        found = super().encode(texts, kind)
-        (self.notes / f"{name}.ended").write_text(texts[0])
-        return found
+
+class WatchedRetriever(RandomRetriever):
+    """Takes its time, and leaves notes of each search."""
+
+    def __init__(self, collection: Collection, notes: Path, seconds: float) -> None:
+        super().__init__(collection)
+        self.notes, self.seconds = notes, seconds
+
+    def search(self, query_rows: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
+        with noted(self.notes, self.seconds):
+            return super().search(query_rows, depth)

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import scale_world
-from scale_world import DOCUMENTS, WORK, WatchedEncoder, cut_small, embedded
+from scale_world import DOCUMENTS, QUERIES, WORK, WatchedEncoder, WatchedRetriever, cut_small, embedded, table, world
 
 import fakes
 import foils
 from fakes import HashingEncoder
+from foils.mining import RandomRetriever, mine_negatives
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError, MissingExtraError
 from foils.runtime.parallel import RayExecutor, executing, map_shards, on_ray
@@ -48,30 +49,36 @@ def cluster(monkeypatch):
 
 
 class Killer:
-    """Listens to the progress; after the first shard it kills a node, other than the head, that is at another one."""
+    """Listens to the progress; after so many shards it kills a node, other than the head, that is at another one.
 
-    def __init__(self, cluster: Any, notes: Path) -> None:
-        self.cluster, self.notes = cluster, notes
+    After each of those before, it kills a worker alone.
+    """
+
+    def __init__(self, cluster: Any, notes: Path, watched: str = "embedding", after: int = 1) -> None:
+        self.cluster, self.notes, self.watched, self.after = cluster, notes, watched, after
         self.killed: str | None = None
         self.progress: list[int] = []
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Any]:
         def advance(count: int) -> None:
-            if description.startswith("embedding") and count:
+            if description.startswith(self.watched) and count:
                 self.progress.append(count)
                 if self.killed is None:
-                    self.kill()
+                    self.kill(machine=len(self.progress) == self.after)
 
         yield advance
 
-    def kill(self) -> None:
+    def kill(self, machine: bool) -> None:
         for _ in range(600):
             for node in self.cluster.list_all_nodes()[1:]:
                 for note in under_way(self.notes, node.node_id):
                     os.kill(int(note.read_text()), signal.SIGKILL)  # a machine that dies takes its workers along
-                    self.cluster.remove_node(node, allow_graceful=False)
-                    self.killed = node.node_id
+                    if machine:
+                        self.cluster.remove_node(node, allow_graceful=False)
+                        self.killed = node.node_id
+                    else:
+                        note.rename(note.with_suffix(".killed"))
                     return
             time.sleep(0.05)
         raise AssertionError("no node was at work")
@@ -104,6 +111,21 @@ def test_a_node_killed_in_the_middle_costs_its_shard_and_nothing_else(cluster, t
     assert len(killer.progress) == shards
     assert {name for name in there if not name.endswith(".part")} == here.keys()
     assert all(there[name] == here[name] for name in here)
+
+
+@pytest.mark.slow
+def test_mining_with_a_worker_and_a_node_killed_gives_the_bytes_of_one_process(cluster, tmp_path, monkeypatch):
+    cut_small(monkeypatch)
+    collection = world()
+    here = mine_negatives(collection, RandomRetriever(collection), split="train", top=5)
+    killer = Killer(cluster, tmp_path, "mining", after=2)
+    with on_ray(cluster.address), reporting(killer.task):
+        there = mine_negatives(collection, WatchedRetriever(collection, tmp_path, 1.0), split="train", top=5)
+    assert table(there) == table(here)
+    assert len(killer.progress) == QUERIES // 32
+    assert len([*tmp_path.glob("*.killed")]) == 1
+    assert len(under_way(tmp_path, killer.killed)) == 1
+    assert len([*tmp_path.glob("*.ended")]) == QUERIES // 32  # two blocks were done again
 
 
 @pytest.mark.slow
