@@ -9,7 +9,7 @@ tables) is used again. Reports the peak of the memory that no file backs, read e
 on an empty plate (`foils --version`, and the imports of a run on 100 documents). A verb that takes longer than
 `--seconds` is stopped, and says so.
 
-Writes benchmarks/results/verbs.json.
+Writes benchmarks/results/verbs.json, or the file that `--result` names.
 """
 
 from __future__ import annotations
@@ -99,9 +99,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--verb", action="append", choices=list(VERBS))
     parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--result", default="verbs", help="name of the file in results/")
     given = parser.parse_args()
     words = [np.base_repr(at + 50_000, 36).lower() for at in range(WORDS)]
-    found = {"verbs": {}, **load("verbs"), "queries": given.queries, "dimension": DIMENSION}
+    found = {"verbs": {}, **load(given.result), "queries": given.queries, "dimension": DIMENSION}
     with tempfile.TemporaryDirectory(prefix="foils-memory-") as folder:
         write_encoder(Path(folder) / "encoder", words)
         for documents in [LEAST, *given.documents]:
@@ -122,7 +123,10 @@ def main() -> None:
                     same = rows_of(place / one) == rows_of(place / other)
                     found.setdefault("same_rows_under_64_mib", {})[f"{one} {documents}"] = same
             rows = [{"verb": name, **beyond(of)} for name, of in found["verbs"].items()]
-            save("verbs", found, {"Peak memory beyond that of 100 documents, MiB": rows})
+            taken = [(name, int(size), each) for name, of in found["verbs"].items() for size, each in of.items()]
+            each = [{"verb": name, "documents": size, **of} for name, size, of in taken if size != LEAST]
+            memory = "Peak memory beyond that of 100 documents, MiB"
+            save(given.result, found, {memory: rows, "Seconds, and peak memory": each})
 
 
 def rows_of(path: Path) -> object:
