@@ -73,7 +73,7 @@ def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float)
     import datasets  # noqa: F401 (both sides hold it before they begin)
 
     from foils.data.collection import DocumentTexts
-    from foils.data.doors import export
+    from foils.data.sources import export
     from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.mining import DenseRetriever, mine_negatives
     from foils.mining.rules import Margin, PositiveScores

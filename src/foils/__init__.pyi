@@ -38,9 +38,9 @@ from .runtime.errors import FoilsError as FoilsError
 
 if not typing.TYPE_CHECKING:
     from .batching.plan import batch as batch
-    from .data.doors import describe as describe
-    from .data.doors import export as export
-    from .data.doors import load as load
+    from .data.description import describe as describe
+    from .data.read import load as load
+    from .data.sources import export as export
     from .deciding.doors import score as score
     from .deciding.mine import mine as mine
     from .evaluation.doors import evaluate as evaluate
@@ -51,10 +51,10 @@ if not typing.TYPE_CHECKING:
     from .experiments.doors import tune as tune
     from .labelling.doors import label as label
     from .labelling.relabelling import relabel as relabel
-    from .mining.doors import filter as filter
-    from .mining.doors import fuse as fuse
-    from .mining.doors import generate as generate
-    from .mining.doors import score_pairs as score_pairs
+    from .mining.fusion import fuse as fuse
+    from .mining.generation import generate as generate
+    from .mining.methods import filter as filter
+    from .mining.scorers import score_pairs as score_pairs
     from .rating.doors import rate as rate
     from .searching.doors import search as search
     from .selection.doors import compose as compose

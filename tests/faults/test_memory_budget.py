@@ -18,8 +18,7 @@ from foils.data import Collection
 from foils.encode import Vectors
 from foils.encode.nearest import top_inner_products
 from foils.mining import BM25Retriever
-from foils.mining.pairs import TextPairs
-from foils.mining.rules import TriSampler
+from foils.mining.rules import TextPairs, TriSampler
 from foils.mining.scorers import paired_products
 from foils.runtime import memory
 from foils.runtime.errors import InputError

@@ -13,8 +13,8 @@ from foils.encode import EncoderSettings, VectorStore, as_encoder
 from foils.encode import vectors as vectors_module
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from foils.mining.pairs import TextPairs
 from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
+from foils.mining.rules import TextPairs
 from foils.mining.scorers import CrossEncoderScorer, preferred_share, taught_pairs
 from foils.rating import BiEncoderJudge
 from foils.runtime.errors import FailureError, InputError

@@ -19,7 +19,6 @@ from foils.data.negatives import EQUAL, Negatives, negatives_table
 from foils.encode import Vectors, VectorStore
 from foils.mining import BM25Retriever, DenseRetriever, Mined, RandomRetriever, candidates, mine_negatives
 from foils.mining.candidates import COPIES
-from foils.mining.pairs import TextPairs
 from foils.mining.rules import (
     NEAR,
     LookAlikes,
@@ -27,6 +26,7 @@ from foils.mining.rules import (
     PositiveScores,
     ScoreLimit,
     SimANS,
+    TextPairs,
     TriSampler,
     Uniform,
     filter_negatives,

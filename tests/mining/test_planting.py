@@ -12,14 +12,15 @@ from foils.data.negatives import Recapture
 from foils.encode import Vectors
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
-from foils.mining.pairs import Rule, TextPairs
 from foils.mining.planting import drawn_positives, planted_by_filter, planted_by_fusion, read_planted
 from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
 from foils.mining.rules import (
     Margin,
     PositiveScores,
+    Rule,
     ScoreLimit,
     SimANS,
+    TextPairs,
     TriSampler,
     Uniform,
     filter_negatives,

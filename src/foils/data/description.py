@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from foils.data.collection import TRAIN, Collection, ColumnTexts, Rows
 from foils.data.pairs import hash_of
+from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.splitting import recurrence, twin_pairs
 from foils.data.tables import pieces
+from foils.runtime.options import door
 from foils.runtime.results import Result, Table, number
 
 EXAMPLES = 3
@@ -92,6 +94,19 @@ class Description(Result):
     def to_json(self) -> dict[str, Any]:
         """Return the attributes."""
         return asdict(self)
+
+
+@door
+def describe(collection: CollectionLike, *, reading: CollectionSettings) -> Description:
+    """Show what a collection is: counts, lengths, splits, examples, leakage between splits, and warnings.
+
+    Raises:
+        InputError: there is no such collection, or it is not well-formed.
+
+    Example:
+        foils describe pairs.csv --columns query=question,positive=answer
+    """
+    return describe_collection(reading.open(collection))
 
 
 def describe_collection(collection: Collection) -> Description:

@@ -20,7 +20,7 @@ from foils.data.records import ENDINGS, Complaints, Fields, Records, json_object
 from foils.data.splitting import SPLITS, USUAL, split_name
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import existing_file
-from foils.runtime.options import Option, Settings, refuse, several
+from foils.runtime.options import Option, Settings, door, refuse, several
 
 FILES = ("corpus.jsonl", "queries.jsonl")
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
@@ -208,20 +208,6 @@ def _hf_splits(
     return splits, [Path(file["filename"]) for rows in splits.values() for file in rows.cache_files]
 
 
-def fetched_source(path: str | Path) -> Path | Mapping[str, Records]:
-    """Return the file of a source; of `hf:` (see `read_hf`) the records of pairs, by split.
-
-    Raises:
-        MissingExtraError: pairs without the package `datasets`.
-        InputError: no such data set, none that can be reached, or one in BEIR's layout.
-    """
-    if not (name := str(path)).startswith("hf:"):
-        return Path(path)
-    if isinstance(pairs := read_hf(name.removeprefix("hf:"), lenient=False), Collection):
-        raise InputError(f"{path} is a collection in BEIR's layout; a source has a column of negatives")
-    return pairs
-
-
 def collection_from_mteb(task: Any) -> Collection:
     """Return a retrieval task of mteb as a collection; the task loads its data if it has not.
 
@@ -380,6 +366,17 @@ class CollectionSettings(Settings):
         loaded = load_collection(given, columns=self.columns, corpus=self.corpus)
         more = several(self.add_judgements)
         return with_judgements(loaded, more) if more else loaded
+
+
+@door
+def load(collection: CollectionLike, *, reading: CollectionSettings) -> Collection:
+    """Open a collection: pairs in a file or a table, a BEIR folder, or a data set of others.
+
+    Raises:
+        InputError: there is no such collection, or it is not well-formed.
+        MissingExtraError: what reads it is not installed.
+    """
+    return reading.open(collection)
 
 
 def identical_ids_caption(queries: int) -> str:

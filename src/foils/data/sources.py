@@ -21,7 +21,7 @@ import pyarrow as pa
 from foils.data.collection import IDENTICAL, Collection, DocumentTexts, PairIndex, Rows
 from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table, texts_of
 from foils.data.pairs import EXPECTED, OF_SOURCE, ROLES, Columns, Example, Passage, hash_of, plain, text_id
-from foils.data.read import fetched_source
+from foils.data.read import CollectionLike, CollectionSettings, read_hf
 from foils.data.records import (
     DELIMITERS,
     Complaints,
@@ -36,7 +36,7 @@ from foils.data.tables import MOST, Provenance, provenance, take
 from foils.data.tokens import alphanumeric
 from foils.runtime.errors import FormatError, InputError, UnknownNameError, require
 from foils.runtime.files import file_digest, write_whole
-from foils.runtime.options import Option
+from foils.runtime.options import Option, door, refuse, spelled
 from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
@@ -174,20 +174,18 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
     """
     queries, documents = negatives.rows_in(collection)
     labelled = collection.known_positives.contain(queries, documents) & negatives.keep
-    mistaken = labelled | _equal(negatives, collection) if by_text else labelled
+    mistaken = labelled
+    if by_text:
+        asked, texts = texts_of(negatives, collection)
+        pairs = collection.known_positives.pairs()
+        inside = np.isin(pairs[0], asked)
+        answers = _token_keys(pairs[0][inside], DocumentTexts(collection, pairs[1][inside]))
+        mistaken = labelled | np.isin(_token_keys(asked, texts), answers)
     if mistaken.any():
         log.warning("%s: negatives that are positives of the same query: %d; rejected", where, mistaken.sum())
         negatives = negatives.reject(labelled, POSITIVE).reject(mistaken, EQUAL)
     own = (collection.identical[queries] == documents) & (documents >= 0)
     return negatives.reject(own, IDENTICAL) if own.any() else negatives
-
-
-def _equal(negatives: Negatives, collection: Collection) -> npt.NDArray[np.bool_]:
-    """(n,) which rows have the text of a positive of their query."""
-    queries, texts = texts_of(negatives, collection)
-    pairs = collection.known_positives.pairs()
-    asked, answers = (rows[np.isin(pairs[0], queries)] for rows in pairs)
-    return np.isin(_token_keys(queries, texts), _token_keys(asked, DocumentTexts(collection, answers)))
 
 
 def _token_keys(queries: Rows, texts: DocumentTexts) -> npt.NDArray[np.uint64]:
@@ -230,12 +228,6 @@ def split_name(spec: str) -> tuple[str, Path]:
     return name, Path(path)
 
 
-def _is_run(path: Path) -> bool:
-    """Tell whether a file is no table, by its name and its first bytes, and so has to be a TREC run."""
-    ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    return not (ending in DELIMITERS or magic(path, 4) == b"PAR1" or first_character(path) in ("{", "["))
-
-
 def _read(given: Any, name: str, collection: Collection) -> Negatives:
     """Return a table of negatives as it is, or what a run or records say, of several splits one after the other.
 
@@ -247,8 +239,11 @@ def _read(given: Any, name: str, collection: Collection) -> Negatives:
         name: of the source.
         collection: that it belongs to.
     """
-    if isinstance(given, Path) and _is_run(given):
-        return _read_run(given, name, collection)
+    parquet = isinstance(given, Path) and magic(given, 4) == b"PAR1"
+    if isinstance(given, Path) and not parquet:  # what is no table by its name or first byte has to be a TREC run
+        ending = Path(given.name.lower().removesuffix(".gz")).suffix
+        if ending not in DELIMITERS and first_character(given) not in ("{", "["):
+            return _read_run(given, name, collection)
     parts = parts_of(given)
     first = next(iter(parts.values()))
     own = {role: column for role, column in collection.columns.items() if column}
@@ -259,7 +254,7 @@ def _read(given: Any, name: str, collection: Collection) -> Negatives:
     if not (columns or of_pairs or isinstance(given, Mapping)):
         if not isinstance(given, Path):
             return Negatives(arrow_table(given))
-        if magic(given, 4) == b"PAR1":
+        if parquet:
             return Negatives.read(given)
     rows = _SourceRows(collection)
     for records in parts.values():
@@ -330,7 +325,11 @@ def as_source(given: SourceLike, collection: Collection | None, *, name: str = "
     path = None
     if isinstance(given, (str, Path)):
         name, path = (name, Path(given)) if name else split_name(str(given))
-        given = fetched_source(path)
+        given = path
+        if (of_hub := str(path)).startswith("hf:"):
+            given = read_hf(of_hub.removeprefix("hf:"), lenient=False)
+            if isinstance(given, Collection):
+                raise InputError(f"{path} is a collection in BEIR's layout; a source has a column of negatives")
     try:
         if isinstance(given, Negatives):
             negatives = given
@@ -579,3 +578,39 @@ class Exported(Result):
             "records": int(FORMS[self.form].counted(positives, negatives, self._number)),
             "rows_of_other_queries": int(self.table.keep.sum() - negatives.sum()),
         }
+
+
+@door
+def export(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    form: Annotated[str, Option(names=tuple(FORMS))] = "triplets",
+    scores: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    number: Annotated[int | None, Option(least=1)] = None,
+    split: str = "train",
+    reading: CollectionSettings,
+) -> Exported:
+    """Export the kept negatives, with their queries and positives, in a form that a training tool reads.
+
+    Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers, PyLate), flagembedding and
+    tevatron. Files are JSON lines.
+
+    Args:
+        form: Form of the records.
+        scores: Column of the table whose scores go along, of positives and negatives: score, cosine, logit, elo, … The
+            table of foils rate and of foils score-pairs has those of positives.
+        number: Negatives in an n-tuple; shorter lists are left out. Default: as many as the positive with most has.
+        split: Split of the judgements whose positives go along.
+
+    Example:
+        foils export scifact/ rated.parquet --form flagembedding --scores elo -o train.jsonl
+
+    Raises:
+        InputError: nothing to export, or scores that are missing.
+        UnknownNameError: no such form, split or column.
+    """
+    if form != "tuples":
+        refuse({"number": number}, f"with {spelled('form')} {form}; it goes with {spelled('form')} tuples")
+    loaded = reading.open(collection)
+    return Exported(loaded, as_source(source, loaded).negatives, form, split, scores or "", number)

@@ -10,7 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,14 @@ from foils.data.collection import IDENTICAL, Collection, Rows
 from foils.data.negatives import EQUAL, Negatives, negatives_table
 from foils.data.run import ranks_within
 from foils.data.tables import Provenance
-from foils.mining.pairs import (
+from foils.mining.planting import as_listed, counted, drawn_positives, noted, planted_rows, without_labels
+from foils.mining.rules import (
     BEFORE,
+    NEAR,
     NOT_DRAWN,
     WHOLE,
     Draw,
+    LookAlikes,
     Marks,
     PairScorer,
     Retriever,
@@ -36,9 +39,7 @@ from foils.mining.pairs import (
     TextPairs,
     reads_judgements,
     with_judgements_of,
-)  # fmt: skip
-from foils.mining.planting import as_listed, counted, drawn_positives, noted, planted_rows, without_labels
-from foils.mining.rules import NEAR, LookAlikes
+)
 from foils.runtime import progress
 from foils.runtime.errors import FoilsError, InputError
 from foils.runtime.files import cache_folder, digest_of, write_whole
@@ -150,11 +151,8 @@ class _Found:
 
     def add(self, part: _Found) -> None:
         """Take in the candidates of the next queries."""
-        self.rows += part.rows
-        self.positives += part.positives
-        self.copies += part.copies
-        self.listed += part.listed
-        self.short += part.short
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(part, each.name))
 
     def write(self, path: Path) -> None:
         """Write it whole."""
@@ -264,7 +262,7 @@ class Miner:
         Nothing where no query has a positive; only where positives are planted: where the retriever cannot be had with
         other judgements, or a part compares with positives and no query has two.
         """
-        known, parts = self.collection.known_positives, (*self.rules, self.draw)
+        known, parts = self.collection.known_positives, (self.draw, *self.rules)
         labelled, least = int(known.counts_of(query_rows).sum()), 2 if any(map(reads_judgements, parts)) else 1
         if not labelled:
             return {}
@@ -273,9 +271,11 @@ class Miner:
             listed = np.concatenate(found.listed)  # ranked as others are, and nothing rejects or draws
             recapture = counted(known, query_rows, listed, kept)
             return noted(as_listed(planted, listed), self.collection, labelled, kept, recapture)
-        other = self._with_judgements(without_labels(self.collection, planted)) if len(planted) else None
-        if other is None:
+        judged = without_labels(self.collection, planted)
+        retriever, draw, *rules = (with_judgements_of(part, judged) for part in (self.retriever, *parts))
+        if retriever is None or not len(planted):
             return {}
+        other = replace(self, collection=judged, retriever=retriever, rules=rules, draw=draw)
         rows = other.searched(planted["query"], f"planting positives for {self.retriever.name}").taken()
         kept_rows = rows["reason"] == 0
         listed = planted_rows(rows["query"], rows["document"], ranks_within(rows["query"]), rows["score"], kept_rows)
@@ -291,14 +291,6 @@ class Miner:
         """The first rank, and the rank after the last; None: it has no end."""
         first, end = self.ranks
         return first, first + DEPTH * self.top if end is None and self.rules and self.draw is None else end
-
-    def _with_judgements(self, collection: Collection) -> Miner | None:
-        """Return the same with a collection's judgements; None where the retriever cannot be had so."""
-        retriever, draw = with_judgements_of(self.retriever, collection), with_judgements_of(self.draw, collection)
-        rules = tuple(rule for each in self.rules if (rule := with_judgements_of(each, collection)) is not None)
-        if retriever is None:
-            return None
-        return replace(self, collection=collection, retriever=retriever, rules=rules, draw=draw)
 
     def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> _Found:
         """Return the candidates of all queries, block by block, in other processes where they may be sent there.

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import TRAIN, Collection, Rows
+from foils.data.collection import TRAIN, Collection, ColumnTexts, Rows
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
-from foils.data.sources import Record, labelled_lists, labelled_pairs, triplets, tuples
+from foils.data.sources import labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.tables import take
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
@@ -26,9 +26,8 @@ from foils.encode.models import load_model, similarity_of
 from foils.encode.opening import EmbeddingSettings, as_encoder
 from foils.mining.candidates import mine_negatives
 from foils.mining.methods import FilterSettings
-from foils.mining.pairs import Scores
 from foils.mining.retrievers import CrossEncoderRetriever, DenseRetriever
-from foils.mining.rules import PositiveScores, Uniform
+from foils.mining.rules import PositiveScores, Scores, Uniform
 from foils.mining.scorers import CrossEncoderScorer
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError, require
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 FORMS = {"triplet": triplets, "n-tuple": tuples, "labeled-pair": labelled_pairs, "labeled-list": labelled_lists}
 STRATEGIES = ("top", "random")
-VALUES = ("label", "labels", "score", "scores")  # columns of the forms that hold no texts
-PIECE = 1_000  # records whose texts are copied at once: an Arrow array of strings ends at 2 GiB
+PIECE = 1_000  # texts, and records, that are read at once: an Arrow array of strings ends at 2 GiB
 
 
 def mine_hard_negatives(
@@ -175,20 +173,22 @@ def mine_hard_negatives(
     kept, form = mined.kept(), FORMS[output_format]
     found = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"]), kept["score"].to_numpy()
     positives, negatives = (
-        _by_query(*side, queries=len(collection.queries), scored=output_scores)
+        _by_query(collection, *side, scored=output_scores)
         for side in ((scores.query_rows, scores.doc_rows, scores.scores), found)
     )
     examples = (
         Example(query, chosen, others)
-        for query, (own, others) in enumerate(zip(positives, negatives, strict=True))
+        for query, own, others in zip(ColumnTexts(collection.queries["text"]), positives, negatives, strict=True)
         for chosen in ([own] if output_format == "labeled-pair" else [[each] for each in own if others])
     )
     records = (record for example in examples for record in form(example, num_negatives))
-    some = [Passage(0, score=0.0 if output_scores else None)] * num_negatives  # an empty data set has columns, too
-    tables = [_with_texts([*form(Example(0, some[:1], some), num_negatives)], names, collection).slice(0, 0)]
-    while block := list(islice(records, PIECE)):
-        tables.append(_with_texts(block, names, collection))
-    made: Dataset = require("datasets", "train").Dataset(pa.concat_tables(tables))
+    some = [Passage("", score=0.0 if output_scores else None)] * num_negatives  # an empty data set has columns, too
+    tables = [pa.Table.from_pylist([*form(Example("", some[:1], some), num_negatives)]).slice(0, 0)]
+    tables += map(pa.Table.from_pylist, iter(lambda: list(islice(records, PIECE)), []))
+    called = dict(zip(("anchor", "positive", "document", "documents"), (names[0], *[names[1]] * 3), strict=True))
+    table = pa.concat_tables(tables)
+    table = table.rename_columns([called.get(name, name) for name in table.column_names])
+    made: Dataset = require("datasets", "train").Dataset(table)
     return made
 
 
@@ -247,24 +247,11 @@ def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, tuple[str | None
 
 
 def _by_query(
-    query_rows: Rows, documents: Rows, scores: Scores, *, queries: int, scored: bool
+    collection: Collection, query_rows: Rows, documents: Rows, scores: Scores, *, scored: bool
 ) -> Iterator[list[Passage]]:
-    """Yield the documents of each query, which lie by query, as references."""
-    passages = map(Passage, documents.tolist(), repeat(None), repeat(""), scores.tolist() if scored else repeat(None))
-    for count in np.bincount(query_rows, minlength=queries).tolist():
+    """Yield the documents of each query, which lie by query."""
+    blocks = (documents[start : start + PIECE] for start in range(0, len(documents), PIECE))
+    texts = (text for block in blocks for text in take(collection.documents["text"], block).to_pylist())
+    passages = map(Passage, texts, repeat(None), repeat(""), scores.tolist() if scored else repeat(None))
+    for count in np.bincount(query_rows, minlength=len(collection.queries)).tolist():
         yield list(islice(passages, count))
-
-
-def _with_texts(records: list[Record], names: tuple[str, str], collection: Collection) -> pa.Table:
-    """Records as a table, texts in the place of references, and the data set's names of columns."""
-    called = dict(zip(("anchor", "positive", "document", "documents"), (names[0], *[names[1]] * 3), strict=True))
-    columns, table = {}, pa.Table.from_pylist(records)
-    for name in table.column_names:
-        column = table[name].combine_chunks()
-        if name not in VALUES:
-            texts = collection.queries["text"] if name == "anchor" else collection.documents["text"]
-            flat = column.flatten() if pa.types.is_list(column.type) else column
-            taken = take(texts, np.asarray(flat)).cast(pa.string())
-            column = pa.ListArray.from_arrays(column.offsets, taken) if flat is not column else taken
-        columns[called.get(name, name)] = column
-    return pa.table(columns)

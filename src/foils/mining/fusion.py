@@ -13,11 +13,14 @@ import pyarrow.compute as pc
 
 from foils.data.collection import Rows
 from foils.data.negatives import Negatives, negatives_table
+from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import METHODS, NORMALISATIONS, fuse_lists, ranks_within
+from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
-from foils.mining.pairs import BEFORE, NOT_DRAWN
+from foils.mining.planting import planted_by_fusion
+from foils.mining.rules import BEFORE, NOT_DRAWN
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Needs, Option, Settings, parsed_settings
+from foils.runtime.options import Needs, Option, Settings, door, parsed_settings
 from foils.runtime.results import Table
 
 _WEIGHTED: Needs = {"method": ["weighted"]}
@@ -48,7 +51,7 @@ class FusionSettings(Settings):
             needs=_WEIGHTED,
         ),
     ] = None  # fmt: skip
-    normalisation: Annotated[str, Option(names=tuple(NORMALISATIONS), needs=_WEIGHTED)] = "min-max"
+    normalisation: Annotated[str, Option(names=NORMALISATIONS, needs=_WEIGHTED)] = "min-max"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,45 @@ class Fused(Negatives):
     def to_json(self) -> dict[str, Any]:
         """Return the settings, and the number of rows of each source and of the union."""
         return {"settings": self.provenance["settings"], "sources": self.sources, "rows": len(self)}
+
+
+@door
+def fuse(
+    collection: CollectionLike,
+    sources: SourcesLike,
+    *,
+    fusion: FusionSettings,
+    reading: CollectionSettings,
+) -> Fused:
+    """Fuse several sources of negatives into one, each document of a query once.
+
+    The table shows each source's rank and score. A row that any source rejected is rejected.
+
+    Raises:
+        InputError: fewer than two sources, one that cannot be read, or sources that cannot be fused in this way.
+
+    Example:
+        foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet
+    """
+    loaded = reading.open(collection)
+    named = as_sources(sources, loaded)
+    fused_by = partial(
+        fuse_sources,
+        method=fusion.method,
+        top=fusion.top,
+        k=fusion.rrf_k,
+        weights=fusion.weights and {name: float(weight) for name, weight in fusion.weights.items()},
+        normalisation=fusion.normalisation,
+        digests={each.name: each.digest for each in named},
+    )
+    tables = {each.name: each.negatives for each in named}
+    negatives = fused_by(tables)
+    return Fused.of(
+        negatives.with_provenance(planted_by_fusion(tables, negatives, loaded, fused_by)),
+        title=f"{fusion.method} of {len(named)} sources",
+        collection=loaded,
+        sources={each.name: len(each.negatives) for each in named},
+    )
 
 
 def fuse_sources(

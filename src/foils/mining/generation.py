@@ -6,35 +6,39 @@ failure is a record that says so, never an empty negative.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
+from foils.data.pairs import text_id
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.tables import provenance
 from foils.data.tokens import alphanumeric
 from foils.llm import (
+    AnswerStore,
+    LLMSettings,
     NoAnswerError,
     Request,
     Sampling,
     Session,
     Template,
     Usage,
+    ask_missing,
     digest,
     fenced,
 )
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import TemplateLike
-from foils.mining.rules import LookAlikes
-from foils.runtime.options import Option, Settings
+from foils.mining.rules import NEAR, LookAlikes
+from foils.runtime.options import Option, Settings, door
 
 SOURCE = "llm"
 TEMPERATURE = 0.8
@@ -43,6 +47,7 @@ PASSAGE_TOKENS = 80  # about what a passage takes, for the costs that are announ
 SHORTEST = 0.1  # share of the words of the shortest positive that a negative has at least
 NEAR_DUPLICATE = 0.9  # Jaccard similarity to a positive, as in mining
 SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "keys")}
+WRITER = LLMSettings(llm_temperature=TEMPERATURE)
 _STREAM = 31  # of the draws of domain, difficulty and length
 
 
@@ -207,6 +212,85 @@ class Generated(Negatives):
         }
 
 
+@door
+def generate(
+    collection: CollectionLike,
+    *,
+    top: Annotated[int, Option(least=1)] = 10,
+    split: str = "train",
+    seed: Annotated[int, Option(least=0)] = 0,
+    limit: Annotated[int | None, Option(least=1)] = None,
+    writing: WritingSettings,
+    llm: LLMSettings = WRITER,
+    reading: CollectionSettings,
+) -> Generated:
+    """Let a language model write negatives: texts that resemble an answer to the query but are not one.
+
+    The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one, for each query with its
+    first labelled positive, and up to three times while negatives are missing. Answers are checked against all
+    positives of the query, and kept as they come, so that a stopped run asks only for what is missing. Near-duplicates
+    of a positive stay in the table, rejected with a reason.
+
+    Args:
+        top: Negatives per query.
+        split: Split of the judgements; its queries that have a positive get negatives.
+        seed: Seed of the model's sampling, where the server heeds it, and of what is drawn for a prompt.
+        limit: Ask for this many queries alone, the first ones. Default: all.
+
+    Example:
+        foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 -o llm.parquet
+
+    Raises:
+        InputError: a collection that cannot be read, no model, or a server that refuses the key or the model.
+        FailureError: the server fails query after query; what was finished is kept.
+        MissingExtraError: the openai package is not installed.
+    """
+    client, loaded = llm.client(), reading.open(collection)
+    sampling = replace(llm.sampling(), seed=seed)
+    asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
+    records = records_of(loaded, writing, (client.identity, asked), split, limit, seed)
+    by_key = ask_missing(
+        client,
+        AnswerStore(llm.folder(loaded)),
+        {record.key: record for record in records},
+        partial(write_negatives, writing=writing, sampling=sampling, number=top),
+        text_of=lambda record: writing.asked(record.query, record.positives[0], top, record.drawn),
+        answer_tokens=top * PASSAGE_TOKENS,
+        task="asking for negatives",
+        unit="queries",
+    )
+    answers = [by_key[record.key] for record in records]
+    counts = [len(answer["negatives"]) for answer in answers]
+    facts = {"split": split, "limit": limit, **client.describe(), **asked}
+    texts = [text for answer in answers for text in answer["negatives"]]
+    queries = pa.array(np.repeat(np.array([record.query_id for record in records], object), counts), pa.string())
+    ids = pa.array([f"llm:{text_id(text)}" for text in texts], pa.string())
+    ranks = [rank for count in counts for rank in range(count)]
+    table = negatives_table(queries, ids, SOURCE, ranks, np.full(len(texts), np.nan))
+    table = table.append_column("text", pa.array(texts, pa.large_string()))
+    negatives = Negatives(table, provenance("generate", facts, inputs={"collection": loaded.digest}))
+    # the texts become documents, to be compared with the positives of their queries
+    titles = pa.repeat(pa.scalar("", pa.large_string()), len(texts))
+    own = pa.table([ids, titles, table["text"]], schema=loaded.documents.schema)
+    widened = replace(loaded, documents=pa.concat_tables([loaded.documents, own]), folder=None)
+    rows = len(loaded.documents) + np.arange(len(texts))
+    equal, near = LookAlikes(widened, NEAR_DUPLICATE).marks(loaded.query_rows(queries), rows)
+    return Generated.of(
+        negatives.reject(equal | near, NEAR),
+        title=f"negatives of {loaded.name} ({split}) by {client.model}",
+        collection=loaded,
+        split=split,
+        top=top,
+        queries=len(records),
+        answered=sum(count > 0 for count in counts),
+        short=sum(0 < count < top for count in counts),
+        failed=dict(Counter(str(answer["failure"]) for answer in answers if not answer["negatives"])),
+        turned_away=dict(sum((Counter(answer["turned_away"]) for answer in answers), Counter())),
+        usage=Usage.total(answers),
+        price=llm.price,
+    )
+
+
 def records_of(
     collection: Collection, writing: WritingSettings, decisive: object, split: str, limit: int | None, seed: int
 ) -> list[Record]:
@@ -258,28 +342,6 @@ async def write_negatives(
         "query_id": record.query_id, "negatives": negatives, "failure": None if negatives else failure,
         "turned_away": dict(turned_away), **session.usage.as_record(),
     }  # fmt: skip
-
-
-def generated_table(query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> pa.Table:
-    """Return a table with a row for each text, whose id is made of it."""
-    texts = [text for listed in lists for text in listed]
-    queries = [query for query, listed in zip(query_ids, lists, strict=True) for _ in listed]
-    ids = [f"llm:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}" for text in texts]
-    ranks = [rank for listed in lists for rank in range(len(listed))]
-    table = negatives_table(
-        pa.array(queries, pa.string()), pa.array(ids, pa.string()), SOURCE, ranks, np.full(len(texts), np.nan)
-    )
-    return table.append_column("text", pa.array(texts, pa.large_string()))
-
-
-def near_positives(negatives: Negatives, collection: Collection) -> npt.NDArray[np.bool_]:
-    """Return which texts of a table nearly equal a positive of their query, (n,)."""
-    documents = {"doc_id": negatives.table["doc_id"], "title": [""] * len(negatives), "text": negatives.table["text"]}
-    own = pa.table(documents).select(collection.documents.column_names).cast(collection.documents.schema)
-    widened = replace(collection, documents=pa.concat_tables([collection.documents, own]), folder=None)
-    rows = len(collection.documents) + np.arange(len(negatives))
-    equal, near = LookAlikes(widened, NEAR_DUPLICATE).marks(collection.query_rows(negatives.table["query_id"]), rows)
-    return equal | near
 
 
 def parse(content: str) -> list[str]:

@@ -8,15 +8,18 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
+from foils.data.negatives import Negatives
+from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import Fusion
 from foils.data.sources import SourceLike, as_source
+from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
 from foils.encode.index import FAISS_KINDS, FaissIndex
 from foils.encode.models import OWN_KINDS, called
-from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description
+from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Miner
-from foils.mining.pairs import Draw, PairScorer, Retriever, Rule
+from foils.mining.planting import planted_by_filter
 from foils.mining.retrievers import (
     K1,
     B,
@@ -28,11 +31,24 @@ from foils.mining.retrievers import (
     RandomRetriever,
     TableRetriever,
 )
-from foils.mining.rules import Margin, PositiveScores, ScoreLimit, SimANS, TriSampler, Uniform
+from foils.mining.rules import (
+    Draw,
+    Margin,
+    PairScorer,
+    PositiveScores,
+    Retriever,
+    Rule,
+    ScoreLimit,
+    SimANS,
+    TriSampler,
+    Uniform,
+    filter_negatives,
+)
 from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.files import cache_folder, digest_of
-from foils.runtime.options import Needs, Option, Settings, settings_of, spelled
+from foils.runtime.options import Needs, Option, Settings, door, settings_of, spelled
+from foils.runtime.parallel import ScaleSettings
 
 if TYPE_CHECKING:
     PoolLike = SourceLike
@@ -310,3 +326,44 @@ class Models:
             draw=draw, seed=window.seed, ranks=ranks,
         )  # fmt: skip
         return miner, facts
+
+
+@door(needs=FILTERING_NEEDS)
+def filter(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    filters: FilterSettings,
+    split: str = "train",
+    reading: CollectionSettings,
+    machine: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Negatives:
+    """Reject likely false negatives of a source by rules; no row is dropped.
+
+    A row that was rejected before keeps its reason; of several rules the first that holds gives the reason.
+
+    Args:
+        split: Split of the judgements whose positives margins are held against.
+
+    Example:
+        foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet
+
+    Raises:
+        InputError: no rule, a source that cannot be read, or options that have no effect.
+    """
+    if not filters.changed(*RULES):
+        raise InputError(f"no rule to filter by; give one of {', '.join(map(spelled, RULES))}")
+    loaded = reading.open(collection)
+    named = as_source(source, loaded)
+    models = Models(loaded, split, filters, encoding)
+    scorer, scored_by = models.scorer()
+    rules = filters.rules(partial(models.positive_scores, scorer))
+    marked = filter_negatives(named.negatives, loaded, rules, scorer=scorer)
+    facts = {"split": split, "rules": filters.describe(), **scored_by}
+    inputs = {"collection": loaded.digest, named.name: named.digest}
+    before = {name: value for name, value in named.negatives.provenance.items() if name != "planted"}
+    planted = planted_by_filter(named.negatives, marked, loaded, rules, scorer=scorer)
+    origin = provenance("filter", facts, inputs=inputs, before=before, **planted)
+    title = f"{named.name}, filtered"
+    return Negatives.of(marked, provenance=origin, title=title, collection=loaded, split=split)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from foils.data.collection import Collection, PairIndex, Positives, Rows
 from foils.data.negatives import REQUIRED, Negatives, Recapture, negatives_table
 from foils.data.tables import Provenance
-from foils.mining.pairs import PairScorer, Rule, TextPairs, reads_judgements, with_judgements_of
+from foils.mining.rules import PairScorer, Rule, TextPairs, reads_judgements, with_judgements_of
 from foils.runtime.errors import InputError
 
 PLANTED = 2_000  # queries, at most: their share has a standard error of 0.011 at most where each has as many positives
@@ -202,8 +202,7 @@ def planted_by_filter(
     if scorer is not None:
         pairs = replace(pairs, scores=scorer.score(pairs))
     for rule in rules:
-        if (judged := with_judgements_of(rule, reduced)) is not None:
-            of["keep"] &= ~judged.marks(pairs)
+        of["keep"] &= ~with_judgements_of(rule, reduced).marks(pairs)
     planted[kept] = of
     return noted(planted, collection, float(negatives.provenance["recapture"]["labelled"]), int(marked.keep.sum()))
 

@@ -28,7 +28,7 @@ from foils.encode.encoder import Encoder
 from foils.encode.index import FaissIndex
 from foils.encode.nearest import BLOCK, best_of, top_inner_products
 from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
+from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
 from foils.mining.scorers import CrossEncoderScorer, paired_products
 from foils.runtime import memory, progress
 from foils.runtime.errors import FoilsError, InputError

@@ -1,4 +1,6 @@
-"""What rejects candidates, and what draws among them; the first rule that holds gives the reason.
+"""(Query, document) pairs, what ranks and scores them, what rejects candidates, and what draws among them.
+
+The first rule that holds gives the reason.
 
 Margins compare a candidate's score s with the scores of its query's labelled positives, on one scale.
 """
@@ -7,21 +9,140 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from foils.data.collection import Collection, Rows
+from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives, texts_of
 from foils.data.run import ranks_within
 from foils.data.tokens import DocumentSets, alphanumeric, cut_by_bytes
 from foils.encode.vectors import Vectors
-from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
+Scores = npt.NDArray[np.float64]
+Marks = npt.NDArray[np.bool_]
+WHOLE = "the collection has no further document"
+BEFORE = "ranked before the window"
+NOT_DRAWN = "not drawn"
 NEAR = "near-duplicate of a positive"
 ANGLE, CLOSEST = 60.0, 0.95  # degrees and a cosine: TriSampler's bounds
 BLOCK = 16_384  # pairs whose vectors TriSampler multiplies at once, at most
+
+
+@dataclass(frozen=True)
+class TextPairs:
+    """n pairs of a query and a document.
+
+    Attributes:
+        collection: whose rows these are.
+        query_rows: (n,).
+        doc_rows: (n,); −1 − i where the document has text i of `own`.
+        scores: (n,) higher is better, NaN where there is none.
+        own: texts of documents that are not in the collection; None: all are in it.
+    """
+
+    collection: Collection
+    query_rows: Rows
+    doc_rows: Rows
+    scores: Scores
+    own: pa.Array | pa.ChunkedArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.query_rows)
+
+    @property
+    def documents(self) -> DocumentTexts:
+        """The text of each pair's document, (n,)."""
+        return DocumentTexts(self.collection, self.doc_rows, self.own)
+
+
+class Retriever(Protocol):
+    """Ranks documents of a collection for queries of it.
+
+    One that has an attribute `portable`, and it is true, may be sent to other processes: a ranking depends on its
+    query alone, and nothing is embedded or kept on the way. For one that reads judgements see `with_judgements_of`.
+
+    Attributes:
+        name: of the source.
+        short: why a list may end before the collection does.
+    """
+
+    name: str
+    short: str
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Rank documents, best first, ties by document position.
+
+        Args:
+            query_rows: (n,) rows of queries.
+            depth: how many; a deeper search begins with the same documents.
+
+        Returns:
+            Document rows (n, depth), −1 after the end of a list, and their scores (n, depth), NaN there and where
+            the source has none.
+        """
+        ...
+
+
+class PairScorer(Protocol):
+    """Scores pairs, all on one scale.
+
+    Attributes:
+        column: what the scores are, as a column is called: bm25, cosine, logit.
+    """
+
+    column: str
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return a finite score for each pair, (n,); higher is better."""
+        ...
+
+
+class Rule(Protocol):
+    """Rejects candidates; one that reads judgements has a method for others (`with_judgements_of`).
+
+    Attributes:
+        reason: why, in a few words, the same for every candidate of the rule.
+    """
+
+    @property
+    def reason(self) -> str:
+        """Why, in a few words."""
+        ...
+
+    def marks(self, pairs: TextPairs) -> Marks:
+        """Return which pairs are rejected, (n,)."""
+        ...
+
+
+class Draw(Protocol):
+    """A distribution over the candidates of a query; for one that reads judgements see `with_judgements_of`."""
+
+    def log_weights(self, pairs: TextPairs) -> Scores:
+        """Return the logarithm of each pair's weight among its query's, up to a constant, (n,); −inf: never drawn."""
+        ...
+
+
+def reads_judgements(part: object) -> bool:
+    """Tell whether a retriever, rule or draw reads judgements: it has a method `with_judgements`.
+
+    A rule or draw that does compares candidates with the labelled positives of their query, and cannot be asked of a
+    query that has none.
+    """
+    return hasattr(part, "with_judgements")
+
+
+def with_judgements_of(part: Any, collection: Collection) -> Any:
+    """Return a retriever, rule or draw as it would be with other judgements of the same documents and queries.
+
+    One that reads judgements says so by a method `with_judgements(collection)`; that of a retriever returns None where
+    it cannot know. Any other stays as it is.
+    """
+    return part.with_judgements(collection) if reads_judgements(part) else part
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives, texts_of
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike, as_source
+from foils.data.tables import provenance
 from foils.encode.cross_encoders import activated, as_pair_model, check_one_output, cross_encoder_digest, logits
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.pairs import Marks, PairScorer, Scores, TextPairs
+from foils.mining.rules import Marks, PairScorer, Scores, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
-from foils.runtime.options import refuse, several, spelled
+from foils.runtime.options import Option, door, refuse, several, spelled
 from foils.runtime.results import Table, number
 
 PAIRS = 4_096  # whose vectors are multiplied at once, at most
@@ -205,23 +208,66 @@ def check_teachers(teacher: TeachersLike, embedding: EmbeddingSettings) -> None:
         refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, which embeds texts; give it, or leave it out")
 
 
-def open_teachers(
-    teacher: TeachersLike, collection: Collection, embedding: EmbeddingSettings
-) -> list[tuple[dict[str, Any], PairScorer]]:
-    """Return what provenance says of each teacher, its name included, and what gives its scores.
+@door(check=check_teachers)
+def score_pairs(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    teacher: Annotated[TeachersLike, Option(metavar="TEACHER", parse=list, repeated=True)] = (),
+    split: str = "train",
+    reading: CollectionSettings,
+    embedding: EmbeddingSettings,
+) -> ScoredPairs:
+    """Score kept negatives and labelled positives by teachers: a column `teacher`, for losses that learn from one.
+
+    A positive's score stands in a rejected row of its own, which is added where it has none. Queries without labels
+    are scored, too. Of several teachers the scores of each are in `teacher_1`, `teacher_2` and so on, and `teacher` is
+    their mean, which suits teachers of one scale, as the logits of cross-encoders. Scores and vectors are kept by the
+    model and the texts, so that no pair is scored twice.
+
+    Args:
+        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits; may
+            be given several times. In Python also a SentenceTransformer, an `Encoder` or a CrossEncoder, or a list.
+        split: Split of the judgements whose positives are scored, of queries with a kept negative.
+
+    Example:
+        foils score-pairs scifact/ bm25.parquet --teacher bi-encoder:all-MiniLM-L6-v2 -o taught.parquet
 
     Raises:
-        InputError: a model that cannot be loaded.
+        InputError: no teacher, a model or table that cannot be read, or the table has the columns already.
+        UnknownNameError: no such split.
+        FailureError: a score is infinite.
     """
-    opened: list[tuple[dict[str, Any], PairScorer]] = []
+    loaded = reading.open(collection)
+    named = as_source(source, loaded)
+    widened, rows, positive, pairs = taught_pairs(named.negatives, loaded, split)
+    teachers: list[tuple[dict[str, Any], PairScorer]] = []
     for kind, model in map(_kind_of, several(teacher)):
         if kind == CROSS_ENCODER:
             judging = CrossEncoderScorer.of(model, embedding)
-            opened.append((judging.describe(), judging))
+            teachers.append((judging.describe(), judging))
         else:
-            encoder = embedding.open_encoder(model, collection)
-            opened.append((description(encoder), EncoderScorer(encoder, embedding.open_store())))
-    return opened
+            encoder = embedding.open_encoder(model, loaded)
+            teachers.append((description(encoder), EncoderScorer(encoder, embedding.open_store())))
+    scores = np.stack([scorer.score(pairs) for _, scorer in teachers])
+    names = [str(facts["name"]) for facts, _ in teachers]
+    each_one = {f"{TEACHER}_{i}": own for i, own in enumerate(scores, 1)} if len(teachers) > 1 else {}
+    mean = scores.mean(0)
+    columns = {}
+    for name, own in {**each_one, TEACHER: mean}.items():
+        columns[name] = np.full(len(widened), np.nan)  # rows that are not scored
+        columns[name][rows] = own
+    of = [*zip(names, scores, strict=True), *([("average", mean)] if each_one else [])]
+    facts = {"split": split, "teachers": [facts for facts, _ in teachers]}
+    inputs = {"collection": loaded.digest, named.name: named.digest}
+    return ScoredPairs.of(
+        widened.with_columns(columns),
+        provenance=provenance("score_pairs", facts, inputs=inputs, before=named.negatives.provenance),
+        title=f"{named.name}, scored by {', '.join(names)}",
+        collection=loaded,
+        split=split,
+        teachers=tuple((name, len(own), preferred_share(pairs.query_rows, positive, own)) for name, own in of),
+    )
 
 
 def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tuple[Negatives, Rows, Marks, TextPairs]:
