@@ -31,7 +31,7 @@ from foils.encode import (
     VectorStore,
     load_encoder,
 )
-from foils.encode.forward import token_batches, tokens_on
+from foils.encode.encoder import token_batches, tokens_on
 from foils.encode.models import STATIC, load_model
 from foils.encode.vectors import cosine_loss
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives

@@ -24,10 +24,9 @@ from transformers import BertConfig, BertForMaskedLM
 
 from foils.deciding.doors import score
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, find_model, load_encoder, opening
-from foils.encode import forward as forward_module
+from foils.encode import encoder as forward_module
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
-from foils.encode.encoder import check_finite, weights_digest
-from foils.encode.forward import side_by_side, token_batches, tokens_on
+from foils.encode.encoder import check_finite, side_by_side, token_batches, tokens_on, weights_digest
 from foils.encode.models import _PUBLISHED_SHA256, load_model
 from foils.encode.opening import EncodingSettings, computes_bfloat16, multiplies
 from foils.encode.vectors import cosine_loss

@@ -142,8 +142,15 @@ class OwnIndex:
         scores = np.empty((len(queries), 0), np.float32)
         if not len(queries):
             return rows, scores
+        starts = range(0, len(self._documents), BLOCK)
+        if not self._blocks:
+            with progress.task("embedding document texts", total=len(self._documents), unit="texts") as advance:
+                for start in starts:
+                    part = self._documents[start : start + BLOCK]
+                    self._blocks.append(self._model.embed(part, "document"))
+                    advance(len(part))
         embedded = self._model.embed(queries, "query")
-        for start, block in zip(range(0, len(self._documents), BLOCK), self._embedded(), strict=True):
+        for start, block in zip(starts, self._blocks, strict=True):
             found = self._model.similarities(embedded, block)
             check_finite(found, queries, self._model.name)
             every = np.concatenate([scores, found], axis=1)
@@ -152,16 +159,6 @@ class OwnIndex:
             scores = np.take_along_axis(every, best, axis=1)
             rows = np.take_along_axis(np.concatenate([rows, positions], axis=1), best, axis=1)
         return rows, scores
-
-    def _embedded(self) -> list[Any]:
-        """Blocks of documents, embedded."""
-        if not self._blocks:
-            with progress.task("embedding document texts", total=len(self._documents), unit="texts") as advance:
-                for start in range(0, len(self._documents), BLOCK):
-                    part = self._documents[start : start + BLOCK]
-                    self._blocks.append(self._model.embed(part, "document"))
-                    advance(len(part))
-        return self._blocks
 
 
 def open_own(given: Any, settings: EncoderSettings | None = None) -> OwnSimilarity:

