@@ -12,9 +12,8 @@ from label_world import oracle, relevant, source, world
 
 from foils import label
 from foils.data import Labels
-from foils.labelling import JudgeErrors, Labelled, pairs_of
-from foils.labelling.doors import against_positive, by_language_model, judge_errors, judge_known
-from foils.labelling.sheet import Pair
+from foils.labelling.doors import JudgeErrors, Labelled, against_positive, by_language_model, judge_errors, judge_known
+from foils.labelling.sheet import Pair, pairs_of
 from foils.llm import Client
 from foils.runtime.errors import FormatError, InputError
 from foils.statistics import estimate_share

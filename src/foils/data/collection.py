@@ -514,14 +514,13 @@ def cache_place(*facts: object) -> Path:
 
     A path stands for the file that it names, as it was last written or replaced.
     """
-    known = tuple(_file_facts(fact) if isinstance(fact, Path) else fact for fact in facts)
-    state = hashlib.blake2b(repr((_FORMAT, known)).encode(), digest_size=16).hexdigest()
-    return cache_folder() / "collections" / state
-
-
-def _file_facts(path: Path) -> tuple[str, int, int, int]:
-    state = path.stat()
-    return str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    known = [*facts]
+    for at, path in enumerate(facts):
+        if isinstance(path, Path):
+            state = path.stat()
+            known[at] = (str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    key = hashlib.blake2b(repr((_FORMAT, tuple(known))).encode(), digest_size=16).hexdigest()
+    return cache_folder() / "collections" / key
 
 
 def _mapped(path: Path) -> pa.Table:

@@ -384,7 +384,11 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike]) -> Coll
     if collection.qrels and TRAIN not in collection.qrels:
         raise UnknownNameError(f"split of the collection {collection.name}", TRAIN, collection.splits)
     labels = [Labels.of(each, collection) for each in given]
-    pairs = _relevant(labels)
+    table = pa.concat_tables(each.table for each in labels)
+    table = table.filter(table["text"].is_null())  # of documents in the collection
+    program = np.array([is_program(judge) for judge in table["judge"].to_pylist()], bool)
+    people, programs = (_balance(table, counted)[1] for counted in (~program, program))
+    pairs = table.filter(pa.array(np.where(people != 0, people, programs) > 0)).select(["query_id", "doc_id"])
     queries, documents = collection.query_rows(pairs["query_id"]), collection.document_rows(pairs["doc_id"])
     elsewhere = [collection.query_rows(table["query_id"]) for name, table in collection.qrels.items() if name != TRAIN]
     measured = np.isin(queries, np.concatenate([np.zeros(0, np.int64), *elsewhere]))
@@ -395,23 +399,12 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike]) -> Coll
     if not len(new):
         return collection
     own = collection.qrels.get(TRAIN, QRELS.empty_table())
-    added = new.append_column("relevance", pa.array(np.ones(len(new), np.int32)))
-    table = pa.concat_tables([own, added.select(own.column_names).cast(own.schema)])
+    judged = pa.concat_tables([own, new.append_column("relevance", pa.repeat(1, len(new))).cast(own.schema)])
     columns = ("\0".join(new[column].to_pylist()) for column in ("query_id", "doc_id"))
     digest = hashlib.sha256("".join([collection.digest, *columns]).encode())
     name = f"{collection.name} and {len(new):,} judgements more"
     log.info("%s: %d judgements of %s are added", collection.name, len(new), TRAIN)
-    return replace(collection, name=name, qrels={**collection.qrels, TRAIN: table}, digest=digest.hexdigest())
-
-
-def _relevant(labels: Sequence[Labels]) -> pa.Table:
-    """The pairs of documents in a collection that most people call relevant, or programs where people do not say."""
-    table = pa.concat_tables(each.table for each in labels)
-    table = table.filter(table["text"].is_null())
-    program = np.array([is_program(judge) for judge in table["judge"].to_pylist()], bool)
-    people, programs = (_balance(table, counted)[1] for counted in (~program, program))
-    chosen = np.flatnonzero(np.where(people != 0, people, programs) > 0)
-    return table.take(pa.array(chosen)).select(["query_id", "doc_id"])
+    return replace(collection, name=name, qrels={**collection.qrels, TRAIN: judged}, digest=digest.hexdigest())
 
 
 def _balance(table: pa.Table, counted: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Floats]:

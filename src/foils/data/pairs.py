@@ -42,13 +42,13 @@ class Passage(NamedTuple):
     """A document of an example.
 
     Attributes:
-        text: without its title; empty: it has none. In an export its row in the collection, or its whole text.
+        text: without its title; empty: it has none. In an export the whole text.
         doc_id: its id in the table or in the collection; None: not known.
         title: empty: it has none.
         score: None where there is none.
     """
 
-    text: Any
+    text: str
     doc_id: str | None = None
     title: str = ""
     score: float | None = None

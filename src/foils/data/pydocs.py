@@ -160,7 +160,10 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
         _docstring(name, module, text) for module, tree in _modules(roots) for name, text in _documented(tree, module)
     )
     found = sorted((each for each in documented if each), key=lambda each: each.name)
-    kept = _specific(_distinct(list({each.name: each for each in reversed(found)}.values())[::-1]))
+    distinct = _distinct(list({each.name: each for each in reversed(found)}.values())[::-1])
+    holders = Counter(word for each in distinct for word in _words(f"{each.summary} {each.text}"))
+    common = max(_COMMON * len(distinct), _COMMON_LEAST)
+    kept = [each for each in distinct if any(holders[word] <= common for word in _words(each.summary))]
     if not kept:
         raise InputError(f"no documentation of {MIN_WORDS} words or more in: {', '.join(roots) or 'no package'}")
     return kept
@@ -253,13 +256,6 @@ def _distinct(found: list[Docstring]) -> list[Docstring]:
         if kept.keys().isdisjoint(earlier.get(at, ())):
             kept[at] = each
     return list(kept.values())
-
-
-def _specific(found: list[Docstring]) -> list[Docstring]:
-    """Keep those whose summary has a word that is not common: others would fit many documents."""
-    holders = Counter(word for each in found for word in _words(f"{each.summary} {each.text}"))
-    common = max(_COMMON * len(found), _COMMON_LEAST)
-    return [each for each in found if any(holders[word] <= common for word in _words(each.summary))]
 
 
 def _words(text: str) -> frozenset[str]:

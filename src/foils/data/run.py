@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import write_json, write_whole
 
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
+NORMALISATIONS = ("min-max", "theoretical-minimum", "z")
 METHODS = ("union", "interleave", "rrf", "weighted")
 RANKS = "rrf"  # in the place of a normalisation: by reciprocal ranks
 DEPLOYED = ("both", "model", "bm25")
@@ -84,8 +85,23 @@ class Run:
         Raises:
             FormatError: lines that are not of this form, with their numbers.
         """
-        complaints = Complaints(path)
-        rows = list(_trec_rows(path, complaints))
+        complaints, rows, seen = Complaints(path), list[tuple[str, str, float, str]](), dict[tuple[str, str], int]()
+        for line, text in numbered_lines(path, complaints):
+            fields = text.split()
+            if len(fields) != 6:
+                complaints.add(f"expected 6 fields (query Q0 document rank score tag), found {len(fields)}", line)
+                continue
+            query, _, document, _, written, tag = fields
+            try:
+                score = float(written if written.isascii() and "_" not in written else "nan")
+            except ValueError:
+                score = float("nan")
+            if not np.isfinite(score):
+                complaints.add(f"the score {written!r} is not a finite number", line)
+            elif (before := seen.setdefault((query, document), line)) != line:
+                complaints.add(f"{document!r} is ranked for {query!r} on line {before} already", line)
+            else:
+                rows.append((query, document, score, tag))
         complaints.settle()
         tags = {tag for *_, tag in rows}
         name = tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0]
@@ -126,33 +142,13 @@ def without_identical(run: Run, collection: Collection) -> Run:
 def ranks_within(groups: npt.ArrayLike) -> npt.NDArray[np.int32]:
     """Return 0, 1, 2, … within each stretch of equal neighbouring values, (n,)."""
     starts, count = _starts(np.asarray(groups)), len(np.asarray(groups))
-    return np.asarray(np.arange(count) - _spread(starts, starts, count), np.int32)
+    return np.asarray(np.arange(count) - np.repeat(starts, np.diff(np.r_[starts, count])), np.int32)
 
 
 def _strings(values: Iterable[str]) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks().cast(pa.string())
     return values.cast(pa.string()) if isinstance(values, pa.Array) else pa.array(list(values), pa.string())
-
-
-def _trec_rows(path: str | Path, complaints: Complaints) -> Iterator[tuple[str, str, float, str]]:
-    seen: dict[tuple[str, str], int] = {}
-    for line, text in numbered_lines(path, complaints):
-        fields = text.split()
-        if len(fields) != 6:
-            complaints.add(f"expected 6 fields (query Q0 document rank score tag), found {len(fields)}", line)
-            continue
-        query, _, document, _, written, tag = fields
-        try:
-            score = float(written if written.isascii() and "_" not in written else "nan")
-        except ValueError:
-            score = float("nan")
-        if not np.isfinite(score):
-            complaints.add(f"the score {written!r} is not a finite number", line)
-        elif (before := seen.setdefault((query, document), line)) != line:
-            complaints.add(f"{document!r} is ranked for {query!r} on line {before} already", line)
-        else:
-            yield query, document, score, tag
 
 
 def reciprocal_ranks(ranks: npt.NDArray[np.integer], *, k: float = 60.0) -> Scores:
@@ -211,7 +207,7 @@ def weighted_sum(
             continue
         own = scores[here, column]
         starts = _starts(queries[here])
-        normal = NORMALISATIONS[normalisation](own, starts)
+        normal = _normalised(own, starts, normalisation)
         absent = np.zeros(int(queries.max()) + 1)
         absent[queries[here][starts]] = np.minimum.reduceat(normal, starts) if normalisation == "z" else 0.0
         of_column = absent[queries]
@@ -220,32 +216,22 @@ def weighted_sum(
     return total
 
 
-def _min_max(values: Scores, starts: Rows) -> Scores:
-    return _above(values, starts, _spread(np.minimum.reduceat(values, starts), starts, len(values)))
-
-
-def _theoretical_minimum(values: Scores, starts: Rows) -> Scores:
-    return _above(values, starts, np.full(len(values), 0.0 if values.min() >= 0 else -1.0))
-
-
-def _above(values: Scores, starts: Rows, low: Scores) -> Scores:
-    """How far values lie from the lowest to their list's highest; 1 where these are equal."""
-    high = _spread(np.maximum.reduceat(values, starts), starts, len(values))
-    return np.asarray(np.divide(values - low, high - low, out=np.ones(len(values)), where=high > low))
-
-
-def _z(values: Scores, starts: Rows) -> Scores:
+def _normalised(values: Scores, starts: Rows, way: str) -> Scores:
+    """Scores of several lists, one after the other, made comparable (`weighted_sum`)."""
     counts = np.diff(np.r_[starts, len(values)])
-    centred = values - np.repeat(np.add.reduceat(values, starts) / counts, counts)
-    deviation = np.repeat(np.sqrt(np.add.reduceat(centred**2, starts) / counts), counts)
-    return np.asarray(np.divide(centred, deviation, out=np.zeros(len(values)), where=deviation > 0))
 
+    def of_list(reduce: np.ufunc, of: Scores) -> Scores:
+        return np.repeat(reduce.reduceat(of, starts), counts)
 
-NORMALISATIONS: dict[str, Callable[[Scores, Rows], Scores]] = {
-    "min-max": _min_max,
-    "theoretical-minimum": _theoretical_minimum,
-    "z": _z,
-}
+    if way == "z":
+        length = np.repeat(counts, counts)
+        above = values - of_list(np.add, values) / length
+        spread, equal = np.sqrt(of_list(np.add, above**2) / length), np.zeros(len(values))
+    else:
+        least = 0.0 if values.min() >= 0 else -1.0
+        low = of_list(np.minimum, values) if way == "min-max" else np.full(len(values), least)
+        above, spread, equal = values - low, of_list(np.maximum, values) - low, np.ones(len(values))
+    return np.asarray(np.divide(above, spread, out=equal, where=spread > 0))
 
 
 class FusedLists(NamedTuple):
@@ -447,8 +433,3 @@ class Fusion:
 def _starts(queries: Rows) -> Rows:
     """Where each stretch of equal neighbouring numbers begins."""
     return np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]][: len(queries)])
-
-
-def _spread(values: Any, starts: Rows, length: int) -> Any:
-    """The value of each stretch, for each of its members."""
-    return np.repeat(values, np.diff(np.r_[starts, length]))

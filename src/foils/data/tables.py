@@ -41,19 +41,15 @@ DIGESTED = 20_000  # rows of which a digest takes in one column after the other
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches in order, cut into batches of at most 1,000 rows and 16 MiB, or of one row."""
     for batch in batches:
-        own = batch if len(batch) > MOST else _own_bytes(batch)
+        own = batch
+        for at, column in enumerate(batch.columns if len(batch) <= MOST else ()):
+            # views and keys have no values of their own, and their size would be that of all they stand for
+            if kinds.is_dictionary(column.type) or kinds.is_string_view(column.type):
+                own = own.set_column(at, own.schema.names[at], pa.array(column.to_pylist()))
         if len(own) > MOST or (own.nbytes > BYTES and len(own) > 1):
             yield from pieces((batch.slice(0, len(batch) // 2), batch.slice(len(batch) // 2)))
         elif len(own):
             yield own
-
-
-def _own_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with values of its own where it has views or keys, whose size would be that of all they stand for."""
-    for at, column in enumerate(batch.columns):
-        if kinds.is_dictionary(column.type) or kinds.is_string_view(column.type):
-            batch = batch.set_column(at, batch.schema.names[at], pa.array(column.to_pylist()))
-    return batch
 
 
 def take(column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.Array:

@@ -120,7 +120,13 @@ def training_rows(
         UnknownNameError: no such split.
     """
     form = form or ("pairs" if negatives is None else "triplets")
-    tops, outside = _tops(None if form == "pairs" else negatives, collection)
+    rated = np.zeros(0, np.int64) if negatives is None or form == "pairs" else negatives.rejected_for(TOP)
+    tops, outside = (rated, rated), 0  # of queries that no split labels, the candidates rated best
+    if negatives is not None and len(rated):
+        query, document = (of[rated] for of in negatives.rows_in(collection))
+        unlabelled = collection.known_positives.places(query) < 0  # judgements may have been added since
+        inside = unlabelled & (document >= 0)
+        tops, outside = (query[inside], document[inside]), int((unlabelled & ~inside).sum())
     positives = collection.labels(split) if len(tops[0]) else collection.positives(split)
     place = np.arange(len(positives.doc_rows)) - np.repeat(positives.offsets[:-1], positives.counts)
     allowed = place < max_positives
@@ -140,17 +146,6 @@ def training_rows(
         at, column = np.nonzero(lists >= 0)
         queries, documents, lists = queries[at], documents[at], lists[at, column][:, None]
     return TrainingRows(queries, documents, lists, *counts, len(tops[0]), outside)
-
-
-def _tops(negatives: Negatives | None, collection: Collection) -> tuple[tuple[Rows, Rows], int]:
-    """Return queries that no split labels and their candidates rated best, and how many of those are left out."""
-    rows = np.zeros(0, np.int64) if negatives is None else negatives.rejected_for(TOP)
-    if negatives is None or not len(rows):
-        return (rows, rows), 0
-    query, document = (of[rows] for of in negatives.rows_in(collection))
-    unlabelled = collection.known_positives.places(query) < 0  # judgements may have been added since
-    inside = unlabelled & (document >= 0)
-    return (query[inside], document[inside]), int((unlabelled & ~inside).sum())
 
 
 def _lists(negatives: Negatives, collection: Collection, queries: Rows, per_query: int | None) -> Rows:

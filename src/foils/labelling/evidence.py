@@ -147,7 +147,8 @@ def _of_labels(
             others = labelled[documents[places]]
             sizes = np.diff(others.indptr)
             first = pair_similarities(queries, np.repeat(record[places], sizes), queries, others.indices)
-            near[places] = _means_of_nearest(first, sizes)
+            lists = (np.sort(of)[-NEAREST:] for of in np.split(first, np.cumsum(sizes)[:-1]))
+            near[places] = [of.mean() if len(of) else np.nan for of in lists]
             times = positives[begin : begin + AT_ONCE] @ labelled
             ways[places] = np.asarray(times[record[places] - begin].multiply(others).sum(axis=1)).ravel()
             advance(min(AT_ONCE, len(records) - int(begin)))
@@ -161,13 +162,6 @@ def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
     keys, values = keys[order], values[order]
     few = np.arange(len(keys)) - np.searchsorted(keys, keys) < COMPARED
     return csr_matrix((np.ones(few.sum(), np.int64), (keys[few], values[few])), shape=shape)
-
-
-def _means_of_nearest(similarities: Floats, sizes: Rows) -> Floats:
-    """Mean of the largest three of each of several lists that lie one after another; NaN of an empty one."""
-    ends = np.cumsum(sizes)
-    parts = (np.sort(similarities[end - size : end])[-NEAREST:] for size, end in zip(sizes, ends, strict=True))
-    return np.array([part.mean() if len(part) else np.nan for part in parts])
 
 
 def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split: str) -> dict[str, Floats]:

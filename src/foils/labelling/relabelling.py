@@ -261,7 +261,10 @@ class Cascade:
             count = (questions - own.asked) // (ROUNDS - part)
             if not count or tried.all():
                 continue
-            size = importance([every], len(every), belief=self._without(own))
+            belief, answered = self.crowd.posterior.copy(), own.answers.rows
+            if self.heeded(own):  # its own answers are left out of what it is asked by
+                belief[answered] = expit(logits_of(belief[answered]) - log_odds_of([own.answers], answered))
+            size = importance([every], len(every), belief=belief)
             drawn = draw(np.where(tried, 0.0, size), self._numbers, count)
             rows = np.sort(drawn.rows)
             so_far = np.fmax(own.probability, np.minimum(1.0, size * drawn.threshold))
@@ -276,13 +279,6 @@ class Cascade:
             own.asked += len(rows)
             own.answered += int(there.sum())
             self._learn()
-
-    def _without(self, own: Judged) -> Floats:
-        """(k,) the probability of each row being relevant, a judge's own answer about it left out."""
-        p, rows = self.crowd.posterior.copy(), own.answers.rows
-        if self.heeded(own):
-            p[rows] = expit(logits_of(p[rows]) - log_odds_of([own.answers], rows))
-        return p
 
     def use(self, name: str) -> dict[str, Any]:
         """Return what a judge was asked, how often it is right as all answers so far show it, and its standing.
@@ -469,12 +465,10 @@ class Relabelled(Negatives):
                 "yourself, so that the judge's errors are known."
             )
         tables = [Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))]
-        return [*tables, self._judges()] if self.judges else tables
-
-    def _judges(self) -> Table:
-        """What each judge was asked, and whether it is heeded; what to do about one that nobody confirmed."""
+        if not self.judges:
+            return tables
         columns = ("judge", "asked", "answered", "sensitivity", "specificity", "standing")
-        rows: list[tuple[str, ...]] = [
+        judges: list[tuple[str, ...]] = [
             (
                 each["name"], f"{each['asked']:,}", f"{each['answered']:,}", number(each["sensitivity"]),
                 number(each["specificity"]),
@@ -488,8 +482,8 @@ class Relabelled(Negatives):
             "relevant; asking it about more rows may help, too."
         )
         caption = "" if all(each["heeded"] and each["confirmed"] for each in self.judges) else advice
-        rows += [(name, value, *[""] * 4) for model, use in self.models.items() for name, value in use.rows(model)]
-        return Table("Judges", columns, rows, caption)
+        judges += [(name, value, *[""] * 4) for model, use in self.models.items() for name, value in use.rows(model)]
+        return [*tables, Table("Judges", columns, judges, caption)]
 
     def to_json(self) -> dict[str, Any]:
         """Return verdicts, thresholds, what the judges were asked and how often they err, and the settings."""
