@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import foils
 from foils.runtime.errors import FailureError, FoilsError, InputError, UnknownNameError
@@ -94,20 +94,19 @@ OPEN = Output(
 )  # fmt: skip
 
 
-class Verb:
+class Verb(NamedTuple):
     """What the program needs of a verb beside its door.
 
-    Args:
+    Attributes:
         outputs: options of the program alone, beside --json.
         after: does what the program alone does with the result, once it is written and shown; it is given the result
             and the values of all options.
         next: the command that mostly follows, in which {output} and other names of options stand for their values.
     """
 
-    def __init__(
-        self, *outputs: Output, after: Callable[[Any, Values], None] = lambda *_: None, next: str = ""
-    ) -> None:
-        self.outputs, self.after, self.next = outputs, after, next
+    outputs: tuple[Output, ...] = ()
+    after: Callable[[Any, Values], None] = lambda *_: None
+    next: str = ""
 
 
 def door_of(verb: str) -> Door:
@@ -144,23 +143,23 @@ def _open_report(_: Any, given: Values) -> None:
 
 DOORS: dict[str, Verb] = {
     "describe": Verb(next="foils mine {collection} -o bm25.parquet"),
-    "export": Verb(RECORDS),
-    "score": Verb(REPORT),
-    "mine": Verb(NEGATIVES, after=_fail_where_empty, next="foils score {collection} {output}"),
-    "generate": Verb(NEGATIVES),
-    "fuse": Verb(NEGATIVES, next="foils score {collection} {sources} {output}"),
-    "filter": Verb(NEGATIVES, next="foils score {collection} {output}"),
-    "score-pairs": Verb(NEGATIVES, next="foils train {collection} {output} --loss margin-mse -o model/"),
+    "export": Verb((RECORDS,)),
+    "score": Verb((REPORT,)),
+    "mine": Verb((NEGATIVES,), after=_fail_where_empty, next="foils score {collection} {output}"),
+    "generate": Verb((NEGATIVES,)),
+    "fuse": Verb((NEGATIVES,), next="foils score {collection} {sources} {output}"),
+    "filter": Verb((NEGATIVES,), next="foils score {collection} {output}"),
+    "score-pairs": Verb((NEGATIVES,), next="foils train {collection} {output} --loss margin-mse -o model/"),
     "study": Verb(next="foils report {output} -o report.html"),
-    "report": Verb(PAGE),
-    "demo": Verb(OPEN, after=_open_report),
-    "rate": Verb(NEGATIVES, next="foils select {output} -o train.parquet"),
+    "report": Verb((PAGE,)),
+    "demo": Verb((OPEN,), after=_open_report),
+    "rate": Verb((NEGATIVES,), next="foils select {output} -o train.parquet"),
     "label": Verb(next="foils score {collection} {sources} --labels {output}"),
-    "relabel": Verb(NEGATIVES, PROMOTED, next="foils train {collection} {output} -o model/"),
-    "select": Verb(NEGATIVES),
-    "compose": Verb(NEGATIVES, next="foils train {collection} {output} -o model/"),
-    "evaluate": Verb(RUNS),
-    "batch": Verb(PLAN),
+    "relabel": Verb((NEGATIVES, PROMOTED), next="foils train {collection} {output} -o model/"),
+    "select": Verb((NEGATIVES,)),
+    "compose": Verb((NEGATIVES,), next="foils train {collection} {output} -o model/"),
+    "evaluate": Verb((RUNS,)),
+    "batch": Verb((PLAN,)),
     "search": Verb(next="foils evaluate {collection} --run {run}"),
     "train": Verb(next="foils evaluate {collection} --model {output}"),
     "tune": Verb(after=_fail_where_kept),
@@ -251,11 +250,8 @@ def messages() -> Iterator[None]:
     """Print what the library logs, from INFO on, to stderr."""
     from foils.runtime.progress import say
 
-    class Messages(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            say(record.getMessage())
-
-    logger, handler = logging.getLogger("foils"), Messages()
+    logger, handler = logging.getLogger("foils"), logging.Handler()
+    handler.emit = lambda record: say(record.getMessage())  # type: ignore[method-assign]
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -272,11 +268,8 @@ def overview() -> str:
     parts = ["Usage: foils VERB [ARGUMENTS] [OPTIONS]", "", textwrap.fill(PURPOSE, width), ""]
     verbs = {verb: summary(verb) for verb in DOORS}
     for title, rows in (("Verbs:", verbs), ("Options of most verbs:", EVERYWHERE), ("Options:", OPTIONS)):
-        parts += [title, *_aligned(rows, width), ""]
+        first = max(map(len, rows)) + 4
+        lines = {name: textwrap.wrap(text, max(width - first, 20)) for name, text in rows.items()}
+        aligned = [f"  {name}".ljust(first) + ("\n" + " " * first).join(text) for name, text in lines.items()]
+        parts += [title, *aligned, ""]
     return "\n".join([*parts, "Start with: foils demo"])
-
-
-def _aligned(rows: Mapping[str, str], width: int) -> list[str]:
-    first = max(map(len, rows)) + 4
-    lines = {name: textwrap.wrap(text, max(width - first, 20)) for name, text in rows.items()}
-    return [f"  {name}".ljust(first) + ("\n" + " " * first).join(text) for name, text in lines.items()]

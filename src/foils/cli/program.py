@@ -43,7 +43,10 @@ def add_verb(app: App, name: str) -> None:
     def run(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
         with spelling({each.name: each.flag for each in settings}):
-            values = {each.name: _parsed(each, given[each.name]) for each in settings if each.name in given}
+            values = {each.name: given[each.name] for each in settings if each.name in given}
+            for each in settings:
+                if each.option.parse is not None and values.get(each.name, each.default) != each.default:
+                    values[each.name] = each.option.parse(values[each.name])
             taken = door.settings
             result = door(**{key: value for key, value in values.items() if key in taken})
             _finish(name, result, values)
@@ -131,11 +134,6 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
         places = {key: shlex.join(map(str, several(value))) for key, value in values.items()}
         with suppress(KeyError):  # what it names was left to its default
             say(f"next: {verb.next.format_map(places)}")
-
-
-def _parsed(setting: Setting, value: Any) -> Any:
-    parse = setting.option.parse
-    return value if parse is None or value == setting.default else parse(value)
 
 
 def _parameter(setting: Setting, place: int) -> inspect.Parameter:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -82,15 +81,22 @@ def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[S
         if isinstance(block, Figure)
     ]
     kinds = {Table: "table", Figure: "figure", Examples: "examples"}
-    return _template().render(
+    written = json.dumps(figures, allow_nan=False)
+    for sign in "<>&":  # so that no text can end the script element
+        written = written.replace(sign, f"\\u{ord(sign):04x}")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("foils.pages", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template("page.html.j2").render(
         title=title,
         subtitle=subtitle,
         verdict=verdict,
         sections=sections,
         kind=lambda block: kinds[type(block)],
         footer=footer,
-        figures=script_json(figures),
-        plotly=_plotly() if figures else "",
+        figures=written,
+        plotly=files("foils.pages").joinpath("plotly", "plotly-basic.min.js").read_text("utf-8") if figures else "",
     )
 
 
@@ -130,23 +136,3 @@ def marked(text: str, words: Collection[str]) -> str:
 
     parts = re.split(r"(\w+)", text)
     return Markup("").join(Markup("<mark>{}</mark>").format(p) if p.lower() in words else p for p in parts)
-
-
-def script_json(value: object) -> str:
-    """JSON that cannot end the script element that it stands in."""
-    written = json.dumps(value, allow_nan=False)
-    return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-@cache
-def _plotly() -> str:
-    return files("foils.pages").joinpath("plotly", "plotly-basic.min.js").read_text("utf-8")
-
-
-@cache
-def _template() -> jinja2.Template:
-    loader = jinja2.PackageLoader("foils.pages", "templates")
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("page.html.j2")
