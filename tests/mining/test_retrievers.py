@@ -15,7 +15,7 @@ from foils.data import Collection
 from foils.encode import Vectors, VectorStore
 from foils.encode.nearest import top_inner_products
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives, retrievers
-from foils.mining.pairs import TextPairs
+from foils.mining.rules import TextPairs
 from foils.runtime.errors import InputError
 
 WORDS = [

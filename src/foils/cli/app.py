@@ -186,7 +186,19 @@ def run(arguments: Sequence[str]) -> int:
     """Run the program with these arguments and return its exit status; messages go to stderr."""
     first, status = arguments[0] if arguments else "", EXIT_FAILURE
     try:
-        return _run(first, arguments)
+        if first in DOORS:
+            return _run_verb(first, arguments)
+        if first in ("", "-h", "--help"):
+            print(overview())
+            return 0 if first else EXIT_INPUT
+        if first == "--version":
+            from importlib.metadata import version
+
+            print(f"foils {version('foils')}")
+            return 0
+        if first.startswith("-"):
+            raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
+        raise UsageError(str(UnknownNameError("verb", first, DOORS)))
     except UsageError as error:
         verb = f" {first}" if first in DOORS else ""
         status, message = EXIT_INPUT, f"error: {error} (see: foils{verb} --help)"
@@ -204,23 +216,6 @@ def run(arguments: Sequence[str]) -> int:
         return status
     print(f"foils: {message}", file=sys.stderr)
     return status
-
-
-def _run(first: str, arguments: Sequence[str]) -> int:
-    """Run what the first argument names; only what it needs is imported."""
-    if first in DOORS:
-        return _run_verb(first, arguments)
-    if first in ("", "-h", "--help"):
-        print(overview())
-        return 0 if first else EXIT_INPUT
-    if first == "--version":
-        from importlib.metadata import version
-
-        print(f"foils {version('foils')}")
-        return 0
-    if first.startswith("-"):
-        raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
-    raise UsageError(str(UnknownNameError("verb", first, DOORS)))
 
 
 def _run_verb(verb: str, arguments: Sequence[str]) -> int:

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, Rows
-from foils.data.negatives import EQUAL, Negatives, negatives_table
+from foils.data.negatives import EQUAL, Negatives, Recapture, negatives_table
 from foils.data.run import ranks_within
 from foils.data.tables import Provenance
-from foils.mining.planting import as_listed, counted, drawn_positives, noted, planted_rows, without_labels
+from foils.mining.planting import as_listed, drawn_positives, noted, planted_rows, without_labels
 from foils.mining.rules import (
     BEFORE,
     NEAR,
@@ -93,13 +93,11 @@ class Mined(Negatives):
 
     def to_json(self) -> dict[str, Any]:
         """Return source, settings and counts."""
-        left_out = self.positives_left_out
-        counts = {"queries": self.queries, "negatives": int(self.keep.sum()), "positives_left_out": left_out}
         copies = {"copies_left_out": self.copies_left_out} if self.copies_left_out else {}
-        settings = self.provenance.get("settings", {})
         return {
-            "source": self.source, "settings": settings, **counts, "rejected": self.rejected(), **copies,
-            "short": self.short,
+            "source": self.source, "settings": self.provenance.get("settings", {}), "queries": self.queries,
+            "negatives": int(self.keep.sum()), "positives_left_out": self.positives_left_out,
+            "rejected": self.rejected(), **copies, "short": self.short,
         }  # fmt: skip
 
 
@@ -269,7 +267,10 @@ class Miner:
         planted = drawn_positives(known, query_rows, least=least, most=plant, seed=self.seed)
         if not (self.rules or self.draw is not None or reads_judgements(self.retriever)):
             listed = np.concatenate(found.listed)  # ranked as others are, and nothing rejects or draws
-            recapture = counted(known, query_rows, listed, kept)
+            labels = known.counts_of(query_rows)
+            returned = np.bincount(listed["query"], minlength=int(query_rows.max()) + 1)[query_rows]
+            of = labels > 0
+            recapture = Recapture.estimated(returned[of], labels[of], labelled=labelled, kept=kept, way="counted")
             return noted(as_listed(planted, listed), self.collection, labelled, kept, recapture)
         judged = without_labels(self.collection, planted)
         retriever, draw, *rules = (with_judgements_of(part, judged) for part in (self.retriever, *parts))

@@ -201,15 +201,8 @@ class Generated(Negatives):
     def to_json(self) -> dict[str, Any]:
         """Return settings, counts and what the requests used."""
         counts = {each: getattr(self, each) for each in ("queries", "answered", "short", "failed", "turned_away")}
-        settings = self.provenance.get("settings", {})
-        rejected = self.rejected()
-        return {
-            "source": SOURCE,
-            "settings": settings,
-            **counts,
-            "rejected": rejected,
-            **self.usage.to_json(self.price),
-        }
+        facts = {"source": SOURCE, "settings": self.provenance.get("settings", {}), **counts}
+        return {**facts, "rejected": self.rejected(), **self.usage.to_json(self.price)}
 
 
 @door

@@ -80,14 +80,6 @@ def without_labels(collection: Collection, planted: Planted) -> Collection:
     return replace(collection, qrels={split: remaining(table) for split, table in collection.qrels.items()})
 
 
-def counted(known: Positives, query_rows: Rows, listed: Planted, kept: int) -> Recapture:
-    """Return the estimate from every labelled positive, where those in a plain window of ranks are `listed`."""
-    labels = known.counts_of(query_rows)
-    returned = np.bincount(listed["query"], minlength=int(query_rows.max()) + 1)[query_rows]
-    of = labels > 0
-    return Recapture.estimated(returned[of], labels[of], labelled=int(labels.sum()), kept=kept, way="counted")
-
-
 def noted(
     planted: Planted, collection: Collection, labelled: float, kept: int, recapture: Recapture | None = None
 ) -> Provenance:

@@ -91,11 +91,7 @@ class BM25Retriever:
         offsets = offsets.astype(rows.dtype if len(rows) < np.iinfo(rows.dtype).max else np.int64)  # spares a copy
         self._scores = sparse.csr_array((scores, rows, offsets), shape=(len(offsets) - 1, len(collection.documents)))
         self._sizes, self._largest = np.diff(offsets), np.maximum.reduceat(scores, offsets[:-1])  # of each term
-
-    @property
-    def portable(self) -> bool:
-        """Whether other processes can open it by its place."""
-        return self._place is not None
+        self.portable = self._place is not None  # other processes open it by its place
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send it by the collection, whose index the other process opens."""
