@@ -73,11 +73,11 @@ def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any =
     trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.batching.plan.BatchPlan: ...
 def describe(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.data.description.Description: ...
+def load(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ...) -> foils.data.collection.Collection: ...
 def export(collection: typing.Any, source: typing.Any, *, form: typing.Any = ..., scores: typing.Any = ...,
     number: int | None = ..., split: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.data.sources.Exported: ...
-def load(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.data.collection.Collection: ...
 def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = ..., verbose: bool = ...,
     split: typing.Any = ..., hybrids: int = ..., temperature: float = ..., regularization: float = ...,
     sample: int | None = ..., seed: int = ..., labels: typing.Any = ..., starts: typing.Any = ..., in_batch: int = ...,
@@ -136,14 +136,6 @@ def relabel(collection: typing.Any, source: typing.Any, *, judge: typing.Any = .
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.labelling.relabelling.Relabelled: ...
-def filter(collection: typing.Any, source: typing.Any, *, margin: float | None = ...,
-    relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
-    scorer: typing.Any = ..., cross_encoder: typing.Any = ..., split: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
-    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
-    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
 def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..., top: int | None = ...,
     rrf_k: float = ..., weights: typing.Any = ..., normalisation: typing.Any = ..., columns: typing.Any = ...,
     corpus: typing.Any = ..., add_judgements: typing.Any = ...) -> foils.mining.fusion.Fused: ...
@@ -152,6 +144,14 @@ def generate(collection: typing.Any, *, top: int = ..., split: typing.Any = ...,
     base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: typing.Any = ..., max_cost: float | None = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.mining.generation.Generated: ...
+def filter(collection: typing.Any, source: typing.Any, *, margin: float | None = ...,
+    relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
+    scorer: typing.Any = ..., cross_encoder: typing.Any = ..., split: typing.Any = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
+    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
+    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
 def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any = ..., split: typing.Any = ...,
     columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
