@@ -22,6 +22,7 @@ from foils.data.run import Fusion
 from foils.evaluation import bm25_run
 from foils.experiments.plan import Plan
 from foils.experiments.tasks import RerankerTask
+from foils.experiments.tune import Tuning
 from foils.runtime.errors import InputError
 from in_browser import assert_fits_everyone, needs_chromium
 from train_models import masked_language_model
@@ -233,6 +234,18 @@ def test_a_reranker_that_helps_only_beside_its_first_stage_is_better_with_it(wor
     worse = replace(together, b="first stage", difference=-0.01, p=0.5)
     monkeypatch.setattr(type(tuned), "compared", lambda _, a, b: together if a == "tuned" else worse)
     assert tuned.deploys == "first stage"  # a reranker costs too much to be no better
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("advised", [True, False])
+def test_a_reranker_that_is_worse_on_dev_is_kept_where_it_helps_its_first_stage(world, monkeypatch, advised):
+    monkeypatch.setattr(Tuning, "base_dev", 2.0)
+    monkeypatch.setattr(Tuning, "_fusion", lambda *_: {"weight": 0.3, "advised": advised, "reason": "why"})
+    tuned = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)
+    training = tuned.plan["training"]
+    assert (training["epochs"] > 0, "first stage + tuned" in tuned.means) == (advised, advised)
+    assert ("together with the first stage it is better" in training["reason"]) == advised
+    assert ("retriever" in tuned.plan.sections) == advised
 
 
 @pytest.mark.parametrize("deploys", ["both", "model"])

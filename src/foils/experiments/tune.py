@@ -544,7 +544,11 @@ class Tuning:
         best = self._ablated(best) if ablates else best
         runs, better = counted(len(self.trials), "runs"), best.dev > base
         reason = f"the best of {runs} on dev: {best.dev:.4f}, and {base:.4f} before"
+        if not better and self.fresh:  # what a reranker gets wrong, its first stage may get right
+            better = bool(self.plan.decide("retriever", lambda: self._fusion(best))["advised"])
+            reason += "; together with the first stage it is better"
         if not better:
+            self.plan.sections.pop("retriever", None)
             reason = f"none: the best of {runs} has {best.dev:.4f} on dev, and {self.base} {base:.4f}"
         made = {"learning_rate": best.learning_rate, "epochs": best.epochs if better else 0, "queries": best.queries}
         steps = {"steps": list(best.marks)} if best.marks else {}
