@@ -213,3 +213,19 @@ def test_a_tuned_folder_mines_what_its_retriever_gets_wrong(small, tmp_path):
         assert own == [each for each in documents if each not in relevant[query]][:4]
     assert mined.provenance["settings"]["fused_with_bm25"]["normalisation"] == "z"
     assert find_model(tmp_path) == tmp_path / "model"
+
+
+@pytest.mark.parametrize("deploys", ["both", "model"])
+def test_a_tuned_rerankers_folder_is_fused_with_its_first_stage_where_it_says_so(
+    collection, tmp_path, monkeypatch, deploys
+):
+    monkeypatch.setattr("foils.encode.opening.load_cross_encoder", lambda *_, **__: None)
+    monkeypatch.setattr("foils.evaluation.systems.logits", lambda _, pairs: [-int(text[-1]) for _, text in pairs])
+    first = Run.ranked(["q0"] * 4, ["d3", "d2", "d1", "d0"], [4.0, 3.0, 2.0, 1.5], name="first")
+    Fusion("z", 0.3, deploys).write(tmp_path / "retriever.json")
+    found = foils.evaluate(collection, run=first, reranker=str(tmp_path), measures=["RR@4"], rerank_depth=3).runs[1]
+    ranked = Run.ranked(["q0"] * 3, ["d1", "d2", "d3"], [-1.0, -2.0, -3.0])
+    expected = fuse_runs([first.first(3), ranked], **Fusion("z", 0.3).how) if deploys == "both" else ranked
+    for name in ("doc_id", "score"):
+        assert found.table[name].to_pylist() == expected.table[name].to_pylist()
+    assert found.table["doc_id"].to_pylist() == (["d3", "d2", "d1"] if deploys == "both" else ["d1", "d2", "d3"])
