@@ -57,7 +57,6 @@ if not typing.TYPE_CHECKING:
     from .mining.scorers import score_pairs as score_pairs
     from .rating.doors import rate as rate
     from .searching.doors import search as search
-    from .selection.doors import compose as compose
     from .selection.doors import select as select
     from .training.doors import train as train
     from .upkeep import cache as cache
@@ -178,13 +177,6 @@ def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typin
     query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
     precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.searching.runs.Searched: ...
-def compose(collection: typing.Any, sources: typing.Any, *, top: int = ..., regularization: float = ...,
-    weight: typing.Any = ..., temperature: float = ..., split: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
-    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
-    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.selection.benefit.Composed: ...
 def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..., collection: typing.Any = ...,
     split: typing.Any = ..., seed: int = ..., temperature: float = ..., labels: typing.Any = ...,
     starts: typing.Any = ..., in_batch: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,

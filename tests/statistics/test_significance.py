@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from fakes import unit
 from foils.runtime import memory
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.statistics import bootstrap_interval, compare_systems, holm, measure_rankings, paired_test, parse_measures
 from foils.statistics.agreement import kendall_tau, rank_stability, resampled_taus
-from foils.statistics.measures import alignment, uniformity
 from foils.statistics.significance import randomisation_p
 from refusals import refused
 
@@ -228,39 +226,6 @@ def test_bad_names_are_listed_together_with_examples():
 )
 def test_unusable_rankings_are_refused(rankings, qrels, said):
     refused(said, measure_rankings, rankings, qrels)
-
-
-def test_alignment_and_uniformity_worked_by_hand():
-    """Uniformity of three points with squared distances 2, 2 and 4; of points spread evenly over a sphere."""
-    a, b = np.array([[1.0, 0], [0, 1]]), np.array([[1.0, 0], [1, 0]])
-    assert alignment(a, b) == pytest.approx((0 + 2) / 2)
-    assert alignment(a, b, exponent=1) == pytest.approx(np.sqrt(2) / 2)
-    x = np.array([[1.0, 0], [0, 1], [-1, 0]])
-    assert uniformity(x) == pytest.approx(np.log((2 * np.exp(-4) + np.exp(-8)) / 3))
-    assert uniformity(x, t=1) == pytest.approx(np.log((2 * np.exp(-2) + np.exp(-4)) / 3))
-    assert uniformity(unit(3000, 3)) == pytest.approx(np.log((1 - np.exp(-8)) / 8), abs=0.01)
-
-
-def test_alignment_and_uniformity_do_not_depend_on_order_or_rotation():
-    x, rotation = unit(70, 6), np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
-    order = np.random.default_rng(2).permutation(70)
-    for value in (uniformity(x[order]), uniformity(x @ rotation)):
-        assert value == pytest.approx(uniformity(x))
-    assert alignment(x @ rotation, x[order] @ rotation) == pytest.approx(alignment(x, x[order]))
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: alignment(np.ones((2, 2)), unit(2, 2)),
-        lambda: alignment(unit(2, 2), unit(3, 2)),
-        lambda: uniformity(unit(1, 2)),
-        lambda: uniformity(np.full((2, 2), np.nan)),
-    ],
-)
-def test_vectors_that_are_not_unit_are_refused(call):
-    with pytest.raises(InputError):
-        call()
 
 
 PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published.json").read_text(encoding="utf-8"))

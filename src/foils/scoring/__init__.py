@@ -1,23 +1,15 @@
 """The published scores of sources of negatives: ECI_sem, ECI, and what lies behind them."""
 
-from foils.scoring.ablations import Ablation, ablate, eci_variants
-from foils.scoring.compose import Composition, compose, composed
 from foils.scoring.measure import Measured, measure
 from foils.scoring.scores import Scores, ScoreSettings, SourceScore, score_sources
 from foils.scoring.triplets import Records, make_records
 
 __all__ = [
-    "Ablation",
-    "Composition",
     "Measured",
     "Records",
     "ScoreSettings",
     "Scores",
     "SourceScore",
-    "ablate",
-    "compose",
-    "composed",
-    "eci_variants",
     "make_records",
     "measure",
     "score_sources",

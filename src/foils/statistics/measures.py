@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import pdist
 
 from foils.runtime.errors import InputError, require
 
@@ -115,49 +114,3 @@ def measure_rankings(
     for metric in require("ir_measures", "evaluate").iter_calc(parsed, judged, run):
         values[str(metric.measure)][place[metric.query_id]] = metric.value
     return Measured(name, tuple(place), values, tuple(query for query in place if query not in run))
-
-
-def alignment(a: npt.ArrayLike, b: npt.ArrayLike, *, exponent: float = 2.0) -> float:
-    """Return the mean distance of positive pairs: mean_i ‖a_i − b_i‖^exponent, in [0, 2^exponent]; lower is closer.
-
-    Args:
-        a: (n, d) unit vectors, n ≥ 1.
-        b: (n, d) unit vectors; b_i is the positive of a_i.
-        exponent: above 0; 2 is the published choice.
-
-    Raises:
-        InputError: shapes that differ, no pair, vectors that are not of length 1, an exponent not above 0.
-
-    Source: Wang and Isola 2020, eq. 1.
-    """
-    first, second = _unit(a), _unit(b)
-    if first.shape != second.shape or exponent <= 0:
-        raise InputError(
-            f"expected pairs of equal shape and exponent > 0; found {first.shape}, {second.shape}, {exponent}"
-        )
-    return float(np.mean(np.linalg.norm(first - second, axis=1) ** exponent))
-
-
-def uniformity(x: npt.ArrayLike, *, t: float = 2.0) -> float:
-    """Return log mean_{i<j} exp(−t‖x_i − x_j‖²), in [−4t, 0]; lower is more evenly spread over the sphere.
-
-    Args:
-        x: (n, d) unit vectors, n ≥ 2.
-        t: above 0; 2 is the published choice.
-
-    Raises:
-        InputError: fewer than two vectors, vectors that are not of length 1, t not above 0.
-
-    Source: Wang and Isola 2020, eq. 2.
-    """
-    vectors = _unit(x)
-    if len(vectors) < 2 or t <= 0:
-        raise InputError(f"expected at least 2 vectors and t > 0; found {len(vectors)} vectors, t={t}")
-    return float(np.log(np.mean(np.exp(-t * pdist(vectors, "sqeuclidean")))))
-
-
-def _unit(x: npt.ArrayLike) -> Floats:
-    vectors = np.asarray(x, np.float64)
-    if vectors.ndim != 2 or not len(vectors) or not np.all(np.abs(np.linalg.norm(vectors, axis=1) - 1.0) < 1e-3):
-        raise InputError(f"expected unit vectors of shape (n, d), n ≥ 1; found {vectors.shape}; normalise them")
-    return vectors
