@@ -257,7 +257,7 @@ def one(collection: Collection, encoder: Any, store: VectorStore, given: argpars
     ]  # fmt: skip
     result = {
         "collection": collection.name, "split": given.split, "queries": len(judged.lists),
-        "encoder": encoder.describe(), "grid": {"reading": given.reading, "settings": grid.size}, "systems": rows,
+        "encoder": encoder.describe(), "grid": {"reading": given.reading, "settings": len(grid.depths) * len(grid.weights) * len(grid.shares)}, "systems": rows,
     }  # fmt: skip
     if given.experiments:
         eclipse = values["PRF Eclipse"]

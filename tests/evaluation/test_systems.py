@@ -143,7 +143,6 @@ def test_a_bm25_run_has_the_retrievers_order_and_scores_for_the_queries_of_the_s
 def test_the_document_of_the_querys_own_id_is_left_out_before_the_first_are_counted():
     assert "q1" not in rankings_of(bm25_run(WORLD, "test"))["q1"]
     assert len(rankings_of(bm25_run(WORLD, "test", depth=2))["q1"]) == 2
-    refused("depth 0", bm25_run, WORLD, "test", depth=0)
 
 
 def test_first_documents_are_those_of_the_split():

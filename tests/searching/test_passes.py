@@ -166,21 +166,16 @@ class Counted(ExactIndex):
     [
         (ECLIPSE, {}, [(9, 40), (9, 10)]),
         (replace(ECLIPSE, method="dime"), {}, [(9, 10), (9, 10)]),
-        (ECLIPSE, {"feedback": True}, [(9, 10)]),
-        (ECLIPSE, {"feedback": True, "answers": unit(9, seed=3)}, [(9, 10)]),
         (replace(ECLIPSE, method="dime"), {"answers": unit(9, seed=3)}, [(9, 10)]),
         (ECLIPSE, {"answers": unit(9, seed=3)}, [(9, 40), (9, 10)]),
-        (ECLIPSE, {"feedback": True, "second_pass": "rerank", "candidates": 25}, [(9, 25)]),
         (ECLIPSE, {"second_pass": "rerank", "candidates": 25}, [(9, 40)]),
-        (replace(ECLIPSE, share=1.0), {"feedback": True, "second_pass": "rerank"}, [(9, 10)]),
+        (replace(ECLIPSE, share=1.0), {"second_pass": "rerank"}, [(9, 10)]),
         (DimensionSettings("none"), {}, [(9, 10)]),
     ],
 )
 def test_no_search_is_made_whose_result_is_not_used(settings, more, searches, monkeypatch):
     monkeypatch.setattr(Counted, "asked", [])
-    lists = [np.random.default_rng(row).permutation(120)[:40] for row in range(9)]
-    options = {"k": 10, "feedback_depth": 40, **more} | ({"feedback": lists} if "feedback" in more else {})
-    counted = searched(settings, Counted(VECTORS), **options)
+    counted = searched(settings, Counted(VECTORS), k=10, feedback_depth=40, **more)
     assert Counted.asked == searches
     assert [len(found) for found in counted.positions] == [10] * 9
 
@@ -189,12 +184,7 @@ def test_no_search_is_made_whose_result_is_not_used(settings, more, searches, mo
 def test_numbers_that_are_no_positions_are_refused(wrong):
     """NumPy takes −1, which an approximate index gives where it found nothing, for the last document."""
     lists = [np.arange(40)] * 8 + [np.asarray(wrong)]
-    for call in (
-        lambda: sharpened_queries(QUERIES, VECTORS, lists, ECLIPSE),
-        lambda: searched(feedback=lists),
-        lambda: searched(DimensionSettings("none"), feedback=lists, feedback_depth=1),
-    ):
-        refused("from 0 to 119; list 8", call)
+    refused("from 0 to 119; list 8", sharpened_queries, QUERIES, VECTORS, lists, ECLIPSE)
 
 
 def test_a_random_moon_never_holds_a_document_of_the_sun():
@@ -232,7 +222,7 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
         (lambda: searched(second_pass="again"), UnknownNameError, "rerank"),
         (lambda: searched(replace(ECLIPSE, moon_pool=9), k=50), InputError, "generator"),
         (lambda: searched(index=ExactIndex(Vectors.of(unit(7)))), InputError, "120 documents; found 7"),
-        (lambda: searched(feedback=[np.arange(9)] * 2), InputError, "2 lists"),
+        (lambda: sharpened_queries(QUERIES, VECTORS, [np.arange(9)] * 2, ECLIPSE), InputError, "2 lists"),
         (lambda: searched(answers=unit(3)), InputError, r"\(3, 12\)"),
         (lambda: searched(k=0), InputError, "k=0"),
         (lambda: searched(feedback_depth=0), InputError, "feedback_depth=0"),

@@ -9,7 +9,7 @@ import pytest
 
 from fakes import HashingEncoder
 from foils.cli.app import run as foils
-from foils.data import Collection, Run
+from foils.data import Collection
 from foils.encode import VectorStore
 from foils.searching import (
     DimensionSettings,
@@ -24,7 +24,6 @@ from foils.searching import (
     sharpened_queries,
 )
 from foils.searching.choosing import choose_settings, rocchio_grid
-from foils.searching.runs import feedback_lists
 from refusals import refused
 
 
@@ -93,20 +92,6 @@ def test_kept_share_and_short_lists_are_told(embedded):
     few = search_collection(embedded, ECLIPSE, k=40, feedback_depth=7)
     assert few.no_feedback == embedded.query_ids
     assert (few.kept, few.masked) == (1.0, [])
-
-
-def test_feedback_comes_from_a_run_by_ids(embedded):
-    scores = {query: {f"d{(i * 7 + at) % 120}": -float(at) for at in range(12)} for i, query in enumerate(["q3", "q0"])}
-    run = Run.from_dict(scores)
-    lists = feedback_lists(embedded, run)
-    assert lists[3].tolist() == [at % 120 for at in range(12)]
-    assert lists[0].tolist() == [7 + at for at in range(12)]
-    assert len(lists[1]) == 0
-    found = search_collection(embedded, ECLIPSE, k=10, feedback=run)
-    assert set(embedded.query_ids) - set(found.no_feedback) == {"q0", "q3"}
-    made = sharpened_queries(embedded.queries[:1], embedded.documents, lists[:1], ECLIPSE)
-    np.testing.assert_array_equal(found.ranked.sharpened.masks[0], made.masks[0])
-    refused("nowhere", search_collection, embedded, ECLIPSE, feedback=Run.from_dict({"q0": {"nowhere": 1.0}}))
 
 
 @pytest.fixture(scope="module")
@@ -214,20 +199,19 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, command, tmp_path):
     rocchio, rocchio_facts = search("rocchio", "--dimensions", "rocchio")
     assert (len(rocchio_facts["moved"]), rocchio_facts["masked"]) == (14, [])
     masked = set(rdime_facts["masked"])
-    assert rdime_facts["unmasked"] == 14 - len(masked) < 14
     assert masked
     dimensions = {"share": 0.5, "k_plus": 9, "k_minus": 20, "alpha": 0.1, "beta": 3.0}
     other = [
         search("o", "--dimensions", "eclipse", *more)[0]
         for more in (
             *([f"--{key.replace('_', '-')}", str(value)] for key, value in dimensions.items()),
-            ["--feedback", tmp_path / "rdime"], ["--feedback-depth", 12],
+            ["--feedback-depth", 12],
             ["--index", "hnsw"],
         )
     ]  # fmt: skip
     other += [search("o", "--dimensions", "dime")[0], search("o", "--dimensions", "dime", "--tune", "dev")[0]]
     more = ["--dimensions", "rocchio", "--weight", "0.9"]
-    assert len({base, eclipse, rdime, rocchio, search("o", *more)[0], *other}) == 15
+    assert len({base, eclipse, rdime, rocchio, search("o", *more)[0], *other}) == 14
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"query_id": f"q{i}", "answer": WORDS[i]}) + "\n" for i in range(24)))
     answered, _ = search("answered", "--dimensions", "eclipse", "--answers", answers)
@@ -239,22 +223,16 @@ def test_the_json_says_how_the_search_was_made_and_whether_it_was_tuned(folder, 
         out = tmp_path / "s.json"
         status, said = command("search", folder, "--run", tmp_path / "r", "--json", out, *more)
         assert status == 0, said.err
-        found = {**json.loads(out.read_text()), "warned": "chosen on no query" in said.out}
+        found = json.loads(out.read_text())
         return [found[name] for name in names]
 
-    names = ("second_pass", "index", "feedback", "top", "feedback_depth", "tune")
-    assert facts(names) == ["index", "exact", None, 1000, 1000, None]
+    names = ("second_pass", "index", "top", "feedback_depth", "tune")
+    assert facts(names) == ["index", "exact", 1000, 1000, None]
     more = ["--second-pass", "rerank", "--index", "flat", "--top", 5, "--feedback-depth", 40, "--dimensions", "eclipse"]
-    run = str(tmp_path / "r")
-    assert facts(names, *more, "--feedback", run) == ["rerank", "flat", run, 5, 40, None]
+    assert facts(names, *more) == ["rerank", "flat", 5, 40, None]
     assert facts(names, "--tune", "dev", "--measure", "AP")[-1] == {"split": "dev", "measure": "AP"}
-    names = ("dimensions", "chosen_by", "warned")
-    assert facts(names) == ["none", None, False]
-    assert facts(names, "--dimensions", "eclipse") == ["eclipse", "default", True]
-    assert facts(names, "--dimensions", "dime", "--share", "0.6") == ["dime", "given", False]
-    assert facts(names, "--dimensions", "dime", "--tune", "dev") == ["dime", "tuned", False]
-    assert facts(names, "--tune", "dev") == ["rocchio", "tuned", False]
-    assert facts(names, "--feedback", run) == ["rocchio", "default", True]
+    assert facts(("dimensions",)) == ["none"]
+    assert facts(("dimensions",), "--tune", "dev") == ["rocchio"]
 
 
 def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, command, tmp_path):

@@ -24,11 +24,10 @@ import numpy.typing as npt
 from foils.encode import Vectors
 from foils.encode.index import ExactIndex, search_lists
 from foils.runtime import progress
-from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
+from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.searching.dimensions import (
     Floats,
     Rows,
-    checked_positions,
     dimension_order,
     kept_count,
     moon_rows,
@@ -47,6 +46,7 @@ Reading = Literal["few-irrelevant", "few-relevant"]
 READINGS = ("few-irrelevant", "few-relevant")
 TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 MEASURES = ("nDCG@10", "AP")
+FAMILIES = ("nDCG", "AP", "RR", "R")
 UNREACHED = int(np.iinfo(np.int32).max)
 
 
@@ -71,17 +71,6 @@ class Grid:
     def __post_init__(self) -> None:
         if self.method not in ("dime", "eclipse"):
             raise UnknownNameError("method with a grid", self.method, ("dime", "eclipse"))
-        if not (self.depths and self.weights and self.shares):
-            raise InputError("an empty grid; expected at least one pair of depths, one of weights and one share")
-        for plus, minus in self.depths:  # the settings check their ranges
-            DimensionSettings(self.method, k_plus=plus, k_minus=minus, moon_pool=self.moon_pool)
-        for (alpha, beta), share in product(self.weights, self.shares):
-            DimensionSettings(self.method, alpha=alpha, beta=beta, share=share)
-
-    @property
-    def size(self) -> int:
-        """How many settings the grid names, those that order dimensions alike counted each."""
-        return len(self.depths) * len(self.weights) * len(self.shares)
 
     @property
     def ratios(self) -> tuple[tuple[float, float], ...]:
@@ -147,12 +136,6 @@ class Relevant:
     rows: npt.NDArray[np.int64]
     grades: npt.NDArray[np.int64]
 
-    def __post_init__(self) -> None:
-        if self.rows.shape != self.grades.shape or self.rows.ndim != 1 or len(set(self.rows)) != len(self.rows):
-            raise InputError(f"expected each relevant document once, with a grade; found {self.rows}, {self.grades}")
-        if not len(self.rows) or (self.grades < 1).any():
-            raise InputError("expected at least one relevant document, of grade 1 or more")
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -181,15 +164,6 @@ class Judged:
     feedback_depth: int | None = FEEDBACK_DEPTH
     measures: Sequence[str] = MEASURES
     rows: Rows | None = None
-
-    def __post_init__(self) -> None:
-        n = len(self.queries)
-        if not n == len(self.lists) == len(self.relevant):
-            raise InputError(
-                f"expected lists and relevant documents for each of {n} queries; found {len(self.lists)}, "
-                f"{len(self.relevant)}"
-            )
-        object.__setattr__(self, "lists", checked_positions(self.lists, len(self.documents)))
 
     @property
     def retrieved(self) -> list[Rows]:
@@ -458,9 +432,8 @@ def measure_ranks(name: str, ranks: Integers, relevant: Relevant) -> Floats:
     """Measure rankings of one query, given where its relevant documents stand: thousands at once.
 
     nDCG@c = Σ_{rank<c} grade/log2(rank + 2), over the same sum for the best order; AP@c = (1/m) Σ_{rank<c} (how many
-    relevant up to there)/(rank + 1); RR@c = 1/(1 + least rank) where that is below c; R@c and P@c count ranks below
-    c, over m and over c. Without @c: all ranks. `AP(rel=2)` takes grades of 2 and more for relevant; so do RR, R and P.
-    A query that has no such document scores 0. Values are trec_eval's, as ir_measures gives them.
+    relevant up to there)/(rank + 1); RR@c = 1/(1 + least rank) where that is below c; R@c counts ranks below c, over
+    m. Without @c: all ranks. Values are trec_eval's, as ir_measures gives them.
 
     Args:
         name: one of these measures, as ir_measures writes it.
@@ -471,62 +444,33 @@ def measure_ranks(name: str, ranks: Integers, relevant: Relevant) -> Floats:
         (…) values.
 
     Raises:
-        InputError: another measure, or ranks that do not fit the documents.
+        InputError: another measure.
         MissingExtraError: ir-measures is not installed.
     """
-    if ranks.shape[-1:] != relevant.rows.shape:
-        raise InputError(f"expected ranks of {len(relevant.rows)} documents, found shape {ranks.shape}")
-    compute, least, cutoff = _measure(name)
-    counted = relevant.grades >= least
-    if not counted.any():
-        return np.zeros(ranks.shape[:-1])
-    return compute(ranks[..., counted], relevant.grades[counted], cutoff)
+    family, cutoff = _measure(name)
+    seen, count = ranks < cutoff, ranks.shape[-1]
+    if family == "nDCG":
+        best = np.sort(relevant.grades)[::-1][:cutoff]
+        ideal = (best / np.log2(np.arange(len(best)) + 2.0)).sum()
+        return np.asarray(np.where(seen, relevant.grades / np.log2(ranks + 2.0), 0.0).sum(axis=-1) / ideal)
+    if family == "AP":
+        ordered = np.sort(ranks, axis=-1)
+        precision = np.where(ordered < cutoff, np.arange(1, count + 1) / (ordered + 1.0), 0.0)
+        return np.asarray(precision.sum(axis=-1) / count)
+    if family == "RR":
+        return np.asarray(np.where(seen, 1.0 / (ranks + 1.0), 0.0).max(axis=-1))
+    return np.asarray(seen.sum(axis=-1) / count)
 
 
 @cache
-def _measure(name: str) -> tuple[Callable[..., Floats], int, int]:
-    """What computes a measure, the least grade that is relevant, and its cut-off."""
+def _measure(name: str) -> tuple[str, int]:
+    """The family of a measure, and its cut-off."""
     (measure,) = parse_measures([name])
     params = dict(measure.params)
-    least, cutoff = params.pop("rel", 1), params.pop("cutoff", UNREACHED)
+    cutoff = params.pop("cutoff", UNREACHED)
     if measure.NAME not in FAMILIES or params:
-        raise InputError(f"{name}: settings are chosen by {', '.join(FAMILIES)}, with a cut-off or rel= alone")
-    return FAMILIES[measure.NAME], least, cutoff
-
-
-def _ndcg(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
-    best = np.sort(grades)[::-1][:cutoff]
-    ideal = float(np.sum(best / np.log2(np.arange(len(best)) + 2.0)))
-    gains = np.where(ranks < cutoff, grades / np.log2(ranks + 2.0), 0.0)
-    return np.asarray(gains.sum(axis=-1) / ideal)
-
-
-def _ap(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
-    ordered = np.sort(ranks, axis=-1)
-    precision = np.arange(1, len(grades) + 1) / (ordered + 1.0)
-    return np.asarray(np.where(ordered < cutoff, precision, 0.0).sum(axis=-1) / len(grades))
-
-
-def _rr(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
-    first = ranks.min(axis=-1)
-    return np.where(first < cutoff, 1.0 / (first + 1.0), 0.0)
-
-
-def _recall(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
-    return np.asarray((ranks < cutoff).sum(axis=-1) / len(grades))
-
-
-def _precision(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
-    return np.asarray((ranks < cutoff).sum(axis=-1) / cutoff)
-
-
-FAMILIES: dict[str, Callable[[Integers, npt.NDArray[np.int64], int], Floats]] = {
-    "nDCG": _ndcg,
-    "AP": _ap,
-    "RR": _rr,
-    "R": _recall,
-    "P": _precision,
-}
+        raise InputError(f"{name}: settings are chosen by {', '.join(FAMILIES)}, with a cut-off alone")
+    return measure.NAME, cutoff
 
 
 def grid_ranks(products: npt.NDArray[np.float32], orders: Integers, cuts: Integers, columns: Integers) -> Ranks:
@@ -542,40 +486,17 @@ def grid_ranks(products: npt.NDArray[np.float32], orders: Integers, cuts: Intege
 
     Returns:
         (o, c, m) 0-based ranks.
+
+    Raises:
+        MissingExtraError: numba is not installed.
     """
-    compiled = _compiled()
-    if compiled is None:
-        return plain_grid_ranks(products, orders, cuts, columns)
-    ranks: Ranks = compiled(
-        np.ascontiguousarray(products.T), orders.astype(np.int32), cuts.astype(np.int64), columns.astype(np.int64)
-    )
+    ranks: Ranks = _compiled()(np.ascontiguousarray(products.T), orders, cuts, columns)
     return ranks
 
 
-def plain_grid_ranks(
-    products: npt.NDArray[np.float32], orders: Integers, cuts: Integers, columns: Integers, *, block: int = 400
-) -> Ranks:
-    """Return the same as `grid_ranks`, `block` orders at a time: (block·c, d) masks times (d, k) products."""
-    out = np.empty((len(orders), len(cuts), len(columns)), np.int32)
-    for start in range(0, len(orders), block):
-        place = np.argsort(orders[start : start + block], axis=1)
-        masks = (place[:, None, :] < cuts[:, None]).astype(np.float32)
-        scores = masks.reshape(-1, orders.shape[1]) @ products.T
-        part = np.empty((len(scores), len(columns)), np.int32)
-        for at, column in enumerate(columns):
-            own = scores[:, column, None]
-            part[:, at] = np.count_nonzero(scores > own, axis=1)
-            part[:, at] += np.count_nonzero(scores[:, :column] == own, axis=1)
-        out[start : start + block] = part.reshape(len(place), len(cuts), len(columns))
-    return out
-
-
 @cache
-def _compiled() -> Callable[..., Any] | None:
-    try:
-        numba = require("numba", "fast")
-    except MissingExtraError:
-        return None
+def _compiled() -> Callable[..., Any]:
+    numba = require("numba", "fast")
     prange = numba.prange
 
     def ranks(products, orders, cuts, columns):  # type: ignore[no-untyped-def]  # compiled, on arrays

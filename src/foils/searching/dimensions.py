@@ -90,21 +90,23 @@ def moon_rows(k: int, k_minus: int, *, pool: int | None = None, rng: np.random.G
 
 
 def check_depths(k: int, k_plus: int, k_minus: int) -> None:
-    """Refuse depths that a list of k documents cannot serve.
-
-    Sun and moon together need 0 < k⁻ < k and 0 < k⁺ < k − k⁻; a depth of 0 stands for one that is not used.
+    """Refuse depths that a list of k documents cannot serve (`depths_fit`).
 
     Raises:
         InputError: what was given and what would do.
     """
-    if min(k_plus, k_minus) < 0 or k_plus == k_minus == 0:
-        raise InputError(f"k⁺={k_plus}, k⁻={k_minus}; expected whole numbers of at least 1")
-    fits = k_plus < k - k_minus if k_plus and k_minus else k_plus <= k if k_plus else k_minus < k
-    if not fits:
+    if not depths_fit(k, k_plus, k_minus):
         raise InputError(
-            f"a list of {k} documents is too short for k⁺={k_plus}, k⁻={k_minus}: expected 0 < k⁻ < k and "
+            f"a list of {k} documents does not serve k⁺={k_plus}, k⁻={k_minus}: expected 0 < k⁻ < k and "
             "0 < k⁺ < k − k⁻; retrieve more, or take fewer"
         )
+
+
+def depths_fit(k: int, k_plus: int, k_minus: int) -> bool:
+    """Return whether 0 < k⁻ < k and 0 < k⁺ < k − k⁻; of sun and moon the one of depth 0 is not used, not both."""
+    if min(k_plus, k_minus) < 0 or not (k_plus or k_minus):
+        return False
+    return k_plus < k - k_minus if k_plus and k_minus else k_plus <= k and k_minus < k
 
 
 def dime_importance(query: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
@@ -332,13 +334,7 @@ def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bo
     """Tell whether a feedback list of k documents is long enough; with an answer for the sun, for the moon alone."""
     k_plus = 0 if answered else settings.k_plus
     k_minus = (settings.moon_pool or settings.k_minus) if settings.method == "eclipse" else 0
-    if not (k_plus or k_minus):
-        return True
-    try:
-        check_depths(k, k_plus, k_minus)
-    except InputError:
-        return False
-    return True
+    return not (k_plus or k_minus) or depths_fit(k, k_plus, k_minus)
 
 
 def feedback_needed(settings: DimensionSettings, depth: int, *, answered: bool = False) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from foils.data import Collection, Run
+from foils.data import Collection
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs
 from foils.encode import DEFAULT_MODEL
@@ -27,11 +27,9 @@ from foils.searching.settings import (
     DimensionSettings,
     ImportanceSettings,
     Method,
-    RunLike,
     SearchSettings,
     check_own_search,
     check_search,
-    chosen_by,
     chosen_method,
     read_answers,
 )
@@ -47,7 +45,6 @@ def search(
     dimensions: Annotated[Method | None, Option(names=METHODS)] = None,
     run: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     searching: SearchSettings,
-    feedback: Annotated[RunLike | None, Option(metavar="FILE")] = None,
     answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None,
     importance: ImportanceSettings,
     reading: CollectionSettings,
@@ -66,9 +63,8 @@ def search(
             also a loaded model or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
             (rdime); or the query moves towards its feedback (rocchio). Default: none; rdime with answers, and rocchio
-            with feedback or where its settings are chosen on a split.
+            where its settings are chosen on a split.
         run: File to which the run is written, in TREC form.
-        feedback: TREC run, as of BM25, whose documents make sun and moon. In Python also a `Run`.
         answers: JSONL file of {"query_id", "answer"}, as a language model may write them: their vectors are the suns.
             In Python also a dictionary; None stands for no answer.
 
@@ -83,13 +79,12 @@ def search(
     if own_kind(model):
         sharpening = searching.changed("feedback_depth", "second_pass", "index", "tune", "measure")
         idle = {**importance.changed(), **sharpening}
-        check_own_search(model, dimensions, {**idle, "feedback": feedback, "answers": answers})
+        check_own_search(model, dimensions, {**idle, "answers": answers})
         searched = _search_own(loaded, embedding.open_own(model), searching)
     else:
-        method = chosen_method(dimensions, tune=searching.tune, answers=answers, feedback=feedback)
+        method = chosen_method(dimensions, tune=searching.tune, answers=answers)
         deep = replace(searching, top=max(searching.top, FUSED_DEPTH)) if fusion else searching
-        searched = _search_sharpened(loaded, model, importance.of(method), deep, feedback, answers, embedding)
-        searched.facts["chosen_by"] = chosen_by(method, importance, searching.tune)  # type: ignore[index]
+        searched = _search_sharpened(loaded, model, importance.of(method), deep, answers, embedding)
         if fusion:
             searched = _fused(searched, fusion, searching.top)
     if run is not None:
@@ -109,12 +104,11 @@ def _search_own(collection: Collection, model: Any, searching: SearchSettings) -
 
 def _search_sharpened(
     collection: Collection, model: EncoderLike, settings: DimensionSettings, searching: SearchSettings,
-    feedback: RunLike | None, answers: AnswersLike | None, embedding: EmbeddingSettings,
+    answers: AnswersLike | None, embedding: EmbeddingSettings,
 ) -> Searched:  # fmt: skip
     """Search with the dimensions that matter, by settings that are given or chosen on another split."""
     _refuse_shared_queries(collection, searching)
     texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
-    given = feedback if feedback is None or isinstance(feedback, Run) else Run.read(feedback)
     encoder, store = embedding.open_encoder(model, collection), embedding.open_store()
     embedded = partial(embed_collection, collection, encoder, store, answers=texts)
     if searching.tune is not None:
@@ -125,12 +119,11 @@ def _search_sharpened(
         index = ExactIndex(vectors.documents) if index == "exact" else FaissIndex.build(vectors.documents, index)
     searched = search_collection(
         vectors, settings, index=index, k=searching.top, feedback_depth=searching.feedback_depth,
-        second_pass=searching.second_pass, feedback=given, name=f"{encoder.name}-{settings.method}",
+        second_pass=searching.second_pass, name=f"{encoder.name}-{settings.method}",
     )  # fmt: skip
     facts = {
         "collection": collection.name, "split": searching.split, "encoder": description(encoder),
         "dimensions": settings.method, **searching.to_json(),
-        "feedback": feedback.name if isinstance(feedback, Run) else feedback and str(feedback),
         "answers": None if texts is None else digest("answers", sorted(texts.items())),
     }  # fmt: skip
     return replace(searched, facts=facts)

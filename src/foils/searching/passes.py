@@ -1,6 +1,6 @@
 """Two passes over an index: retrieve, estimate the useful dimensions from what came back, rank again.
 
-1. The first pass retrieves with all dimensions; its list, or another system's, is the feedback.
+1. The first pass retrieves with all dimensions; its list is the feedback.
 2. Sun and moon come from the feedback (or the sun from an answer's vector); they give each query its mask.
 3. The second pass ranks with the masked query: the whole index, or only the documents retrieved.
 
@@ -27,7 +27,6 @@ from foils.searching.dimensions import (
     QUERIES,
     Rows,
     Sharpened,
-    checked_positions,
     feedback_needed,
     sharpened_queries,
 )
@@ -58,7 +57,6 @@ def search_vectors(
     k: int = 1000,
     feedback_depth: int = FEEDBACK_DEPTH,
     candidates: int | None = None,
-    feedback: Sequence[Rows] | None = None,
     answers: npt.NDArray[np.floating] | None = None,
     second_pass: SecondPass = "index",
     without: Rows | None = None,
@@ -76,7 +74,6 @@ def search_vectors(
         feedback_depth: length of the feedback list, whose end is the moon, however many documents are returned.
         candidates: with second_pass `rerank`, how many documents of the first pass are ranked again, at least k;
             None: 1000, or k where that is more.
-        feedback: lists of another system, best first, in place of the first pass' own; cut to `feedback_depth`.
         answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
         second_pass: `index` ranks all documents again, `rerank` only those that the first pass retrieved.
         without: (n,) position of a document that neither pass returns for the query; −1: there is none.
@@ -94,11 +91,9 @@ def search_vectors(
     reranked = check_search_depths(k, feedback_depth, candidates, second_pass)
     index = as_index(index, documents)
     first = reranked if second_pass == "rerank" and not settings.keeps_all else 0
-    if feedback is None:
-        first = max(first, feedback_needed(settings, feedback_depth, answered=answers is not None))
+    first = max(first, feedback_needed(settings, feedback_depth, answered=answers is not None))
     positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
-    lists = positions if feedback is None else checked_positions(feedback, len(documents))
-    lists = [rows[:feedback_depth] for rows in lists]
+    lists = [rows[:feedback_depth] for rows in positions]
     sharpened = sharpened_queries(queries, documents, lists, settings, answers=answers, rng=rng)
     if not first:
         return Ranked(*search_lists(index, sharpened.queries, k, without=without), sharpened)

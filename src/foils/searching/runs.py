@@ -14,7 +14,6 @@ import pyarrow as pa
 from foils.data import Collection, Run
 from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
-from foils.data.run import without_identical
 from foils.encode import Encoder, Kind, Vectors, VectorStore
 from foils.encode.cross_encoders import OwnIndex, OwnSimilarity
 from foils.encode.index import ExactIndex, Scores, search_lists
@@ -123,12 +122,7 @@ class Searched(Result):
             ]
         written = f" → {self.facts['run']}" if self.facts.get("run") else ""
         title = f"{self.method} search of {self.collection.name} ({self.split}){written}"
-        remarks = [identical_ids_caption(self.collection.identical_ids(self.split))]
-        if self.facts.get("chosen_by") == "default":
-            remarks.append(
-                f"{self.method} at its default settings, which were chosen on no query: choose them on a split of yours"
-            )
-        return [Table(title, ["", ""], rows, "\n".join(filter(None, remarks)))]
+        return [Table(title, ["", ""], rows, identical_ids_caption(self.collection.identical_ids(self.split)))]
 
     def to_json(self) -> dict[str, Any]:
         """Return how the search was made, what was kept, and which queries were masked or moved."""
@@ -136,7 +130,7 @@ class Searched(Result):
         if self.settings is not None:
             said = {
                 "settings": self.settings.to_json(), "kept": self.kept, "masked": self.masked, "moved": self.moved,
-                "unmasked": len(self.query_ids) - len(self.masked), "no_feedback": self.no_feedback,
+                "no_feedback": self.no_feedback,
             }  # fmt: skip
         return {**self.facts, **said, "identical_ids": self.collection.identical_ids(self.split)}
 
@@ -168,9 +162,8 @@ def embed_collection(
         UnknownNameError: an unknown split.
         InputError: queries without an answer, where answers are given.
     """
-    ids = collection.judgements(split)["query_id"].unique()
-    rows = collection.query_rows(ids)
-    answered = None if answers is None else _embedded_answers(ids.to_pylist(), answers, encoder, store, split)
+    ids, rows = _judged(collection, split)
+    answered = None if answers is None else _embedded_answers(ids, answers, encoder, store, split)
     queries = embed_texts(collection.query_texts(rows), "query", encoder, store).take(slice(None))
     documents = embed_texts(DocumentTexts(collection), "document", encoder, store)
     return Embedded(collection, split, rows, np.ascontiguousarray(queries, np.float32), documents, answered)
@@ -213,7 +206,6 @@ def search_collection(
     k: int = 1000,
     feedback_depth: int = FEEDBACK_DEPTH,
     candidates: int | None = None,
-    feedback: Run | None = None,
     second_pass: SecondPass = "index",
     rng: np.random.Generator | None = None,
     name: str = "run",
@@ -229,14 +221,12 @@ def search_collection(
         k: documents of each list.
         feedback_depth: length of the feedback, whose end is the moon.
         candidates: documents of the first pass that are ranked again, as `search_vectors`.
-        feedback: a run to take sun and moon from, in place of the first pass' own; a query that it does not answer
-            keeps every dimension.
         second_pass: `index` or `rerank`, as `search_vectors`.
         rng: source of the draws of a random moon.
         name: of the run.
 
     Raises:
-        InputError: a feedback run with documents that the collection does not have, or what `search_vectors` refuses.
+        InputError: what `search_vectors` refuses.
     """
     ranked = search_vectors(
         embedded.queries,
@@ -246,7 +236,6 @@ def search_collection(
         k=k,
         feedback_depth=feedback_depth,
         candidates=candidates,
-        feedback=None if feedback is None else feedback_lists(embedded, feedback),
         answers=embedded.answers,
         second_pass=second_pass,
         without=embedded.identical,
@@ -274,12 +263,17 @@ def own_run(model: OwnSimilarity, collection: Collection, split: str, *, depth: 
         UnknownNameError: no such split.
         InputError: a depth below 1.
     """
-    ids = collection.judgements(split)["query_id"].unique()
-    rows = collection.query_rows(ids)
+    ids, rows = _judged(collection, split)
     index: Any = OwnIndex(model, DocumentTexts(collection))
     texts: Any = collection.query_texts(rows)
     lists, scores = search_lists(index, texts, depth, without=collection.identical[rows])
-    return _run_of(collection, ids.to_pylist(), lists, scores, name or model.name)
+    return _run_of(collection, ids, lists, scores, name or model.name)
+
+
+def _judged(collection: Collection, split: str) -> tuple[list[str], Rows]:
+    """Ids and rows of the queries that a split judges, in the order of its judgements."""
+    ids = collection.judgements(split)["query_id"].unique()
+    return ids.to_pylist(), collection.query_rows(ids)
 
 
 def _run_of(
@@ -288,23 +282,6 @@ def _run_of(
     queries = np.repeat(np.array(query_ids, object), [len(of) for of in lists]).tolist()
     documents = collection.documents["doc_id"].take(pa.array(np.concatenate(lists)))
     return Run.ranked(queries, documents, np.concatenate(scores), name=name)
-
-
-def feedback_lists(embedded: Embedded, run: Run) -> list[Rows]:
-    """Return a run's rankings as document positions, for each query of the split; empty where it has no answer.
-
-    Raises:
-        InputError: documents that the collection does not have.
-    """
-    run = without_identical(run, embedded.collection)
-    positions = embedded.collection.document_rows(run.table["doc_id"])
-    if (positions < 0).any():
-        unknown = run.table["doc_id"].take(pa.array(np.flatnonzero(positions < 0)[:5])).to_pylist()
-        raise InputError(
-            f"{int((positions < 0).sum())} rows of the run {run.name} name documents that "
-            f"{embedded.collection.name} does not have: {', '.join(unknown)}…; use a run made on this collection"
-        )
-    return rows_by_query(embedded, embedded.collection.query_rows(run.table["query_id"]), positions)
 
 
 def rows_by_query(embedded: Embedded, queries: Rows, values: npt.NDArray[Any]) -> list[Any]:
@@ -329,15 +306,9 @@ def bm25_run(collection: Collection, split: str, *, depth: int = 100, name: str 
 
     Raises:
         UnknownNameError: no such split.
-        InputError: a depth below 1.
     """
-    if depth < 1:
-        raise InputError(f"depth {depth}; expected at least 1")
-    ids = collection.judgements(split)["query_id"].unique()
-    rows = collection.query_rows(ids)
-    documents, scores = BM25Retriever(collection).search(rows, depth + 1)
-    ranked = (documents >= 0) & (documents != collection.identical[rows][:, None])
-    ranked &= np.cumsum(ranked, axis=1) <= depth
-    query, _ = np.nonzero(ranked)
-    doc_ids = collection.documents["doc_id"].take(pa.array(documents[ranked]))
-    return Run.ranked(ids.take(pa.array(query)), doc_ids, scores[ranked], name=name)
+    rows: Any
+    ids, rows = _judged(collection, split)
+    retriever: Any = BM25Retriever(collection)
+    lists, scores = search_lists(retriever, rows, depth, without=collection.identical[rows])
+    return _run_of(collection, ids, lists, scores, name)

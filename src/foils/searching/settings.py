@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from foils.data import Run
 from foils.data.records import Complaints, json_objects, text_field
 from foils.encode.models import own_kind
 from foils.runtime.errors import InputError
@@ -15,10 +14,9 @@ from foils.runtime.options import Option, Settings, refuse, spelled
 
 if TYPE_CHECKING:
     IndexLike = str | Any  # Any: an `Index`, or faiss' own
-    RunLike = str | Path | Run
     AnswersLike = str | Path | Mapping[str, str | None]
 else:
-    RunLike = AnswersLike = Path
+    AnswersLike = Path
     IndexLike = str
 
 Method = Literal["none", "dime", "eclipse", "rdime", "rocchio"]
@@ -114,8 +112,7 @@ class SearchSettings(Settings):
             or as many as are returned (rerank).
         index: Exact search, or an index of faiss. In Python also an index over the documents, in their order.
         tune: Choose the settings on this split, by the published grid (dime, eclipse) or by that of rocchio.
-        measure: Measure by which settings are chosen: nDCG, AP, RR, R or P as ir_measures writes them, as nDCG@10 or
-            AP(rel=2).
+        measure: Measure by which settings are chosen: nDCG, AP, RR or R as ir_measures writes them, as nDCG@10.
     """
 
     split: str = "test"
@@ -137,37 +134,22 @@ class SearchSettings(Settings):
         }
 
 
-def chosen_method(dimensions: Method | None, *, tune: str | None, answers: object, feedback: object) -> Method:
-    """Return the method of a search: the one given; else rocchio to be tuned or with feedback, rdime with answers."""
-    if dimensions is not None:
-        return dimensions
-    if tune is None and answers is not None:
-        return "rdime"
-    return "none" if tune is None and feedback is None else "rocchio"
-
-
-def chosen_by(method: Method, importance: ImportanceSettings, tune: str | None) -> str | None:
-    """Return how the settings of a method were chosen: `tuned`, `given`, or `default`, on no query at all.
-
-    None: the method has no share or weight to choose.
-    """
-    if method not in TUNABLE:
-        return None
-    return "tuned" if tune is not None else "given" if importance.changed() else "default"
+def chosen_method(dimensions: Method | None, *, tune: str | None, answers: object) -> Method:
+    """Return the method of a search: the one given; else rocchio to be tuned, rdime with answers."""
+    return dimensions or ("rocchio" if tune is not None else "none" if answers is None else "rdime")
 
 
 def check_search(
     dimensions: Method | None,
     searching: SearchSettings,
     importance: ImportanceSettings,
-    feedback: RunLike | None,
     answers: object,
 ) -> None:
     """Raise an InputError for options of a search that do not go together, before anything is read."""
-    method = chosen_method(dimensions, tune=searching.tune, answers=answers, feedback=feedback)
+    method = chosen_method(dimensions, tune=searching.tune, answers=answers)
     tune, flag, given = searching.tune, spelled("dimensions"), importance.changed()
     idle = {name: value for name, value in given.items() if name not in WEIGHTS[method]}
-    depth = {**searching.changed("feedback_depth"), "feedback": feedback}
+    depth = searching.changed("feedback_depth")
     if method == "none":
         idle |= {**depth, "answers": answers, **searching.changed("second_pass")}
     elif answers is not None:  # they are the sun in place of documents
@@ -184,8 +166,8 @@ def check_search(
             f"{spelled('tune')} {tune} {spelled('split')} {tune}: settings chosen on the queries that are searched for "
             "say nothing of others; tune on another split, or see foils.searching.cross_validate"
         )
-    why = f"on {spelled('tune')}, which chooses settings for feedback of the first pass; leave one of them out"
-    refuse({"feedback": feedback, **given}, why)
+    why = f"on {spelled('tune')}, which chooses them; leave one of them out"
+    refuse(given, why)
 
 
 def check_own_search(given: Any, dimensions: Method | None, idle: Mapping[str, Any]) -> None:
