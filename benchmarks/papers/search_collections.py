@@ -255,9 +255,10 @@ def one(collection: Collection, encoder: Any, store: VectorStore, given: argpars
         }
         for system in systems
     ]  # fmt: skip
+    size = len(grid.depths) * len(grid.weights) * len(grid.shares)
     result = {
         "collection": collection.name, "split": given.split, "queries": len(judged.lists),
-        "encoder": encoder.describe(), "grid": {"reading": given.reading, "settings": len(grid.depths) * len(grid.weights) * len(grid.shares)}, "systems": rows,
+        "encoder": encoder.describe(), "grid": {"reading": given.reading, "settings": size}, "systems": rows,
     }  # fmt: skip
     if given.experiments:
         eclipse = values["PRF Eclipse"]

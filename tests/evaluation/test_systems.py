@@ -18,7 +18,6 @@ from foils.evaluation import (
     rankings_of,
     rerank_run,
 )  # fmt: skip
-from foils.evaluation.systems import tied_queries
 from foils.mining import BM25Retriever
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.statistics import holm
@@ -120,7 +119,6 @@ def test_a_reranker_that_fails_is_an_error_not_a_score(collection):
             rerank_run(run, collection, wrong)
     refused("unknown", rerank_run, Run.from_dict({"q0": {"unknown": 1.0}}), collection, by_number)
     refused("other", rerank_run, Run.from_dict({"other": {"d0": 1.0}}), collection, by_number)
-    refused("depth", rerank_run, run, collection, by_number, depth=0)
 
 
 TEXTS = {"d0": "red apple", "d1": "green apple tree", "d2": "blue sky", "q1": "apple apple", "d3": "stone"}
@@ -151,15 +149,6 @@ def test_first_documents_are_those_of_the_split():
     assert list(rankings_of(first_documents(run, WORLD, 2, split="train"))) == ["q0"]
     with pytest.raises(InputError, match="no query of the split 'train'"):
         first_documents(Run.from_dict({"q1": {"d1": 1.0}}), WORLD, 2, split="train")
-
-
-def test_ties_in_a_run_that_was_given_are_told(collection, tmp_path):
-    scores = {q: {f"d{i}": float(i % 2) for i in (6, 0, 5, 1, 4, 2, 3)} for q in QRELS}
-    Run.from_dict(scores, name="tied").write(tmp_path / "tied.trec")
-    result = foils.evaluate(collection, run=tmp_path / "tied.trec", measures=["nDCG@10"])
-    assert "tied: equal scores in 5 queries, ranked in the order given" in result.tables()[0].caption
-    apart = np.float64(1) + 1e-9  # one number in float32, as trec_eval reads it
-    assert tied_queries(Run.from_dict({"q": {"a": apart, "b": 1.0}})) == 1
 
 
 def test_runs_are_written_into_their_folder_alone(collection, tmp_path):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from foils.runtime import memory
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.statistics import bootstrap_interval, compare_systems, holm, measure_rankings, paired_test, parse_measures
 from foils.statistics.agreement import kendall_tau, rank_stability, resampled_taus
@@ -56,15 +55,6 @@ def test_equal_differences_share_a_rank_worked_by_hand():
     """|d| = 1, 1, 1, 2 (ranks 2, 2, 2, 4), W⁺ = 8: of 16 signings {all} and three of {two 1s, 2} reach 8: 4/16."""
     d = np.array([0, 1, -1, 0, 1, 2, 0.0])
     assert paired_test(d, np.zeros(7), normality=1.1, alternative="greater").p == pytest.approx(4 / 16)
-    same = np.r_[np.full(20, 0.5), np.zeros(80)]
-    assert paired_test(same, np.zeros(100), alternative="greater").p == pytest.approx(2.0**-20)
-
-
-@pytest.mark.parametrize(("count", "alternative"), [(8, "greater"), (50, "two-sided"), (51, "greater")])
-def test_signed_ranks_agree_with_scipy_where_it_has_the_distribution(count, alternative):
-    d = np.random.default_rng(count).standard_normal(count) + 0.2
-    found = paired_test(np.r_[d, np.zeros(40)], np.zeros(count + 40), normality=1.1, alternative=alternative)
-    assert found.p == pytest.approx(stats.wilcoxon(d, alternative=alternative).pvalue)
 
 
 def test_what_differs_by_rounding_alone_does_not_differ():
@@ -270,7 +260,6 @@ def test_rank_stability_worked_by_hand():
     assert rank_stability([1, 2, 1, 2], [1, 2, 9, 8], settings=list("aabb")) == pytest.approx(1 / 2)
     assert rank_stability([1, 2, 1, 2], [1, 2, 9, 8]) == pytest.approx(2 / 6)
     assert np.isnan(rank_stability([1, 2], [1, 2], settings=["a", "b"]))
-    refused("one setting for each of 2", rank_stability, [1, 2], [1, 2], settings=["a"])
 
 
 @given(PAIRS)
@@ -279,19 +268,11 @@ def test_without_ties_stability_is_kendall_on_another_scale(pair):
     assert rank_stability(a, b) == pytest.approx((kendall_tau(a, b) + 1) / 2)
 
 
-@pytest.mark.parametrize("budget", [2**20, 2**30])
-def test_the_bootstrap_is_that_of_one_draw_after_the_other(budget):
+def test_the_bootstrap_is_that_of_one_draw_after_the_other():
     x, draw = np.array([1.0, 2, 2, 5, 3, 8]), np.random.default_rng(3)
     results = np.array([1.0, 3, 2, 2, 6, 5])[:, None] + draw.integers(-2, 3, (6, 3))
     sources, replicates = draw.integers(6, size=(200, 6)), draw.integers(3, size=(200, 3))
-    with memory.limited(budget):
-        found = resampled_taus(x, results, sources, replicates)
+    found = resampled_taus(x, results, sources, replicates)
     pairs = zip(sources, replicates, strict=True)
     plain = [stats.kendalltau(x[rows], results[:, taken].mean(axis=1)[rows]).statistic for rows, taken in pairs]
     np.testing.assert_allclose(found, plain, atol=1e-12)
-
-
-@pytest.mark.parametrize(("a", "b"), [([1], [1]), ([1, 2], [1, 2, 3]), ([1, np.nan], [1, 2])])
-def test_agreement_of_unusable_input_is_refused(a, b):
-    with pytest.raises(InputError):
-        kendall_tau(a, b)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -17,7 +17,6 @@ from foils.evaluation.systems import (
     evaluate_runs,
     named_systems,
     runs_of,
-    tied_queries,
 )
 from foils.runtime.options import Option, Settings, door, refuse, spelled
 from foils.runtime.parallel import ScaleSettings
@@ -107,13 +106,7 @@ def evaluate(
     """
     loaded = reading.open(collection)
     depths = {"top": evaluation.top, "rerank_depth": evaluation.rerank_depth}
-    every = _every(systems, run, reranker)
-    runs = runs_of(every, loaded, embedding, split=evaluation.split, **depths)
-    tied = [
-        f"{found.name}: equal scores in {count:,} queries, ranked in the order given; trec_eval's differs"
-        for system, found in zip(every, runs, strict=True)
-        if system.kind == "run" and (count := tied_queries(found))
-    ]
-    rng, split, against = np.random.default_rng(evaluation.seed), evaluation.split, evaluation.against
-    result = evaluate_runs(loaded, runs, rng=rng, split=split, measures=evaluation.measures, against=against)
-    return replace(result, remarks=tuple(tied))
+    split, against = evaluation.split, evaluation.against
+    runs = runs_of(_every(systems, run, reranker), loaded, embedding, split=split, **depths)
+    rng = np.random.default_rng(evaluation.seed)
+    return evaluate_runs(loaded, runs, rng=rng, split=split, measures=evaluation.measures, against=against)

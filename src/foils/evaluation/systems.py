@@ -128,11 +128,9 @@ def rerank_run(
         A run of at most `depth` documents a query; ties keep the first stage's order.
 
     Raises:
-        InputError: a depth below 1, or ids of the run that the collection does not have.
+        InputError: ids of the run that the collection does not have.
         FailureError: the scorer gave another number of scores, or one that is not finite.
     """
-    if depth < 1:
-        raise InputError(f"depth {depth}; expected at least 1")
     table = first_documents(run, collection, depth).table
     queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
     scores = np.empty(len(queries))
@@ -223,7 +221,6 @@ class Evaluation(Result):
         identical_ids: queries of the split for which the document of the query's own id was left out of every run.
         collection: its name.
         runs: what was measured, one run a system.
-        remarks: what must be said of the runs.
     """
 
     split: str
@@ -233,7 +230,6 @@ class Evaluation(Result):
     identical_ids: int = 0
     collection: str = ""
     runs: tuple[Run, ...] = field(default=(), repr=False, compare=False)
-    remarks: tuple[str, ...] = ()
 
     def tables(self) -> list[Table]:
         """Return the systems' means with their intervals, and the comparisons."""
@@ -251,8 +247,8 @@ class Evaluation(Result):
         ]
         count = len(self.systems[0].query_ids)
         title = f"{self.collection} ({self.split}), {count:,} queries, mean and 95 % interval"
-        caption = "\n".join(filter(None, [identical_ids_caption(self.identical_ids), *self.remarks]))
-        means = Table(title, ["system", *measures, "unanswered"], rows, caption)
+        columns = ["system", *measures, "unanswered"]
+        means = Table(title, columns, rows, identical_ids_caption(self.identical_ids))
         if not self.comparisons:
             return [means]
         rows = [
@@ -347,13 +343,6 @@ def evaluate_runs(
     comparisons = compare_systems(values, rng=rng, against=against) if len(systems) > 1 else []
     identical = collection.identical_ids(split)
     return Evaluation(split, systems, intervals, tuple(comparisons), identical, collection.name, tuple(runs))
-
-
-def tied_queries(run: Run) -> int:
-    """Return for how many queries of a run two documents have one score, which trec_eval would order by their ids."""
-    queries = run.table["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    scores = run.table["score"].to_numpy().astype(np.float32)
-    return len(np.unique(queries[1:][(queries[1:] == queries[:-1]) & (scores[1:] == scores[:-1])]))
 
 
 def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list[NamedSystem]:

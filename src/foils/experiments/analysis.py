@@ -24,11 +24,10 @@ import numpy.typing as npt
 from foils.experiments.predictors import PREDICTORS
 from foils.experiments.study import Cell, weights_of, with_own_names
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
-from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number, signed
-from foils.statistics.agreement import kendall_tau, resampled_taus
+from foils.statistics.agreement import kendall_tau, kendall_taus, resampled_taus
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1_000
@@ -130,8 +129,7 @@ def mean_and_interval(
     counts, weights = np.array(sizes or [queries]), weights_of(values, sizes)
     highest, first = np.repeat(counts, counts), np.repeat(np.cumsum(counts) - counts, counts)
     of_seeds, draws = rng.integers(seeds, size=(RESAMPLES, seeds)), np.empty(RESAMPLES)
-    size = memory.rows_at_once(8 * (seeds + 3) * queries, most=100)
-    for rows in (slice(start, start + size) for start in range(0, RESAMPLES, size)):
+    for rows in np.split(np.arange(RESAMPLES), 20):
         means = values[of_seeds[rows]].mean(axis=1)
         of_queries = first + rng.integers(highest, size=means.shape)
         draws[rows] = (np.take_along_axis(means, of_queries, axis=1) * weights).sum(axis=1)
@@ -494,13 +492,11 @@ def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.
     Returns:
         A share in (0, 1].
     """
-    totals = np.zeros((PERMUTATIONS, len(pairs[0][0])))
+    totals = np.zeros((len(pairs[0][0]), PERMUTATIONS))
     for predictors, results in pairs:
         mixed = results[np.argsort(rng.random((PERMUTATIONS, len(results))), axis=1)]
-        x, y = (np.sign(each[:, :, None] - each[:, None, :]).reshape(len(each), -1) for each in (predictors, mixed))
-        norms = np.sqrt(np.outer((y != 0).sum(axis=1), (x != 0).sum(axis=1)))
-        totals += np.divide(y @ x.T, norms, out=np.zeros_like(norms), where=norms > 0)
-    reached = int((totals.max(axis=1) / len(pairs) >= best - 1e-9).sum())
+        totals += [np.nan_to_num(kendall_taus(np.tile(each, (PERMUTATIONS, 1)), mixed)) for each in predictors]
+    reached = int((totals.max(axis=0) / len(pairs) >= best - ROUNDING).sum())
     return (1 + reached) / (1 + PERMUTATIONS)
 
 

@@ -21,7 +21,6 @@ from foils.runtime.errors import InputError, check_names
 Floats = npt.NDArray[np.float64]
 Alternative = Literal["two-sided", "greater"]
 ALTERNATIVES = ("two-sided", "greater")
-MOST_EXACT = 50  # differences whose signed-rank distribution is summed; the normal limit is close beyond
 RESAMPLES = 10_000  # draws of a bootstrap
 AT_ONCE = 4_000_000  # numbers drawn at a time
 
@@ -76,7 +75,7 @@ def paired_test(
     """Test whether two systems differ over the same queries.
 
     d = a − b. Where Shapiro–Wilk gives p ≥ `normality` for three differences or more, not all equal, d is taken as
-    normal: paired t-test. Else Wilcoxon's signed-rank test over the queries that differ (`signed_rank_p`). With
+    normal: paired t-test. Else Wilcoxon's signed-rank test over the queries that differ (scipy's). With
     `alternative="greater"` both are one-sided for a > b, as published. Values count as equal within 1e-12 of the
     largest, so that rounding makes no difference.
 
@@ -104,35 +103,7 @@ def paired_test(
     varied = len(differences) > 2 and bool(np.ptp(exact))
     if varied and float(stats.shapiro(differences).pvalue) >= normality:
         return PairedTest(mean, "t", float(stats.ttest_rel(first, second, alternative=alternative).pvalue))
-    return PairedTest(mean, "wilcoxon", signed_rank_p(exact, alternative))
-
-
-def signed_rank_p(differences: Floats, alternative: Alternative) -> float:
-    """Return the p-value of Wilcoxon's signed-rank test that differences lie about 0.
-
-    Zeros are dropped first. W⁺ = Σ rank(|d|) over d > 0, equal |d| sharing their mean rank. Up to 50 differences its
-    distribution under 2ⁿ equally likely signings is summed exactly, ties included; beyond, it is taken as normal.
-
-    Args:
-        differences: (n,), at least one of them not 0.
-        alternative: `greater` looks for d above 0.
-
-    Source: Wilcoxon 1945; the convolution over doubled mean ranks: Streitberg and Röhmel 1986.
-    """
-    from scipy import stats
-
-    differences = differences[differences != 0]
-    if len(differences) > MOST_EXACT:
-        return float(stats.wilcoxon(differences, alternative=alternative).pvalue)
-    doubled = np.rint(2 * stats.rankdata(np.abs(differences))).astype(np.int64)
-    share = np.zeros(int(doubled.sum()) + 1)  # of signings with each 2·W⁺
-    share[0] = 1.0
-    for rank in doubled:
-        share[rank:] += share[:-rank].copy()  # the copy: no rank counts twice
-        share /= 2
-    reached = int(doubled[differences > 0].sum())
-    upper, lower = float(share[reached:].sum()), float(share[: reached + 1].sum())
-    return upper if alternative == "greater" else min(1.0, 2 * min(upper, lower))
+    return PairedTest(mean, "wilcoxon", float(stats.wilcoxon(exact[exact != 0], alternative=alternative).pvalue))
 
 
 def randomisation_p(differences: npt.ArrayLike, *, rng: np.random.Generator, draws: int = 9_999) -> float:
