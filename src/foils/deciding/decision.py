@@ -92,11 +92,10 @@ class Candidate:
         benefit: B, a mean over all records; without labels at half of what the pairs cannot exclude. `benefit_low`,
             `benefit_high`: its interval, without labels over all that they cannot exclude.
         strength: what the benefit would be without unlabelled answers. `learnability`: mean ℓ, weighted by a.
-        gain: points of nDCG@10 expected over no mined negatives, with its interval. `over_random`: over random ones.
+        gain: points of nDCG@10 expected over no mined negatives, with its interval.
         false_share: φ, its share of unlabelled answers; NaN without labels. `false_share_low`, `false_share_high`: its
             interval; without labels from 0 to what the pairs cannot exclude.
         best_with_probability: of all candidates; NaN without labels.
-        best_from, best_to: o from which on, and up to which, it is the best; NaN: nowhere up to the bound of o.
         verdict: good, tie with the chosen one, worse, harmful, or no better than none.
     """
 
@@ -110,15 +109,10 @@ class Candidate:
     gain: float
     gain_low: float
     gain_high: float
-    over_random: float
-    over_random_low: float
-    over_random_high: float
     false_share: float
     false_share_low: float
     false_share_high: float
     best_with_probability: float
-    best_from: float
-    best_to: float
     verdict: str = ""
 
 
@@ -175,7 +169,6 @@ class Decision(Result):
         curve: o from 0 to ō, and each candidate's benefit there.
         sentences: the decision in words, the answer first. `cautions`: what speaks against relying on it. `next`: what
             to type next.
-        confidence: of the intervals.
         negatives: sources and random negatives, as tables to train on. `ground`: what it rests on.
     """
 
@@ -192,7 +185,6 @@ class Decision(Result):
     ability: float
     recurrence: float | None
     curve: Mapping[str, Any] = field(repr=False)
-    confidence: float
     negatives: Mapping[str, Negatives] = field(repr=False)
     ground: Ground = field(repr=False)
     sentences: tuple[str, ...] = ()
@@ -227,7 +219,7 @@ class Decision(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return the decision as scores.json holds it."""
-        hidden = ("candidates", "curve", "negatives", "ground", "turns_at", "confidence")
+        hidden = ("candidates", "curve", "negatives", "ground", "turns_at")
         plain = {key: value for key, value in vars(self).items() if key not in hidden}
         turn = asdict(self.turns_at) if self.turns_at else None
         known = {**plain, "turns_at": turn, "candidates": [asdict(each) for each in self.candidates]}
@@ -525,7 +517,6 @@ def _decided(
     gains = np.stack([form.drawn(each, weighed.errors) for each in weighed.benefits])  # (K, D, S + 1)
     random, none = names.index(RANDOM) if RANDOM in names else len(names) - 1, len(names) - 1
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-    deviations = float(ndtri(tails[1]))
 
     def interval(values: Float64s) -> tuple[float, float]:
         """The widest over what is not excluded; values are (K, D)."""
@@ -538,27 +529,21 @@ def _decided(
     listed, ties = [], []
     for at, name in enumerate(names):
         low, high = interval(gains[:, :, at] - gains[:, :, none])
-        over = interval(gains[:, :, at] - gains[:, :, random])
         if drawn is not None:
             share, (least, most_false) = float(drawn[:, at].mean()), np.quantile(drawn[:, at], tails)
             ends = (float(least) if weighed.seen[at] >= CONFIRMED else 0.0, float(most_false))
         else:
-            share, ends = (
-                math.nan,
-                (0.0, float(min(MOST, weighed.shares[-1, at] * np.exp(deviations * weighed.spreads[at])))),
-            )
+            bound = weighed.shares[-1, at] * np.exp(ndtri(tails[1]) * weighed.spreads[at])
+            share, ends = math.nan, (0.0, float(min(MOST, bound)))
         apart = interval(gains[:, :, chosen] - gains[:, :, at])
         tied = at != chosen and apart[0] <= 0 <= apart[1]
         ties += [name] * tied
-        there = weighed.grid[best_at == at]
         listed.append(
             Candidate(
                 name, weighed.records[at], float(benefit[at]), *interval(weighed.benefits[:, :, at]),
                 float(weighed.strengths[at]), float(weighed.learnability[at]),
-                float(point[at]), low, high, float(point[at] - point[random]), *over,
-                share, *ends,
+                float(point[at]), low, high, share, *ends,
                 float((np.array(may)[winners] == at).mean()) if labelled else math.nan,
-                float(there.min()) if len(there) else math.nan, float(there.max()) if len(there) else math.nan,
                 _verdict(at == chosen, name, names[chosen], tied, low, high),
             )
         )  # fmt: skip
@@ -578,7 +563,6 @@ def _decided(
         ability=_ability(ground.measured, names, random),
         recurrence=ground.recurrence,
         curve={"unlabelled": weighed.grid.tolist(), "benefit": dict(zip(names, weighed.plain.T.tolist(), strict=True))},
-        confidence=confidence,
         negatives=every,
         ground=replace(ground, expected=weighed.expected),
     )

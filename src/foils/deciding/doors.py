@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,12 +27,10 @@ class Scored(Scores):
     Attributes:
         decision: which negatives to train on; None where a published score ranks, and there are no labels.
         rank_by: what the ranking goes by: benefit, eci_sem or eci.
-        verbose: whether the published scores are printed, too.
     """
 
     decision: Decision | None = None
     rank_by: str = BENEFIT
-    verbose: bool = field(default=False, repr=False)
 
     @property
     def ranked(self) -> list[SourceScore]:
@@ -54,13 +52,9 @@ class Scored(Scores):
         return [*super().tables(), *self.measures()]
 
     def tables(self) -> list[Table]:
-        """Return the decision, and the published scores where these rank or everything is asked for."""
-        published = self.verbose or self.decision is None or self.rank_by != BENEFIT
-        return [
-            *([self.decision.table()] if self.decision else []),
-            *(super().tables() if published else []),
-            *(self.measures() if self.verbose else []),
-        ]
+        """Return the decision, and the published scores where these rank."""
+        published = super().tables() if self.decision is None or self.rank_by != BENEFIT else []
+        return [*([self.decision.table()] if self.decision else []), *published]
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
@@ -86,7 +80,6 @@ def score(
     sources: SourcesLike,
     *,
     rank_by: Annotated[str, Option(names=RANKED_BY)] = BENEFIT,
-    verbose: bool = False,
     scoring: ScoreSettings,
     belief: BeliefSettings,
     reading: CollectionSettings,
@@ -102,7 +95,6 @@ def score(
     Args:
         rank_by: What the ranking goes by: the benefit, or a published score. By a published score nothing is decided,
             and the collection's other documents need no vectors, unless labels are given.
-        verbose: Print the published scores and what lies behind them, too.
 
     Example:
         foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html --json scores.json
@@ -123,4 +115,4 @@ def score(
         )  # fmt: skip
     by = rank_by if rank_by != BENEFIT else "eci_sem"
     shown = rank_by if several else by
-    return Scored(**{**vars(scores), "by": by}, decision=decision, rank_by=shown, verbose=verbose)
+    return Scored(**{**vars(scores), "by": by}, decision=decision, rank_by=shown)

@@ -94,8 +94,8 @@ def gain_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
         "error_x": ends(gains, [each.gain_low for each in listed], [each.gain_high for each in listed]),
     }  # fmt: skip
     caption = (
-        f"Points of nDCG@10 expected over no mined negatives, with {100 * decision.confidence:g} % intervals. Where "
-        "two intervals overlap far, the choices are ties."
+        "Points of nDCG@10 expected over no mined negatives, with 95 % intervals. Where two intervals overlap far, the "
+        "choices are ties."
     )
     return Figure([bars], axes("points of nDCG@10 over none", ""), caption, height=110 + 34 * len(listed))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,37 +135,20 @@ BUCKET_RULES = {
 }
 
 
-@dataclass(frozen=True)
-class TripletMeans:
-    """Means over a source's negatives (per negative).
+def triplet_means(gates: Gates, member: Marks) -> dict[str, Any]:
+    """Average the gates over the triplets of one source, by the names of scores.json; `member` (m,) marks one or more.
 
-    Attributes:
-        rho: mean ρ; likewise `eta`, `coverage` and `psi`.
-        pair_loss: mean −log ρ.
-        inversion_rate: share with ρ < 0.5.
-        buckets: bucket -> percent of negatives.
+    Mean ρ, η, C, ψ and −log ρ (`pair_loss`), the share with ρ < 0.5 (`inversion_rate`), and `buckets`, in percent.
     """
-
-    rho: float
-    eta: float
-    coverage: float
-    psi: float
-    pair_loss: float
-    inversion_rate: float
-    buckets: dict[str, float]
-
-
-def triplet_means(gates: Gates, member: Marks) -> TripletMeans:
-    """Average the gates over the triplets of one source; `member` (m,) marks at least one."""
-    return TripletMeans(
-        rho=float(gates.rho[member].mean()),
-        eta=float(gates.eta[member].mean()),
-        coverage=float(gates.coverage[member].mean()),
-        psi=float(gates.psi[member].mean()),
-        pair_loss=float(gates.loss[member].mean()),
-        inversion_rate=float((gates.rho[member] < 0.5).mean()),
-        buckets={name: 100 * float(rule(gates)[member].mean()) for name, rule in BUCKETS.items()},
-    )
+    values: dict[str, npt.NDArray[Any]] = {
+        "rho": gates.rho,
+        "eta": gates.eta,
+        "coverage": gates.coverage,
+        "psi": gates.psi,
+    }
+    values |= {"pair_loss": gates.loss, "inversion_rate": gates.rho < 0.5}
+    buckets = {name: 100 * float(rule(gates)[member].mean()) for name, rule in BUCKETS.items()}
+    return {**{name: float(each[member].mean()) for name, each in values.items()}, "buckets": buckets}
 
 
 def mnrl_proxy(record: Rows, s_n: Float64s, s_p: Float64s, temperature: float) -> Float64s:

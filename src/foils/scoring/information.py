@@ -91,12 +91,10 @@ class TargetMoments:
     """The moments of sources and hybrids.
 
     Attributes:
-        dimension: d.
-        sums: name of the target -> (d(d+1)/2,) lower triangle of Σ w·r·rᵀ.
+        sums: name of the target -> (d, d) Σ w·r·rᵀ.
         counts: name of the target -> N, which is 0 where it has no triplet.
     """
 
-    dimension: int
     sums: Mapping[str, Float64s]
     counts: Mapping[str, int]
 
@@ -108,25 +106,7 @@ class TargetMoments:
         """
         if not self.counts.get(target.name):
             raise InputError(f"{target.name} has no triplets")
-        return Moments(unpacked(self.sums[target.name], self.dimension), self.counts[target.name])
-
-
-def pack_lower(matrix: Float64s, *, out: npt.NDArray[np.floating]) -> None:
-    """Write the lower triangle of a (d, d) matrix, row by row, into `out` (d(d+1)/2,)."""
-    start = 0
-    for row in range(len(matrix)):
-        out[start : start + row + 1] = matrix[row, : row + 1]
-        start += row + 1
-
-
-def unpacked(packed: Float64s, dimension: int) -> Float64s:
-    """Return the symmetric (d, d) matrix whose lower triangle, row by row, is packed (d(d+1)/2,)."""
-    matrix = np.zeros((dimension, dimension))
-    start = 0
-    for row in range(dimension):
-        matrix[row, : row + 1] = matrix[: row + 1, row] = packed[start : start + row + 1]
-        start += row + 1
-    return matrix
+        return Moments(self.sums[target.name], self.counts[target.name])
 
 
 def target_moments(
@@ -139,7 +119,7 @@ def target_moments(
 ) -> TargetMoments:
     """Sum the information of each target over all triplets; a triplet that several targets hold is multiplied once.
 
-    Memory is one lower triangle a target, beside those that `together` lets be worked on.
+    Memory is one matrix a target, beside those that `together` lets be worked on.
 
     Args:
         geometry: the vectors.
@@ -152,17 +132,17 @@ def target_moments(
     slices = [np.arange(start, min(start + size, len(members))) for start in range(0, len(members), size)]
     sums: dict[str, Float64s] = {}
     for part in together(targets, geometry.dimension):
-        total = np.zeros((len(part), _packed(geometry.dimension)))
+        total = np.zeros((len(part), geometry.dimension, geometry.dimension))
         for found in block_sums(geometry, weights, members, slices, part, block=block):
             total += found
-        sums |= {target.name: lower for target, lower in zip(part, total, strict=True)}
+        sums |= {target.name: matrix for target, matrix in zip(part, total, strict=True)}
     counts = {target.name: int(np.count_nonzero(target.of(members))) for target in targets}
-    return TargetMoments(geometry.dimension, sums, counts)
+    return TargetMoments(sums, counts)
 
 
 def together(targets: Sequence[Target], dimension: int) -> Iterator[list[Target]]:
     """Yield targets in groups whose sums fit the memory budget, with those of the blocks that are worked on."""
-    size = memory.rows_at_once(8.0 * _packed(dimension) * (3 * workers() + 2), most=max(1, len(targets)))
+    size = memory.rows_at_once(8.0 * dimension**2 * (3 * workers() + 2), most=max(1, len(targets)))
     for start in range(0, len(targets), size):
         yield list(targets[start : start + size])
 
@@ -176,27 +156,21 @@ def block_sums(
     *,
     block: int = SUMMED,
 ) -> Iterator[Float64s]:
-    """Yield for each block of triplets the lower triangles of each target's Σ w·r·rᵀ, (targets, d(d+1)/2).
+    """Yield for each block of triplets each target's Σ w·r·rᵀ, (targets, d, d).
 
     The triplets of a block with the same members form an *atom*, which is multiplied once; a target is a sum of atoms.
     """
 
     def summed(rows: Rows) -> tuple[int, Float64s]:
-        sums, lower = np.zeros((len(targets), _packed(geometry.dimension))), np.empty(_packed(geometry.dimension))
+        sums = np.zeros((len(targets), geometry.dimension, geometry.dimension))
         held = members[rows]
         for atom in np.unique(held):
             holders = [index for index, target in enumerate(targets) if target.bits & int(atom)]
             if holders:
-                pack_lower(information_matrix(geometry, weights, rows[held == atom], block=block), out=lower)
-            for index in holders:
-                sums[index] += lower
+                sums[holders] += information_matrix(geometry, weights, rows[held == atom], block=block)
         return len(rows), sums
 
     with progress.task("summing information", total=len(members), unit="triplets") as advance:
         for count, sums in spread_blocks(summed, blocks):
             yield sums
             advance(count)
-
-
-def _packed(dimension: int) -> int:
-    return dimension * (dimension + 1) // 2

@@ -15,7 +15,7 @@ from scipy.special import ndtri, stdtrit
 
 from foils.data.collection import Rows
 from foils.scoring.gates import Float64s
-from foils.scoring.information import TargetMoments, block_sums, log_det, together, unpacked
+from foils.scoring.information import TargetMoments, block_sums, log_det, together
 from foils.scoring.measure import Geometry
 from foils.scoring.triplets import Target
 
@@ -92,7 +92,7 @@ def leave_out(
                 count = int(np.count_nonzero(target.of(members[rows])))
                 rest = moments.counts[target.name] - count
                 if count and rest:
-                    left = unpacked((moments.sums[target.name] - own) / rest, geometry.dimension)
+                    left = (moments.sums[target.name] - own) / rest
                     found[target.name][numbers[rows[0]]] = log_det(left, regularization)
     return found
 

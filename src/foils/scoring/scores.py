@@ -21,7 +21,6 @@ from foils.scoring.gates import (
     BUCKET_RULES,
     BUCKETS,
     Float64s,
-    TripletMeans,
     ambiguous,
     gated,
     mnrl_proxy,
@@ -77,7 +76,7 @@ class SourceScore:
         eci, signal, margin: ECI of the data set, with the margin of triplets, the reading that fits the published
             tables. `eci_per_query`: mean of each record's own. `eci_list`, `eci_list_per_query`, `margin_list`: the
             same with the margin of the list's hardest negative, the published text (`foils.scoring.eci.MARGINS`).
-        rho, eta, coverage, psi, pair_loss, inversion_rate, buckets: see `TripletMeans`.
+        rho, eta, coverage, psi, pair_loss, inversion_rate, buckets: see `triplet_means`.
         control_ratio: score over the control's, with its interval; NaN without a control.
         easy: the score is not clearly below the control's: such negatives are easy, not good. A hybrid is easy,
             too, when one of its parts is: the score of a union is about the mean of its parts' scores.
@@ -349,7 +348,6 @@ def _score_targets(
         low, high = replicates.interval(target.name, CONFIDENCE)
         record, s_n = records.record[member], similarities.s_n[member]
         old, by_list = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
-        means: TripletMeans = triplet_means(measured.gates, member)
         scores.append(
             SourceScore(
                 name=target.name,
@@ -376,7 +374,7 @@ def _score_targets(
                 gradient_energy=float(np.nanmean(energies[:, index])),
                 mnrl_proxy=float(mnrl_proxy(record, s_n, measured.s_p, temperature).mean()),
                 ambiguity=float(ambiguous(record, s_n, measured.s_p).mean()),
-                **asdict(means),
+                **triplet_means(measured.gates, member),
             )
         )
     return scores
