@@ -48,12 +48,12 @@ class Scored(Scores):
         return [score.name for score in self.ranked if not (self.decision and self.rank_by == BENEFIT and score.hybrid)]
 
     def published(self) -> list[Table]:
-        """Return the ranking by a published score, with all that is measured."""
-        return [*super().tables(), *self.measures()]
+        """Return the ranking by a published score."""
+        return super().tables()
 
     def tables(self) -> list[Table]:
         """Return the decision, and the published scores where these rank."""
-        published = super().tables() if self.decision is None or self.rank_by != BENEFIT else []
+        published = self.published() if self.decision is None or self.rank_by != BENEFIT else []
         return [*([self.decision.table()] if self.decision else []), *published]
 
     def report(self, path: str | Path) -> None:

@@ -258,14 +258,11 @@ class StudyAnalysis(Result):
         if doubts := self.doubts():
             return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more."
         best = self.leaderboard[0]
-        text = (
+        return (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is best "
             f"foreseen by {best.predictor} ({best.title}): mean τ {best.kendall:+.2f} [{best.low:+.2f}, "
             f"{best.high:+.2f}], {best.worst:+.2f} in its worst cell."
         )
-        if (published := next((each for each in self.leaderboard if each.predictor == "eci_sem"), None)) is not None:
-            text += f" ECI_sem: {published.kendall:+.2f} [{published.low:+.2f}, {published.high:+.2f}]."
-        return text
 
     def doubts(self) -> list[str]:
         """Return why the order of the predictors says nothing; none where it does.
@@ -294,8 +291,10 @@ class StudyAnalysis(Result):
 
     @property
     def warnings(self) -> list[str]:
-        """Cells where sources were not trained alike."""
-        return [each for each in map(_unlike, self.cells) if each]
+        """Cells whose sources were not trained alike."""
+        unlike = [cell.name for cell in self.cells if len({*map(cell.sizes_of.get, cell.sources)} - {None}) > 1]
+        why = "the sources were trained on other numbers of rows or steps, so that more than their negatives differs"
+        return [f"{name}: {why}" for name in unlike]
 
     def lead_sentence(self, name: str) -> str:
         """Return by how much the best source of a cell is ahead of the next, or that this cannot be told."""
@@ -341,11 +340,11 @@ class StudyAnalysis(Result):
         return Table("How far the order of the sources repeats", columns, rows)
 
     def predictor_table(self, *, by_cell: bool = False) -> Table:
-        """Return the predictors, best first; if wanted, with their τ in each cell."""
+        """Return the predictors, best first; if wanted, with what they are and their τ in each cell."""
         names = [*self.reliability] if by_cell else []
         rows = [
             (
-                each.predictor,
+                *([each.predictor, each.title] if by_cell else [each.predictor]),
                 _tau(each.kendall),
                 "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}",
                 _tau(each.worst),
@@ -354,10 +353,10 @@ class StudyAnalysis(Result):
             )
             for each in self.leaderboard
         ]
-        columns = ["predictor", "mean τ", "95 % interval", "worst cell", "regret", *names]
+        columns = ["predictor", *["what it is"] * by_cell, "mean τ", "95 % interval", "worst cell", "regret", *names]
         title = f"Which predictor orders the sources as {self.measure} does"
         marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
-        return Table(title, columns, rows, "", marked)
+        return Table(title, columns, rows, "", marked, frozenset({1}) if by_cell else frozenset())
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
@@ -439,18 +438,6 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
         ]
         chance = chance_of_best(pairs, standings[0].kendall, rng)
     return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance)
-
-
-def _unlike(cell: Cell) -> str:
-    """Say which sources of a cell had other rows or steps than the others; empty where all were trained alike."""
-    sizes = {name: cell.sizes_of[name] for name in cell.sources if name in cell.sizes_of}
-    if len(set(sizes.values())) < 2:
-        return ""
-    shown = ", ".join(f"{name} {rows:,.0f} rows and {steps:,.0f} steps" for name, (rows, steps) in sizes.items())
-    return (
-        f"{cell.name}: the sources were not trained on equally much ({shown}), so that more than their negatives "
-        "differs; mine each for the same queries, as deep, or train for fewer negatives a query"
-    )
 
 
 def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> Standing:

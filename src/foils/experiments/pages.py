@@ -59,11 +59,7 @@ def study_page(analysis: StudyAnalysis) -> str:
         figure = intervals_figure({axis: points}, axis, "Mean over the cells, with its interval.", range=[-1.05, 1.05])
         caption = "Higher predictor is taken to mean better; ECI_sem is marked."
         table = replace(analysis.predictor_table(by_cell=True), title="", caption=caption)
-        titles = Table("", ["predictor", "what it is"], [(each.predictor, each.title) for each in analysis.leaderboard])
-        sections += [
-            Section("Predictors", [figure, table]),
-            Section("What the predictors are", [replace(titles, words=frozenset({1}))], folded=True),
-        ]
+        sections.append(Section("Predictors", [figure, table]))
     if analysis.reliability:
         sections.append(Section("Reliability", [replace(analysis.reliability_table(), title="")]))
     for cell in cells:

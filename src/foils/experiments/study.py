@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -135,12 +135,10 @@ class StudySettings(Settings):
         from foils.training.fit import trainer_arguments
         from foils.training.settings import TrainSettings, ways_of_batching
 
-        known = {each.name: each.kinds for each in settings_of(TrainSettings) if each.name not in OF_STUDY}
+        known = [each.name for each in settings_of(TrainSettings) if each.name not in OF_STUDY]
         given = {name: value for name, value in self.training.items() if name not in self.own}
-        of_trainer = {name: given.pop(name) for name in sorted(given.keys() - known.keys())}
+        of_trainer = {name: given.pop(name) for name in sorted(given.keys() - {*known})}
         check_names("training setting", of_trainer, [*sorted({*known, *self.own}), *trainer_arguments()])
-        if wrong := [f"{name} {value!r}" for name, value in given.items() if not _fits(value, known[name])]:
-            raise InputError(f"training settings of another type: {'; '.join(wrong)}; see foils.training.settings")
         Option(names=ways_of_batching).check("batches", self.batches)
         Option(above=0).check("temperature", self.temperature)
         own = {} if self.reranker else {"temperature": self.temperature}
@@ -160,13 +158,6 @@ class StudySettings(Settings):
             "training": {**given, "learning_rate": training.learning_rate},
         }
         return {**{name: getattr(self, name) for name in names}, **own, **chosen}
-
-
-def _fits(value: Any, kinds: tuple[Any, ...]) -> bool:
-    if value is None or isinstance(value, bool):
-        return type(value) in kinds
-    known = tuple(each for each in (get_origin(kind) or kind for kind in kinds) if isinstance(each, type))
-    return isinstance(value, (int, float) if float in kinds else known)
 
 
 @dataclass(frozen=True)

@@ -251,10 +251,6 @@ class Tuned(Result):
             return f"foils evaluate {read_again(given)} {what}"
         if comparison is None:
             return "look at the pairs (foils describe): does the positive answer the query, and is it findable?"
-        if comparison.difference > 0:
-            times = max(2.0, (comparison.high - comparison.low) ** 2 / (4 * comparison.difference**2))
-            wanted = times * len(self.evaluation.systems[0].query_ids)
-            return f"test on more queries: about {wanted:,.0f} would show a difference of {comparison.difference:.4f}."
         return "give more pairs: nothing else helps as surely."
 
     def card(self, card: str) -> str:

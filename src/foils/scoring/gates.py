@@ -126,26 +126,13 @@ BUCKETS: dict[str, Callable[[Gates], Marks]] = {
 }
 """Failure buckets of Table 7, in its order: ρ < 0.5; η ≤ 0.25; C ≥ 0.5; and two that the gates may wrong."""
 
-BUCKET_RULES = {
-    "inverted": "ρ < 0.5: the encoder prefers the negative to the positive",
-    "not_local": "η ≤ 0.25: the negative is nearer the query than the positive",
-    "high_coverage": "C ≥ 0.5: it repeats half of the query's tokens, by idf",
-    "valid_high_coverage": "ρ ≥ 0.75, η ≥ 0.75, C ≥ 0.5: sound, yet ψ holds its words against it",
-    "valid_not_local": "ρ ≥ 0.75, ψ ≥ 0.75, η ≤ 0.25: sound, yet η holds its place against it",
-}
-
 
 def triplet_means(gates: Gates, member: Marks) -> dict[str, Any]:
     """Average the gates over the triplets of one source, by the names of scores.json; `member` (m,) marks one or more.
 
     Mean ρ, η, C, ψ and −log ρ (`pair_loss`), the share with ρ < 0.5 (`inversion_rate`), and `buckets`, in percent.
     """
-    values: dict[str, npt.NDArray[Any]] = {
-        "rho": gates.rho,
-        "eta": gates.eta,
-        "coverage": gates.coverage,
-        "psi": gates.psi,
-    }
+    values: dict[str, npt.NDArray[Any]] = {name: getattr(gates, name) for name in ("rho", "eta", "coverage", "psi")}
     values |= {"pair_loss": gates.loss, "inversion_rate": gates.rho < 0.5}
     buckets = {name: 100 * float(rule(gates)[member].mean()) for name, rule in BUCKETS.items()}
     return {**{name: float(each[member].mean()) for name, each in values.items()}, "buckets": buckets}

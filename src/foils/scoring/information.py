@@ -19,7 +19,7 @@ from foils.scoring.triplets import Target
 
 @dataclass(frozen=True)
 class Moments:
-    """What ECI_sem needs of a set of triplets; two sets without a common triplet merge by adding.
+    """What ECI_sem needs of a set of triplets.
 
     Attributes:
         matrix: (d, d) Σ w·r·rᵀ.
@@ -28,9 +28,6 @@ class Moments:
 
     matrix: Float64s
     count: int
-
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(self.matrix + other.matrix, self.count + other.count)
 
     def information(self) -> Float64s:
         """Return I = (1/N) Σ w·r·rᵀ, (d, d) (ECI_sem eq. 10).

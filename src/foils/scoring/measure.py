@@ -16,7 +16,6 @@ from foils.data.collection import Rows
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import Vectors, VectorStore
 from foils.runtime import progress
-from foils.runtime.errors import InputError
 from foils.runtime.parallel import spread_blocks
 from foils.scoring.gates import Float64s, Gates, Similarities
 from foils.scoring.triplets import Records
@@ -45,18 +44,6 @@ class Geometry:
     positive: Rows
     record: Rows
     document: Rows
-
-    def __post_init__(self) -> None:
-        if self.queries.dimension != self.documents.dimension:
-            raise InputError(
-                f"query vectors have d = {self.queries.dimension}, document vectors {self.documents.dimension}; "
-                "use one encoder for both"
-            )
-        if len(self.queries) != len(self.positive) or len(self.record) != len(self.document):
-            raise InputError(
-                f"{len(self.queries)} query vectors for {len(self.positive)} records, "
-                f"{len(self.record)} records of triplets for {len(self.document)} documents"
-            )
 
     @property
     def dimension(self) -> int:

@@ -18,8 +18,6 @@ from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number
 from foils.scoring.eci import MARGINS, source_eci
 from foils.scoring.gates import (
-    BUCKET_RULES,
-    BUCKETS,
     Float64s,
     ambiguous,
     gated,
@@ -211,21 +209,6 @@ class Scores(Result):
         notes += [f"{each.name}: left out {left_out(each.dropped)}" for each in self.sources if each.dropped]
         easy = frozenset(index for index, score in enumerate(self._with_control()) if score.easy)
         return [Table(title, columns, rows, "\n".join(notes), easy)]
-
-    def measures(self) -> list[Table]:
-        """Return what is measured of each source beside what the ranking shows, and the failure buckets."""
-        columns = ["source", "ECI_sem/d", "trace", "diversity", "effective rank", "ECI per query", "signal", "margin",
-                   "margin, list", "C", "pair loss", "gradient energy", "ambiguity"]  # fmt: skip
-        rows = [
-            (each.name, f"{each.eci_sem_per_dim:.6f}", *(number(value, 4) for value in (
-                each.trace, each.diversity, each.effective_rank, each.eci_per_query, each.signal, each.margin,
-                each.margin_list, each.coverage, each.pair_loss, each.gradient_energy, each.ambiguity)))
-            for each in self._with_control()
-        ]  # fmt: skip
-        buckets = [(each.name, *(f"{each.buckets[name]:.1f} %" for name in BUCKETS)) for each in self._with_control()]
-        names = [name.replace("_", " ") for name in BUCKETS]
-        rules = "; ".join(f"{name.replace('_', ' ')}: {rule}" for name, rule in BUCKET_RULES.items())
-        return [Table("What is measured", columns, rows), Table("Failure buckets", ["source", *names], buckets, rules)]
 
     def _with_control(self) -> list[SourceScore]:
         return [*self.ranked, *([self.control] if self.control else [])]
