@@ -108,7 +108,7 @@ def scoring(count: int) -> Callable[[], bytes]:
     def work() -> bytes:
         similarities = triplet_similarities(made)
         moments = target_moments(made, weights, members, targets)
-        return b"".join(array.tobytes() for array in (*similarities, *moments.sums.values()))
+        return b"".join(array.tobytes() for array in (*similarities, *(each.matrix for each in moments.values())))
 
     return work
 

@@ -40,7 +40,7 @@ def score(geometry: Geometry, coverage: np.ndarray) -> float:
     weights = gated(Similarities(s_p[geometry.record], s_n, s_pn, coverage, distance), TEMPERATURE)
     source = Target("source", 1)
     moments = target_moments(geometry, weights, np.ones(len(geometry.record), np.int64), [source])
-    return log_det(moments.of(source).information())
+    return log_det(moments[source.name].information())
 
 
 def plain(geometry: Geometry, coverage: np.ndarray, triplets: int) -> float:

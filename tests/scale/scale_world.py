@@ -72,8 +72,7 @@ def scored(folder: Path) -> dict[str, bytes]:
     }
     settings, store = ScoreSettings(regularization=0.1), VectorStore(folder / "vectors")
     scores = score_sources(collection, sources, HashingEncoder(), store, settings, replicates=20)
-    replicates = b"".join(scores.replicates.scores[name].tobytes() for name in sorted(scores.replicates.scores))
-    return {"json": json.dumps(scores.to_json()).encode(), "replicates": replicates}
+    return {"json": json.dumps(scores.to_json()).encode()}
 
 
 def rated(folder: Path) -> dict[str, bytes]:

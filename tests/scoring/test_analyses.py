@@ -59,7 +59,7 @@ def test_simplifications_are_the_plain_ones(world):
         moments = target_moments(measured.geometry, weights, measured.records.members, targets)
         for target in targets:
             expected = getattr(plainly(world, target.name, pooled(world)), weighting)
-            assert log_det(moments.of(target).information()) == pytest.approx(expected, rel=1e-9)
+            assert log_det(moments[target.name].information()) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)

@@ -194,7 +194,7 @@ def test_block_size_changes_nothing(kind, block):
         [
             *triplet_similarities(geometry, block=size),
             information_matrix(geometry, weights, rows, block=size) / len(rows),
-            target_moments(geometry, weights, members, [target], block=size).of(target).matrix / len(rows),
+            target_moments(geometry, weights, members, [target], block=size)[target.name].matrix / len(rows),
         ]
         for size in (block, 2048)
     )
@@ -213,10 +213,10 @@ def test_targets_are_sums_of_their_own_triplets_whatever_the_memory():
         patch.setattr(memory, "budget", lambda: 1)
         alone = target_moments(geometry, weights, members, targets)
     for target in targets:
-        np.testing.assert_array_equal(whole.of(target).matrix, alone.of(target).matrix)
+        np.testing.assert_array_equal(whole[target.name].matrix, alone[target.name].matrix)
         rows = np.flatnonzero(target.of(members))
         expected = information_matrix(geometry, weights, rows)
-        np.testing.assert_allclose(whole.of(target).matrix, expected, atol=1e-12)
+        np.testing.assert_allclose(whole[target.name].matrix, expected, atol=1e-12)
 
 
 def test_a_record_of_many_negatives_among_records_of_few():
@@ -330,7 +330,7 @@ def with_blocks(
     moments = target_moments(geometry, weights, members, [WHOLE])
     blocks = assign_blocks(records, rng)
     left_out = leave_out(geometry, weights, members, moments, [WHOLE], blocks, regularization=regularization)
-    return {"s": log_det(moments.of(WHOLE).information(), regularization)}, left_out
+    return {"s": log_det(moments["s"].information(), regularization)}, left_out
 
 
 @pytest.mark.parametrize("regularization", [1.0, 0.01])

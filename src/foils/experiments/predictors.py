@@ -64,7 +64,7 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
     for score in scores.sources:
         target = targets[score.name]
         values = {name: float(getattr(score, name)) for name in PREDICTORS if hasattr(score, name)}
-        values |= {name: log_det(moments.of(target).information()) for name, moments in informations.items()}
+        values |= {name: log_det(moments[target.name].information()) for name, moments in informations.items()}
         member = target.of(records.members)
         record, s_n = records.record[member], measured.similarities.s_n[member]
         old = source_eci(record, s_n, measured.best_positive, mean="arithmetic")

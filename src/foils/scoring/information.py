@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,8 @@ def log_det(information: Float64s, regularization: float = 1.0) -> float:
     Raises:
         InputError: λ not above 0, or so small that the rounding of I outweighs it.
     """
-    check_regularization(regularization)
+    if not (np.isfinite(regularization) and regularization > 0):
+        raise InputError(f"lambda {regularization}; expected a finite number above 0")
     with np.errstate(over="ignore", invalid="ignore"):
         scaled: Float64s = np.eye(len(information), dtype=np.float64) + information / regularization
     try:
@@ -76,36 +77,6 @@ def effective_rank(information: Float64s) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def check_regularization(value: float) -> float:
-    """Return λ; not above 0, or not finite, is an InputError."""
-    if not (np.isfinite(value) and value > 0):
-        raise InputError(f"lambda {value}; expected a finite number above 0")
-    return value
-
-
-@dataclass(frozen=True)
-class TargetMoments:
-    """The moments of sources and hybrids.
-
-    Attributes:
-        sums: name of the target -> (d, d) Σ w·r·rᵀ.
-        counts: name of the target -> N, which is 0 where it has no triplet.
-    """
-
-    sums: Mapping[str, Float64s]
-    counts: Mapping[str, int]
-
-    def of(self, target: Target) -> Moments:
-        """Return the moments of a source or hybrid.
-
-        Raises:
-            InputError: it has no triplets, or was not summed.
-        """
-        if not self.counts.get(target.name):
-            raise InputError(f"{target.name} has no triplets")
-        return Moments(self.sums[target.name], self.counts[target.name])
-
-
 def target_moments(
     geometry: Geometry,
     weights: Float64s,
@@ -113,8 +84,8 @@ def target_moments(
     targets: Sequence[Target],
     *,
     block: int = SUMMED,
-) -> TargetMoments:
-    """Sum the information of each target over all triplets; a triplet that several targets hold is multiplied once.
+) -> dict[str, Moments]:
+    """Return name -> moments of each target, over all triplets; a triplet that several targets hold is multiplied once.
 
     Memory is one matrix a target, beside those that `together` lets be worked on.
 
@@ -127,14 +98,14 @@ def target_moments(
     """
     size = max(SUMMED, -(-len(members) // 64))
     slices = [np.arange(start, min(start + size, len(members))) for start in range(0, len(members), size)]
-    sums: dict[str, Float64s] = {}
+    sums: dict[str, Moments] = {}
     for part in together(targets, geometry.dimension):
         total = np.zeros((len(part), geometry.dimension, geometry.dimension))
         for found in block_sums(geometry, weights, members, slices, part, block=block):
             total += found
-        sums |= {target.name: matrix for target, matrix in zip(part, total, strict=True)}
-    counts = {target.name: int(np.count_nonzero(target.of(members))) for target in targets}
-    return TargetMoments(sums, counts)
+        for target, matrix in zip(part, total, strict=True):
+            sums[target.name] = Moments(matrix, int(np.count_nonzero(target.of(members))))
+    return sums
 
 
 def together(targets: Sequence[Target], dimension: int) -> Iterator[list[Target]]:

@@ -15,7 +15,7 @@ from scipy.special import ndtri, stdtrit
 
 from foils.data.collection import Rows
 from foils.scoring.gates import Float64s
-from foils.scoring.information import TargetMoments, block_sums, log_det, together
+from foils.scoring.information import Moments, block_sums, log_det, together
 from foils.scoring.measure import Geometry
 from foils.scoring.triplets import Target
 
@@ -62,7 +62,7 @@ def leave_out(
     geometry: Geometry,
     weights: Float64s,
     members: npt.NDArray[np.int64],
-    moments: TargetMoments,
+    moments: Mapping[str, Moments],
     targets: Sequence[Target],
     block_of_record: Rows,
     *,
@@ -90,9 +90,9 @@ def leave_out(
         for rows, sums in zip(blocks, block_sums(geometry, weights, members, blocks, part), strict=True):
             for target, own in zip(part, sums, strict=True):
                 count = int(np.count_nonzero(target.of(members[rows])))
-                rest = moments.counts[target.name] - count
+                rest = moments[target.name].count - count
                 if count and rest:
-                    left = (moments.sums[target.name] - own) / rest
+                    left = (moments[target.name].matrix - own) / rest
                     found[target.name][numbers[rows[0]]] = log_det(left, regularization)
     return found
 

@@ -14,7 +14,7 @@ from foils.data.collection import DocumentTexts, Rows
 from foils.data.tokens import TOKENIZERS, inverse_document_frequency
 from foils.encode.vectors import Texts, text_keys
 from foils.runtime import progress
-from foils.runtime.errors import UnknownNameError
+from foils.runtime.errors import check_names
 from foils.scoring.gates import Float64s
 from foils.scoring.triplets import Records
 
@@ -49,8 +49,7 @@ class Lexicon:
         Raises:
             UnknownNameError: no such tokenizer.
         """
-        if tokenizer not in TOKENIZERS:
-            raise UnknownNameError("tokenizer", tokenizer, TOKENIZERS)
+        check_names("tokenizer", [tokenizer], list(TOKENIZERS))
         from sklearn.feature_extraction.text import CountVectorizer
 
         tokens, queries = TOKENIZERS[tokenizer], records.collection.query_texts(records.queries)
@@ -83,22 +82,15 @@ class Lexicon:
         Raises:
             UnknownNameError: no such corpus.
         """
+        check_names("idf corpus", [corpus], IDF_CORPORA)
         if corpus == "uniform":
             return np.ones(self.queries.shape[1]), 0
         if corpus == "collection":
-            sets = _sets(DocumentTexts(records.collection), self.counter)
-            return inverse_document_frequency(_frequency(sets), sets.shape[0]), sets.shape[0]
-        if corpus == "pooled+queries":
-            frequency = _frequency(self.texts[records.corpus]) + _frequency(self.queries)
-            count = len(records.corpus) + self.queries.shape[0]
-            return inverse_document_frequency(frequency, count), count
-        if corpus == "pooled":
-            return self.idf_over(records.corpus), len(records.corpus)
-        raise UnknownNameError("idf corpus", corpus, IDF_CORPORA)
-
-    def idf_over(self, rows: Rows) -> Float64s:
-        """Return idf (vocabulary,) over these pooled texts."""
-        return inverse_document_frequency(_frequency(self.texts[rows]), len(rows))
+            parts = [_sets(DocumentTexts(records.collection), self.counter)]
+        else:
+            parts = [self.texts[records.corpus], *[self.queries] * (corpus == "pooled+queries")]
+        count = sum(part.shape[0] for part in parts)
+        return inverse_document_frequency(np.sum([_frequency(part) for part in parts], axis=0), count), count
 
 
 def corpus_digest(records: Records, corpus: str = "pooled") -> str:

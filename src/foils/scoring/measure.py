@@ -102,7 +102,8 @@ def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, blo
         found: Float64s = np.einsum("nd,nd->n", a.take(rows[0]), b.take(rows[1])).astype(np.float64)
         return found
 
-    parts = ((a_rows[part], b_rows[part]) for part in _slices(len(a_rows), block))
+    starts = range(0, len(a_rows), block)
+    parts = ((a_rows[start : start + block], b_rows[start : start + block]) for start in starts)
     return np.concatenate([np.zeros(0), *spread_blocks(products, parts)])
 
 
@@ -224,10 +225,6 @@ def padded(record: Rows, records: int, *, block: int = BLOCK) -> Iterator[Stretc
         triplets = np.where(where, offsets[first:last, None] + column, offsets[first:last, None])
         yield first, last, np.minimum(triplets, max(0, len(record) - 1)).reshape(-1), where
         first = last
-
-
-def _slices(count: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _softmax(

@@ -24,7 +24,7 @@ from foils.scoring.gates import (
     mnrl_proxy,
     triplet_means,
 )
-from foils.scoring.information import TargetMoments, effective_rank, log_det, target_moments
+from foils.scoring.information import Moments, effective_rank, log_det, target_moments
 from foils.scoring.intervals import Bootstrap, assign_blocks, bootstrap, leave_out
 from foils.scoring.lexical import Lexicon, corpus_digest
 from foils.scoring.measure import Measured, gradient_energies, measure
@@ -142,7 +142,6 @@ class Scores(Result):
         idf_corpus: kind, number and digest of the texts that idf was counted over.
         collection: name and digest.
         measured: what lies behind, not part of scores.json.
-        moments: information sums, for other λ. `replicates`: of the bootstrap.
         by: what the ranking goes by, eci_sem or eci.
     """
 
@@ -153,8 +152,6 @@ class Scores(Result):
     idf_corpus: Mapping[str, Any]
     collection: Mapping[str, str]
     measured: Measured = field(repr=False)
-    moments: TargetMoments = field(repr=False)
-    replicates: Bootstrap = field(repr=False)
     by: str = "eci_sem"
 
     @property
@@ -293,15 +290,13 @@ def score_sources(
         idf_corpus={"kind": idf_corpus, "texts": texts, "digest": corpus_digest(records, idf_corpus)},
         collection={"name": collection.name, "digest": collection.digest},
         measured=measured,
-        moments=moments,
-        replicates=resampled,
     )
 
 
 def _replicates(
     measured: Measured,
     weights: Float64s,
-    moments: TargetMoments,
+    moments: Mapping[str, Moments],
     targets: list[Target],
     settings: ScoreSettings,
     replicates: int,
@@ -310,7 +305,7 @@ def _replicates(
         return Bootstrap()
     rng = np.random.default_rng([settings.seed, 3])
     blocks, lam = assign_blocks(len(measured.records), rng), settings.regularization
-    scores = {target.name: log_det(moments.of(target).information(), lam) for target in targets}
+    scores = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
     left_out_scores = leave_out(
         measured.geometry, weights, measured.records.members, moments, targets, blocks, regularization=lam
     )
@@ -318,14 +313,18 @@ def _replicates(
 
 
 def _score_targets(
-    measured: Measured, moments: TargetMoments, replicates: Bootstrap, targets: list[Target], settings: ScoreSettings
+    measured: Measured,
+    moments: Mapping[str, Moments],
+    replicates: Bootstrap,
+    targets: list[Target],
+    settings: ScoreSettings,
 ) -> list[SourceScore]:
     records, similarities, temperature = measured.records, measured.similarities, settings.temperature
     members = [target.of(records.members) for target in targets]
     energies = gradient_energies(measured.geometry, measured.s_p, similarities.s_n, members, temperature)
     scores = []
     for index, (target, member) in enumerate(zip(targets, members, strict=True)):
-        information = moments.of(target).information()
+        information = moments[target.name].information()
         score = log_det(information, settings.regularization)
         trace = float(np.trace(information)) / settings.regularization
         low, high = replicates.interval(target.name, CONFIDENCE)

@@ -124,16 +124,12 @@ def most_useful(candidates: Candidates, top: int) -> Rows:
             ways = [_greedy(candidates, own, top)]
             for has in candidates.lists:
                 mine = own[has[own]]
-                ways.append(mine[np.argsort(-_alone(candidates, mine), kind="stable")[:top]])
+                alone = np.logaddexp(0.0, candidates.pull[mine]) * candidates.gain[mine]  # in a list of its own
+                ways.append(mine[np.argsort(-alone, kind="stable")[:top]])
             worth = [list_benefit(candidates.pull[way], candidates.gain[way]) for way in ways]
             chosen.append(np.sort(ways[int(np.argmax(worth))]))
             advance(1)
     return np.concatenate([np.zeros(0, np.int64), *chosen])
-
-
-def _alone(candidates: Candidates, places: Rows) -> Floats:
-    """What each is worth in a list of its own."""
-    return np.asarray(np.logaddexp(0.0, candidates.pull[places]) * candidates.gain[places])
 
 
 def _greedy(candidates: Candidates, places: Rows, top: int) -> Rows:
