@@ -13,7 +13,7 @@ from scipy import stats
 
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.statistics import bootstrap_interval, compare_systems, holm, measure_rankings, paired_test, parse_measures
-from foils.statistics.agreement import kendall_tau, rank_stability, resampled_taus
+from foils.statistics.agreement import kendall_tau, rank_stability
 from foils.statistics.significance import randomisation_p
 from refusals import refused
 
@@ -51,12 +51,6 @@ def test_queries_without_a_difference_are_dropped_before_the_ranks_are_taken():
     assert paired_test(d, np.zeros(300)).p == pytest.approx(2 / 16)
 
 
-def test_equal_differences_share_a_rank_worked_by_hand():
-    """|d| = 1, 1, 1, 2 (ranks 2, 2, 2, 4), W⁺ = 8: of 16 signings {all} and three of {two 1s, 2} reach 8: 4/16."""
-    d = np.array([0, 1, -1, 0, 1, 2, 0.0])
-    assert paired_test(d, np.zeros(7), normality=1.1, alternative="greater").p == pytest.approx(4 / 16)
-
-
 def test_what_differs_by_rounding_alone_does_not_differ():
     """0.1 + 0.2 is not 0.3, yet no query differs; and the differences 0.3 − 0.2 and 0.2 − 0.1 share a rank."""
     assert paired_test([0.1 + 0.2, 0.5], [0.3, 0.5]).test == "identical"
@@ -88,22 +82,6 @@ def test_the_randomisation_test_worked_by_hand_and_by_scipy():
         (d,), lambda x, axis: x.mean(axis), permutation_type="samples", vectorized=True, rng=rng()
     )
     assert randomisation_p(d, rng=rng()) == pytest.approx(other.pvalue, abs=0.03)
-
-
-@pytest.mark.parametrize("skewed", [False, True])
-def test_the_level_holds_where_the_mean_is_zero(skewed):
-    """Without an effect 5 % are rejected; under skew Wilcoxon's level is far off, for its null is another."""
-    shape = (1000, 60)
-    draws = rng().exponential(1, shape) - 1 if skewed else rng().normal(0, 1, shape)
-    randomised, paired = (
-        np.mean([p < 0.05 for p in of])
-        for of in (
-            [randomisation_p(d, rng=rng(), draws=399) for d in draws],
-            [paired_test(d, np.zeros(60)).p for d in draws],
-        )
-    )
-    assert abs(randomised - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 1000) + 0.02
-    assert (paired > 0.15) == skewed
 
 
 def test_holm_worked_by_hand():
@@ -266,13 +244,3 @@ def test_rank_stability_worked_by_hand():
 def test_without_ties_stability_is_kendall_on_another_scale(pair):
     a, b = (np.argsort(np.argsort(x, kind="stable"), kind="stable") for x in pair)
     assert rank_stability(a, b) == pytest.approx((kendall_tau(a, b) + 1) / 2)
-
-
-def test_the_bootstrap_is_that_of_one_draw_after_the_other():
-    x, draw = np.array([1.0, 2, 2, 5, 3, 8]), np.random.default_rng(3)
-    results = np.array([1.0, 3, 2, 2, 6, 5])[:, None] + draw.integers(-2, 3, (6, 3))
-    sources, replicates = draw.integers(6, size=(200, 6)), draw.integers(3, size=(200, 3))
-    found = resampled_taus(x, results, sources, replicates)
-    pairs = zip(sources, replicates, strict=True)
-    plain = [stats.kendalltau(x[rows], results[:, taken].mean(axis=1)[rows]).statistic for rows, taken in pairs]
-    np.testing.assert_allclose(found, plain, atol=1e-12)

@@ -423,33 +423,32 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     outcomes = {cell.name: outcomes_of(cell, measure, rng) for cell in usable}
     leads = {cell.name: lead_of(cell, outcomes[cell.name], measure, rng) for cell in usable}
     several = [cell for cell in usable if len(cell.sources) > 2]
-    reliability = {cell.name: reliability_of(cell.results(cell.sources, measure)) for cell in several}
     having = [cell.predictors[source] for cell in several for source in cell.sources]
     names = [name for name in PREDICTORS if having and all(name in each for each in having)]
-    standings = sorted((_standing(name, several, measure, rng) for name in names), key=lambda each: -each.kendall)
-    chance = math.nan
+    results = {cell.name: cell.results(cell.sources, measure) for cell in several}
+    predicted = {
+        cell.name: np.array([[cell.predictors[source][name] for source in cell.sources] for name in names])
+        for cell in several
+    }
+    made = (
+        _standing(name, {cell: (predicted[cell][at], results[cell]) for cell in results}, rng)
+        for at, name in enumerate(names)
+    )
+    standings, chance = sorted(made, key=lambda each: -each.kendall), math.nan
     if standings:
-        pairs = [
-            (
-                np.array([[cell.predictors[source][each.predictor] for source in cell.sources] for each in standings]),
-                cell.results(cell.sources, measure).mean(axis=1),
-            )
-            for cell in several
-        ]
+        pairs = [(predicted[cell], results[cell].mean(axis=1)) for cell in results]
         chance = chance_of_best(pairs, standings[0].kendall, rng)
+    reliability = {cell: reliability_of(each) for cell, each in results.items()}
     return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance)
 
 
-def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> Standing:
-    pairs, regrets, taus = list[tuple[Floats, Floats]](), [], dict[str, float]()
-    for cell in cells:
-        predicted = np.array([cell.predictors[source][name] for source in cell.sources])
-        results = cell.results(cell.sources, measure)
-        pairs.append((predicted, results))
+def _standing(name: str, pairs: Mapping[str, tuple[Floats, Floats]], rng: np.random.Generator) -> Standing:
+    regrets, taus = [], dict[str, float]()
+    for cell, (predicted, results) in pairs.items():
         reached = results.mean(axis=1)
-        taus[cell.name] = kendall_tau(predicted, reached)
+        taus[cell] = kendall_tau(predicted, reached)
         regrets.append(float(reached.max() - reached[predicted == predicted.max()].mean()))
-    means = resampled_means(pairs, rng)
+    means = resampled_means([*pairs.values()], rng)
     low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
     mean = float(np.nan_to_num([*taus.values()]).mean())
     return Standing(name, taus, mean, float(low), float(high), float(np.mean(regrets)))
