@@ -114,10 +114,9 @@ study learnable learnable.parquet again.parquet --model static --seeds 1 --queri
     --measures nDCG@10,RR@10 --set batch_size=8 --set learning_rate=0.05 -o out --json out.json
 report study --measure RR@10 --seed 3 -o out.html --json out.json
 merge static other --alpha 0.5 -o out --json out.json
-cache size --kind llm --json out.json
 """.strip().splitlines()
 ELSEWHERE = {"demo", "relabel", "tune"}  # tests of their own compare program and library
-OF_NAMES = {"cache", "merge", "report", "score-pairs", "train"}  # nothing of theirs is given as an object here
+OF_NAMES = {"merge", "report", "score-pairs", "train"}  # nothing of theirs is given as an object here
 OF_OBJECTS = {"rate", "generate"}  # what they record says where something is kept, or what was asked anew
 
 

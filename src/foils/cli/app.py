@@ -163,7 +163,6 @@ DOORS: dict[str, Verb] = {
     "train": Verb(next="foils evaluate {collection} --model {output}"),
     "tune": Verb(after=_fail_where_kept),
     "merge": Verb(),
-    "cache": Verb(),
 }
 
 

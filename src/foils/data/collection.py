@@ -25,7 +25,7 @@ from foils.data.records import Complaints, Fields, Records, text_field, whole_nu
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.runtime.files import META, cache_folder, fill_folder, hold, read_parts, write_parts
+from foils.runtime.files import META, cache_folder, fill_folder, read_parts, write_parts
 from foils.runtime.options import spelled
 
 Rows = npt.NDArray[np.int64]
@@ -502,11 +502,9 @@ def open_stored(folder: Path) -> Collection:
         meta = read_parts(folder)
         qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
         documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
-        stored = Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
+        return Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
-    hold(folder, by=stored)
-    return stored
 
 
 def cache_place(*facts: object) -> Path:

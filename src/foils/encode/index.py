@@ -7,6 +7,7 @@ any other, so every index here serves both passes.
 from __future__ import annotations
 
 import logging
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from foils.encode.nearest import BLOCK, top_inner_products
 from foils.encode.vectors import Vectors
 from foils.runtime import progress
 from foils.runtime.errors import FoilsError, InputError, UnknownNameError, require
-from foils.runtime.files import META, fill_folder, hold, read_parts, remove_unused, write_parts
+from foils.runtime.files import META, fill_folder, read_parts, write_parts
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -197,11 +198,10 @@ class FaissIndex:
             try:
                 read_parts(place)
                 index = cls(faiss.read_index(str(place / "index")), documents)
-                hold(place, by=index)
                 return index
             except (OSError, ValueError, KeyError) as error:
                 log.warning("the index %s is damaged (%s); it is built again", place, error)
-                remove_unused(place)
+                shutil.rmtree(place, ignore_errors=True)
         built = cls.build(documents, kind)
         try:
             with fill_folder(place, mark=META) as aside:

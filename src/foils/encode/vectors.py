@@ -26,7 +26,7 @@ from foils.data.collection import Rows
 from foils.encode.encoder import Encoder, Floats, Kind, check_finite
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import alone, flush, hold, make_folder
+from foils.runtime.files import alone, flush, make_folder
 from foils.runtime.parallel import map_shards
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
@@ -189,7 +189,7 @@ class _Kept:
     """
 
     def __init__(self, folder: Path, dimension: int) -> None:
-        self._folder, self._kind, self._held = folder, np.dtype(("<f4", (dimension,))), False
+        self._folder, self._kind = folder, np.dtype(("<f4", (dimension,)))
         self._files = {folder / "vectors": self._kind, folder / "keys": RECORD}
         self._starts, self._sound = np.zeros(1, np.int64), np.zeros(0, bool)
         self._take(np.zeros(0, RECORD))
@@ -227,7 +227,6 @@ class _Kept:
             raise InputError(
                 f"cannot make the folder {self._folder}: {error.strerror}; choose another place"
             ) from error
-        self._hold()
         try:
             with alone(self._folder):
                 count = self._count()
@@ -254,18 +253,12 @@ class _Kept:
         sizes = [path.stat().st_size // kind.itemsize for path, kind in self._files.items() if path.is_file()]
         return min(sizes) if len(sizes) == len(self._files) else 0
 
-    def _hold(self) -> None:
-        if not self._held:
-            self._held = True
-            hold(self._folder, by=self)
-
     def _take(self, records: npt.NDArray[np.void]) -> None:
         """Know these records, what was written since with them; blocks that were found whole stay so."""
         self._records, self._order = records, np.argsort(records["key"][:, 0], kind="stable")
         self._first = records["key"][self._order, 0]
         self.vectors = np.zeros((0, *self._kind.shape), self._kind.base)
         if len(records):
-            self._hold()
             shape = (len(records), *self._kind.shape)
             self.vectors = np.memmap(self._folder / "vectors", self._kind.base, "r", shape=shape)
         changes = np.flatnonzero(np.diff(records["checksum"])) + 1

@@ -15,7 +15,7 @@ from typing import Any
 import xxhash
 
 from foils.runtime.errors import FailureError, FormatError
-from foils.runtime.files import hold, make_folder
+from foils.runtime.files import make_folder
 
 NAME = "answers.sqlite"
 STARTS = 1000  # brackets of an answer that are tried as the beginning of its JSON
@@ -39,7 +39,6 @@ class AnswerStore:
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / NAME
         self._connection: sqlite3.Connection | None = None
-        self._held: set[None] | None = None  # the folder is held for as long as it lives
 
     def __enter__(self) -> AnswerStore:
         try:
@@ -53,8 +52,6 @@ class AnswerStore:
                 "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, record TEXT NOT NULL, checksum TEXT)"
             )
             connection.commit()
-        self._held = set()
-        hold(self.path.parent, by=self._held)
         return self
 
     def __exit__(
@@ -62,7 +59,7 @@ class AnswerStore:
     ) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = self._held = None
+            self._connection = None
 
     def add(self, key: str, record: dict[str, Any]) -> None:
         """Keep a record, in the place of an earlier one of its key, and wait until it is on disk."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -32,7 +33,7 @@ from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs, with_judgeme
 from foils.mining.scorers import CrossEncoderScorer, paired_products
 from foils.runtime import memory, progress
 from foils.runtime.errors import FoilsError, InputError
-from foils.runtime.files import META, cache_folder, fill_folder, hold, read_parts, remove_unused, write_parts
+from foils.runtime.files import META, cache_folder, fill_folder, read_parts, write_parts
 from foils.runtime.parallel import map_blocks, workers
 
 K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
@@ -105,9 +106,8 @@ class BM25Retriever:
             read_parts(self._place)
         except (OSError, ValueError, KeyError) as error:
             log.warning("the BM25 index %s is damaged (%s); it is made again", self._place, error)
-            remove_unused(self._place)
+            shutil.rmtree(self._place, ignore_errors=True)
             return None
-        hold(self._place, by=self)
         self._tokenizer.load_vocab(str(self._place))
         return tuple(np.load(self._place / f"{name}.npy", mmap_mode="r") for name in PARTS)
 

@@ -23,7 +23,7 @@ from foils.rating.judges import Judge, ListJudge, prepared
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
-from foils.runtime.files import file_digest, hold, write_json
+from foils.runtime.files import file_digest, write_json
 from foils.runtime.options import spelled
 from foils.runtime.parallel import map_shards
 
@@ -46,7 +46,7 @@ class JudgementRecord:
     """
 
     def __init__(self, folder: str | Path, key: Mapping[str, str]) -> None:
-        self.folder, self.key, self._held = Path(folder), dict(key), False
+        self.folder, self.key = Path(folder), dict(key)
         self._check_key()
 
     def __len__(self) -> int:
@@ -63,9 +63,6 @@ class JudgementRecord:
                 "one judge and one collection: choose another folder",
                 written,
             )
-        if not self._held:
-            self._held = True
-            hold(self.folder, by=self)
         return True
 
     def find(self, candidates: Candidates, pairs: Pairs) -> Judgements:

@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import shutil
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from math import isfinite
@@ -79,58 +78,16 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
-def hold(folder: Path, *, by: object) -> None:
-    """Say that a folder of the cache is used: now, by its time, and for as long as `by` lives, by a shared lock.
-
-    A folder that is not there, that is another's, or that cannot be locked, is used all the same.
-    """
-    with suppress(OSError):
-        os.utime(folder)
-    if fcntl is not None:
-        with suppress(OSError):
-            handle = os.open(folder, os.O_RDONLY)
-            weakref.finalize(by, os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_SH)
-
-
 def remove_dead(folder: Path) -> None:
     """Remove what writers that were killed left in a folder: that on which nobody holds a lock."""
-    for left in _written_aside(folder) if fcntl else ():
-        with suppress(OSError), _locked(left):
-            _remove(left)
-
-
-def remove_unused(path: Path) -> bool:
-    """Remove a file or folder, of which others see the whole or nothing; tell whether it was removed.
-
-    It stays where a process holds it, where one is writing into it, and where the file system has no locks to tell.
-
-    Raises:
-        FailureError: it may not be removed.
-    """
-    temporary = _beside(path)
-    with ExitStack() as locks:
-        try:
-            for each in (path, *_written_aside(path)):
-                locks.enter_context(_locked(each))
-        except OSError:
-            return not path.exists()
-        try:
-            path.rename(temporary)  # what a kill leaves of it, the next writer beside it removes
-            _remove(temporary)
-        except OSError as error:
-            if fcntl is None or not path.exists():  # Windows renames nothing that is open; another process was first
-                return not path.exists()
-            raise FailureError(f"cannot remove {path}: {error.strerror or error}; look at its permissions") from error
-    return True
+    for left in folder.glob(".*.part") if fcntl else ():
+        if TEMPORARY.fullmatch(left.name):
+            with suppress(OSError), _locked(left):
+                _remove(left)
 
 
 def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-
-
-def _written_aside(folder: Path) -> list[Path]:
-    return [path for path in folder.glob(".*.part") if TEMPORARY.fullmatch(path.name)]
 
 
 def _remove(path: Path) -> None:
