@@ -1,4 +1,4 @@
-"""Similarities that models bring along: cosines, inner products, sparse and multi-vector models."""
+"""Similarities that models bring along: cosines and inner products; sparse and multi-vector models are refused."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from sentence_transformers import MultiVectorEncoder, SparseEncoder
 from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     MultipleNegativesRankingLoss,
@@ -16,18 +17,9 @@ import foils
 from foils.batching.sampler import BatchPlanner
 from foils.deciding.doors import score
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, as_encoder, load_encoder
-from foils.encode.cross_encoders import (
-    BLOCK,
-    OwnIndex,
-    OwnSimilarity,
-    as_pair_model,
-    cross_encoder_digest,
-    load_cross_encoder,
-    logits,
-    open_own,
-    own_kind,
-)
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.models import check_temperature_of, similarity_of
+from foils.encode.opening import EncodingSettings
 from foils.evaluation import measure_encoder
 from foils.mining.scorers import EncoderScorer
 from foils.runtime.errors import UnknownNameError
@@ -162,102 +154,15 @@ def test_scores_and_measures_are_of_the_models_similarity(collection, tmp_path, 
     assert {row["doc_id"] == best[int(row["query_id"][1:])] for row in found} == {True}
 
 
-NUMBERED = [f"w{i}" for i in range(40)]
-RNG = np.random.default_rng(0)
-
-
-def texts(count, length):
-    return [" ".join(RNG.choice(NUMBERED, length)) for _ in range(count)]
-
-
-QUERIES, DOCUMENTS = texts(5, 3), texts(30, 7)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    sparse, multi_vector = tiny_sparse_and_multi_vector(tmp_path_factory.mktemp("models"), NUMBERED)
-    return {"sparse": sparse, "multi-vector": multi_vector}
-
-
-@pytest.fixture(scope="module", params=["sparse", "multi-vector"])
-def model(folders, request):
-    return open_own(folders[request.param], EncoderSettings(device="cpu"))
-
-
-def by_loops(model, queries, documents):
-    """Inner products of word weights, or MaxSim, token by token."""
-    if model.kind == "sparse":
-        sides = [
-            np.asarray(encode(list(of), convert_to_sparse_tensor=False).cpu(), np.float64)
-            for encode, of in ((model.model.encode_query, queries), (model.model.encode_document, documents))
-        ]
-        return np.array([[sum(a * b for a, b in zip(q, d, strict=True)) for d in sides[1]] for q in sides[0]])
-    asked = [np.asarray(of.cpu(), np.float64) for of in model.model.encode_query(list(queries))]
-    given = [np.asarray(of.cpu(), np.float64) for of in model.model.encode_document(list(documents))]
-    return np.array([[sum(max(float(t @ u) for u in d) for t in q) for d in given] for q in asked])
-
-
-def test_pairs_have_the_model_s_own_similarity(model):
-    expected = by_loops(model, QUERIES, DOCUMENTS)
-    pairs = [(q, d) for q in QUERIES for d in DOCUMENTS]
-    np.testing.assert_allclose(model.predict(pairs).reshape(5, 30), expected, rtol=1e-4)
-    np.testing.assert_allclose(logits(model, pairs[7:9]), expected.ravel()[7:9], rtol=1e-4)
-    assert model.predict([]).shape == (0,)
-    assert model.similarity_name == ("dot" if model.kind == "sparse" else "maxsim")
-
-
-def test_an_index_ranks_every_document_and_the_block_changes_nothing(model, monkeypatch):
-    expected = by_loops(model, QUERIES, DOCUMENTS)
-    copies = [*DOCUMENTS, DOCUMENTS[3]]
-    rows, scores = OwnIndex(model, copies).search(QUERIES, 31)
-    assert rows.shape == (5, 31)
-    for row, scored, values in zip(rows, scores, expected, strict=True):
-        np.testing.assert_allclose(scored, np.array([*values, values[3]])[row], rtol=1e-4)
-        assert (np.diff(scored) <= 0).all()
-    index = OwnIndex(model, DOCUMENTS)
-    best, top = index.search(QUERIES, 4)
-    monkeypatch.setattr("foils.encode.cross_encoders.BLOCK", 7)
-    parted = OwnIndex(model, DOCUMENTS)
-    np.testing.assert_array_equal(parted.search(QUERIES, 4)[0], best)
-    np.testing.assert_allclose(parted.search(QUERIES, 4)[1], top, rtol=1e-5)
-    assert parted.search([], 4)[0].shape == (0, 0)
-    assert BLOCK > 7
-
-
-def test_settings_reach_the_model_and_the_fingerprint(folders):
-    for kind, folder in folders.items():
-        plain = open_own(folder)
-        pairs = [(q, d) for q in QUERIES for d in DOCUMENTS[:3]]
-        for change in ({"query_prompt": "w9 "}, {"document_prompt": "w9 "}, {"max_length": 4}):
-            model = open_own(folder, EncoderSettings(**change))
-            assert not np.allclose(model.predict(pairs), plain.predict(pairs)), (kind, change)
-            assert model.fingerprint != plain.fingerprint
-        small = open_own(folder, EncoderSettings(encode_batch=1))
-        np.testing.assert_allclose(small.predict(pairs), plain.predict(pairs), rtol=1e-4)
-        assert open_own(folder).fingerprint == plain.fingerprint == cross_encoder_digest(plain)
-        for idle in ({"similarity": "cosine"}, {"precision": "bfloat16"}):
-            refused(f"on a {kind} model", open_own, folder, EncoderSettings(**idle))
-
-
-def test_kinds_are_told_apart_by_name_and_by_object(folders, tmp_path):
-    for kind, folder in folders.items():
-        loaded = open_own(folder)
-        assert own_kind(folder) == own_kind(str(folder)) == own_kind(loaded) == own_kind(loaded.model) == kind
-        assert isinstance(as_pair_model(loaded.model), OwnSimilarity)
-        assert as_pair_model(loaded) is loaded
-        assert open_own(loaded) is loaded
-        assert isinstance(load_cross_encoder(folder, max_length=32), OwnSimilarity)
-    assert own_kind("static:all-MiniLM-L6-v2") is None
-    assert own_kind(folders["sparse"].parent / "plain") is None
-    refused("no sparse or multi-vector model", open_own, folders["sparse"].parent / "plain")
-
-
-def test_what_needs_a_dense_vector_refuses_them(folders):
+def test_sparse_and_multi_vector_models_are_refused(tmp_path):
     """sentence-transformers would load each as a SentenceTransformer: another model, under the same name."""
-    for kind, folder in folders.items():
+    folders = tiny_sparse_and_multi_vector(tmp_path, [f"w{i}" for i in range(40)])
+    for kind, of, folder in zip(("sparse", "multi-vector"), (SparseEncoder, MultiVectorEncoder), folders, strict=True):
+        loaded = of(str(folder), device="cpu")
         for call in (
             lambda folder=folder: load_encoder(folder),
-            lambda folder=folder: as_encoder(open_own(folder).model, EncoderSettings()),
-            lambda folder=folder: load_cross_encoder(folder, new_head=True),
+            lambda loaded=loaded: as_encoder(loaded, EncoderSettings()),
+            lambda folder=folder: load_cross_encoder(folder),
+            lambda loaded=loaded: EncodingSettings().open_cross_encoder(loaded),
         ):
             refused(f"{kind} model, which gives a text no dense vector", call)

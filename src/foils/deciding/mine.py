@@ -56,8 +56,7 @@ def mine(
     mines deep, shows what each window of ranks is worth for the training, and takes the best one.
 
     Args:
-        method: What ranks the documents: random, bm25, dense, cross-encoder, ance, trisampler, or the own similarity of
-            the encoder where that is a sparse or multi-vector model (sparse, multi-vector).
+        method: What ranks the documents: random, bm25, dense, cross-encoder, ance or trisampler.
 
     Example:
         foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet

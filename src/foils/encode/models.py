@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from foils.data.records import whole_json
 from foils.data.run import Fusion
-from foils.runtime.errors import FormatError, InputError, MissingExtraError, UnknownNameError, require
+from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
 from foils.runtime.files import file_digest
 from foils.runtime.options import spelled
 
@@ -80,10 +80,10 @@ def load_model(
     name = find_model(name) if Fusion.of(name) else name
     place = find_model(str(name).removeprefix(STATIC))
     check_hub(place, kind)
-    refuse_own(name)
     if str(name).startswith(STATIC):
         with loading(kind, name):
             return static_embedding(place, device=device)
+    refuse_own(name)
     return loaded("SentenceTransformer", kind, name, device=device, trust_remote_code=trust_remote_code)
 
 
@@ -147,32 +147,6 @@ def is_static(model: Any) -> bool:
     return bool(has_static_embedding_input(model))
 
 
-def own_kind(given: Any) -> str | None:
-    """Return `sparse` or `multi-vector` for such a model, by name or loaded; None for any other.
-
-    sentence-transformers would load either as a SentenceTransformer, too, with a mean of vectors in place of its own
-    head; what is measured would then be another model.
-    """
-    if not isinstance(given, (str, Path)):
-        return OWN_KINDS.get(str(getattr(given, "model_type", "")))
-    if str(given).startswith(STATIC):
-        return None
-    place = find_model(given)
-    if isinstance(place, Path):
-        saved: Path | str | None = place / SAVED
-    else:
-        from sentence_transformers.util.file_io import load_file_path
-
-        saved = load_file_path(place, SAVED)
-    if saved is None or not Path(saved).is_file():
-        return None
-    try:
-        kind = json.loads(Path(saved).read_text("utf-8")).get("model_type", "")
-    except (ValueError, RecursionError, AttributeError) as error:
-        raise FormatError(f"malformed JSON ({error}); expected an object, get the model anew", saved) from error
-    return OWN_KINDS.get(kind) if isinstance(kind, str) else None
-
-
 def check_hub(place: Path | str, kind: str) -> None:
     """Ask the hub once for a model that is not in its cache: its own client tries for a minute and a half.
 
@@ -218,18 +192,26 @@ def refuse_pickles(place: Path | str) -> None:
 
 
 def refuse_own(given: Any) -> None:
-    """Raise an InputError for a sparse or multi-vector model, where one dense vector of each text is needed."""
-    if kind := own_kind(given):
+    """Raise an InputError for a sparse or multi-vector model, by name or loaded.
+
+    sentence-transformers would load either as a SentenceTransformer, too, with a mean of vectors in place of its own
+    head; what is measured would then be another model.
+    """
+    name, kind = type(given).__name__, getattr(given, "model_type", "")
+    if isinstance(given, (str, Path)):
+        name, place = str(given), find_model(given)
+        saved: Any = Path(place, SAVED)
+        if isinstance(place, str):
+            from sentence_transformers.util.file_io import load_file_path
+
+            saved = load_file_path(place, SAVED)
+        facts = whole_json(saved) if saved is not None and Path(saved).is_file() else {}
+        kind = facts.get("model_type") if isinstance(facts, dict) else ""
+    if isinstance(kind, str) and kind in OWN_KINDS:
         raise InputError(
-            f"{called(given)} is a {kind} model, which gives a text no dense vector, as is needed here. It can search "
-            f"(the verbs search and evaluate), mine (the way {kind} of the verb mine), and score pairs in place of a "
-            "cross-encoder"
+            f"{name} is a {OWN_KINDS[kind]} model, which gives a text no dense vector. Search with it elsewhere: its "
+            "TREC run is a source of negatives, and a system to evaluate"
         )
-
-
-def called(given: Any) -> str:
-    """Return what messages call a model: the name that was given, or the type of the object."""
-    return str(given) if isinstance(given, (str, Path)) else type(given).__name__
 
 
 @contextmanager

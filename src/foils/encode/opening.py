@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from foils.data.collection import Collection
-from foils.encode.cross_encoders import OwnSimilarity, as_pair_model, load_cross_encoder, open_own
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder, load_encoder
-from foils.encode.models import DEFAULT_MODEL, called, refuse_own
+from foils.encode.models import DEFAULT_MODEL, refuse_own
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_folder
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
     CrossEncoderLike = str | Path | Any  # Any: a CrossEncoder
@@ -84,17 +84,9 @@ class EmbeddingSettings(EncoderSettings):
     def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
         """Return what scores pairs: a model as it is, or that of a name, to which length and device apply too."""
         if not isinstance(given, (str, Path)):
-            return as_pair_model(given)
+            refuse_own(given)
+            return given
         return load_cross_encoder(given, **{name: getattr(self, name) for name in OF_CROSS_ENCODERS})
-
-    def open_own(self, given: EncoderLike) -> OwnSimilarity:
-        """Return a sparse or multi-vector model; its vectors are not kept.
-
-        Raises:
-            InputError: a model of another kind, or options that have no effect on one of these.
-        """
-        refuse(self.changed("vectors"), f"on {called(given)}, whose vectors are not kept; leave it out")
-        return open_own(given, self.encoder_settings())
 
 
 @dataclass(frozen=True)

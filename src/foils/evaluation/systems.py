@@ -20,13 +20,13 @@ from foils.data.read import identical_ids_caption
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs, without_identical
 from foils.encode import EmbeddingSettings, EncoderSettings, VectorStore, as_encoder
 from foils.encode.cross_encoders import logits
-from foils.encode.models import find_model, own_kind
+from foils.encode.models import find_model
 from foils.encode.opening import EncoderLike
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, number, p_value
-from foils.searching import DimensionSettings, embed_collection, own_run, search_collection
+from foils.searching import DimensionSettings, embed_collection, search_collection
 from foils.searching.runs import bm25_run
 from foils.statistics import Comparison, bootstrap_interval, compare_systems
 from foils.statistics.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings
@@ -428,8 +428,6 @@ def _opened(
             return opening(parts[fusion.deploys])
         lexical, dense = opening(parts[BM25]), opening(model)
         return lambda: fuse_runs([lexical(), dense()], name=name, **fusion.how).first(top)
-    if own_kind(system.what):
-        return partial(own_run, embedding.open_own(system.what), collection, split, depth=top, name=system.name)
     encoder = embedding.open_encoder(system.what, collection)
     if (length := getattr(encoder, "max_length", None)) is not None:
         log.info("%s: texts cut after %s tokens", encoder.name, length)

@@ -15,7 +15,6 @@ from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
 from foils.encode.index import FAISS_KINDS, FaissIndex
-from foils.encode.models import OWN_KINDS, called
 from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Miner
@@ -27,7 +26,6 @@ from foils.mining.retrievers import (
     CrossEncoderRetriever,
     DenseRetriever,
     FusedRetriever,
-    OwnSimilarityRetriever,
     RandomRetriever,
     TableRetriever,
 )
@@ -61,7 +59,7 @@ RULES = ("margin", "relative_margin", "max_score", "min_score")
 SCORERS = ("own", "encoder", "cross-encoder")
 POOLS = ("random", "bm25", "dense")
 SAMPLE, RECALLED = 200, 100  # queries and depth at which an index's recall is measured
-METHODS = ("random", "bm25", "dense", "cross-encoder", "ance", "trisampler", *OWN_KINDS.values())
+METHODS = ("random", "bm25", "dense", "cross-encoder", "ance", "trisampler")
 
 _POOLED: dict[str, Any] = {"method": ["cross-encoder"]}
 _DENSE: dict[str, Any] = {"method": ["dense", "ance", "trisampler"]}
@@ -185,15 +183,11 @@ class FilterSettings(Settings):
         return {**self.changed(*RULES), "scorer": self.scorer}
 
 
-def check_mining(method: str, window: WindowSettings, filters: FilterSettings) -> None:
-    """Refuse best ranks of negatives that are drawn, and an encoder's scores where the model is no encoder."""
-    best, flag = window.ranks == BEST, f"{spelled('method')} {method}"
-    if best and method in ("random", "trisampler"):
+def check_mining(method: str, window: WindowSettings) -> None:
+    """Refuse best ranks of negatives that are drawn."""
+    if window.ranks == BEST and method in ("random", "trisampler"):
         asked = spelled("ranks", BEST)
         raise InputError(f"{asked}: {method} negatives are drawn, so that no ranks are better; leave it out")
-    if method in OWN_KINDS.values() and (best or filters.scorer == "encoder"):
-        what = spelled("ranks", BEST) if best else spelled("scorer", "encoder")
-        raise InputError(f"{what} needs an encoder's vectors, and {flag} has none; leave it out")
 
 
 def _of_encoders(embeds: list[dict[str, Any]]) -> dict[str, Needs]:
@@ -207,7 +201,7 @@ _SCORES: dict[str, Any] = {"scorer": ["encoder"]}
 _POOL = {**_POOLED, "pool": lambda pool: isinstance(pool, str) and pool == "dense"}
 _EMBEDS = [_DENSE, _SCORES, {"ranks": [BEST]}, _POOL]
 MINING_NEEDS: dict[str, Needs] = {
-    **_of_encoders([*_EMBEDS, {"method": [*OWN_KINDS.values()]}]),
+    **_of_encoders(_EMBEDS),
     "ray": [*_EMBEDS, {"method": ["random", "bm25"]}],
     "cross_encoder": [{"method": ["cross-encoder"]}, {"scorer": ["cross-encoder"]}],
 }
@@ -264,25 +258,19 @@ class Models:
                 return both, {**facts, "fused_with_bm25": fusion.how}
             ranks.name = method
             return ranks, facts
-        if method == "cross-encoder":
-            given, depth = self.ranking.pool, self.ranking.pool_depth
-            pool: Retriever
-            if isinstance(given, str) and given in POOLS:
-                pool, of_pool = self.retriever(given)
-                of_pool = {given: of_pool}
-            elif isinstance(given, str) and not any(sign in given for sign in "=/."):  # no path either
-                raise UnknownNameError(spelled("pool"), given, POOLS)
-            else:
-                source = as_source(given, self.collection)
-                pool = TableRetriever(self.collection, source.negatives, name=source.name)
-                of_pool = {"source": source.name, "digest": source.digest}
-            facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth, "pool": of_pool}
-            return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
-        model = self.encoding.open_own(self.encoding.encoder)
-        if model.kind != method:
-            way = spelled("method", model.kind)
-            raise InputError(f"{called(self.encoding.encoder)} is a {model.kind} model; give {way}")
-        return OwnSimilarityRetriever(self.collection, model), {"encoder": model.describe()}
+        given, depth = self.ranking.pool, self.ranking.pool_depth  # of a cross-encoder
+        pool: Retriever
+        if isinstance(given, str) and given in POOLS:
+            pool, of_pool = self.retriever(given)
+            of_pool = {given: of_pool}
+        elif isinstance(given, str) and not any(sign in given for sign in "=/."):  # no path either
+            raise UnknownNameError(spelled("pool"), given, POOLS)
+        else:
+            source = as_source(given, self.collection)
+            pool = TableRetriever(self.collection, source.negatives, name=source.name)
+            of_pool = {"source": source.name, "digest": source.digest}
+        facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth, "pool": of_pool}
+        return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
 
     def scorer(self) -> tuple[PairScorer | None, dict[str, Any]]:
         """Return the scorer that rules see, None for the source's own, and what provenance says of it."""

@@ -1,4 +1,4 @@
-"""What ranks documents: BM25, an encoder, chance, a model's own similarity, a table, several of these together."""
+"""What ranks documents: BM25, an encoder, chance, a table, several of these together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
 from foils.data.tokens import alphanumeric_2
-from foils.encode.cross_encoders import OwnIndex, OwnSimilarity
 from foils.encode.encoder import Encoder
 from foils.encode.index import FaissIndex
 from foils.encode.nearest import BLOCK, best_of, top_inner_products
@@ -376,32 +375,6 @@ class DenseRetriever:
         if (pairs.doc_rows < 0).any():
             raise InputError("documents with a text of their own have no vector here; score them with an encoder")
         return paired_products(self.queries, pairs.query_rows, self.documents, pairs.doc_rows)
-
-
-class OwnSimilarityRetriever:
-    """Ranks all documents by the similarity that a sparse or multi-vector model was made for; exact.
-
-    Args:
-        collection: documents and queries.
-        model: a sparse or multi-vector model.
-    """
-
-    short = WHOLE
-
-    def __init__(self, collection: Collection, model: OwnSimilarity) -> None:
-        self._collection, self._model = collection, model
-        self._index = OwnIndex(model, DocumentTexts(collection))
-        self.name, self.column = model.kind, model.similarity_name
-
-    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows and similarities."""
-        rows, scores = self._index.search(self._collection.query_texts(query_rows), depth)
-        return rows, scores.astype(np.float64)
-
-    def score(self, pairs: TextPairs) -> Scores:
-        """Return the similarity of each pair, (n,)."""
-        queries = pairs.collection.query_texts(pairs.query_rows)
-        return self._model.predict([*zip(queries, pairs.documents[:], strict=True)]).astype(np.float64)
 
 
 class TableRetriever:

@@ -15,7 +15,7 @@ from foils.data.negatives import Negatives, texts_of
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
-from foils.encode.cross_encoders import activated, as_pair_model, check_one_output, cross_encoder_digest, logits
+from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, logits
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.vectors import Vectors, VectorStore
@@ -90,7 +90,7 @@ class CrossEncoderScorer:
         fingerprint: a digest of everything that decides a score: weights, tokenizer, maximum length.
 
     Args:
-        model: a loaded CrossEncoder with one output, a SparseEncoder, or a MultiVectorEncoder.
+        model: a loaded CrossEncoder with one output.
         store: where scores are kept.
         name: of the model, for messages.
         batch_size: pairs at once; changes speed, not scores beyond rounding.
@@ -111,7 +111,7 @@ class CrossEncoderScorer:
         batch_size: int = 32,
         as_predicted: bool = False,
     ) -> None:
-        self.model, self.name = as_pair_model(model), name
+        self.model, self.name = model, name
         check_one_output(self.model, name)
         self.fingerprint = f"cross-{cross_encoder_digest(self.model)}"
         self._store, self._batch_size, self._as_predicted = store, batch_size, as_predicted

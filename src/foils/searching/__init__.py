@@ -23,7 +23,7 @@ from foils.searching.dimensions import (
     sun,
 )
 from foils.searching.passes import search_vectors
-from foils.searching.runs import embed_collection, own_run, search_collection
+from foils.searching.runs import embed_collection, search_collection
 from foils.searching.settings import DimensionSettings
 from foils.searching.sharpened import SharpenedSearch, sharpen
 
@@ -45,7 +45,6 @@ __all__ = [
     "moon",
     "moved",
     "oracle",
-    "own_run",
     "published_grid",
     "query_values",
     "rdime_mask",

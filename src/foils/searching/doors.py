@@ -13,14 +13,13 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs
 from foils.encode import DEFAULT_MODEL
 from foils.encode.index import ExactIndex, FaissIndex
-from foils.encode.models import own_kind
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, door
 from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
-from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, own_run, search_collection
+from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, search_collection
 from foils.searching.settings import (
     METHODS,
     AnswersLike,
@@ -28,7 +27,6 @@ from foils.searching.settings import (
     ImportanceSettings,
     Method,
     SearchSettings,
-    check_own_search,
     check_search,
     chosen_method,
     read_answers,
@@ -59,8 +57,7 @@ def search(
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
             static:NAME for the word table of one. A folder of foils tune searches as that found it best, with BM25 too.
-            A sparse or multi-vector model searches by its own similarity, with all that it gives a query. In Python
-            also a loaded model or an `Encoder`.
+            In Python also a loaded model or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
             (rdime); or the query moves towards its feedback (rocchio). Default: none; rdime with answers, and rocchio
             where its settings are chosen on a split.
@@ -76,30 +73,14 @@ def search(
         UnknownNameError: an unknown split.
     """
     loaded, fusion = reading.open(collection), Fusion.of(model)
-    if own_kind(model):
-        sharpening = searching.changed("feedback_depth", "second_pass", "index", "tune", "measure")
-        idle = {**importance.changed(), **sharpening}
-        check_own_search(model, dimensions, {**idle, "answers": answers})
-        searched = _search_own(loaded, embedding.open_own(model), searching)
-    else:
-        method = chosen_method(dimensions, tune=searching.tune, answers=answers)
-        deep = replace(searching, top=max(searching.top, FUSED_DEPTH)) if fusion else searching
-        searched = _search_sharpened(loaded, model, importance.of(method), deep, answers, embedding)
-        if fusion:
-            searched = _fused(searched, fusion, searching.top)
+    method = chosen_method(dimensions, tune=searching.tune, answers=answers)
+    deep = replace(searching, top=max(searching.top, FUSED_DEPTH)) if fusion else searching
+    searched = _search_sharpened(loaded, model, importance.of(method), deep, answers, embedding)
+    if fusion:
+        searched = _fused(searched, fusion, searching.top)
     if run is not None:
         searched.write(run)
     return replace(searched, facts={**searched.facts, "run": None if run is None else str(run)})
-
-
-def _search_own(collection: Collection, model: Any, searching: SearchSettings) -> Searched:
-    """Search by a model's own similarity."""
-    found = own_run(model, collection, searching.split, depth=searching.top)
-    ids = collection.judgements(searching.split)["query_id"].unique().to_pylist()
-    facts = {
-        "collection": collection.name, "split": searching.split, "encoder": model.describe(), "top": searching.top,
-    }  # fmt: skip
-    return Searched(found, collection, searching.split, ids, model.kind, facts=facts)
 
 
 def _search_sharpened(

@@ -15,7 +15,6 @@ from foils.data import Collection, Run
 from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
 from foils.encode import Encoder, Kind, Vectors, VectorStore
-from foils.encode.cross_encoders import OwnIndex, OwnSimilarity
 from foils.encode.index import ExactIndex, Scores, search_lists
 from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
@@ -70,8 +69,8 @@ class Searched(Result):
         collection: that was searched.
         split: whose queries.
         query_ids: of the queries searched for.
-        method: how dimensions were chosen; `sparse` or `multi-vector` where a model searched by its own similarity.
-        settings: the method's; None for a model's own similarity.
+        method: how dimensions were chosen.
+        settings: the method's; None where no dimensions were chosen.
         ranked: positions, scores and masks; None likewise.
         facts: what else JSON says of the search.
     """
@@ -244,30 +243,6 @@ def search_collection(
     collection, ids = embedded.collection, embedded.query_ids
     run = _run_of(collection, ids, ranked.positions, ranked.scores, name)
     return Searched(run, collection, embedded.split, ids, settings.method, settings, ranked)
-
-
-def own_run(model: OwnSimilarity, collection: Collection, split: str, *, depth: int, name: str = "") -> Run:
-    """Rank all documents for every judged query of a split, exactly, by a model's own similarity.
-
-    That is a sparse model's inner product, or a multi-vector model's MaxSim. A document that has the query's own id is
-    left out (`Collection.identical`).
-
-    Args:
-        model: compares.
-        collection: what is searched.
-        split: whose queries.
-        depth: documents of each ranking.
-        name: of the run; empty: the model's.
-
-    Raises:
-        UnknownNameError: no such split.
-        InputError: a depth below 1.
-    """
-    ids, rows = _judged(collection, split)
-    index: Any = OwnIndex(model, DocumentTexts(collection))
-    texts: Any = collection.query_texts(rows)
-    lists, scores = search_lists(index, texts, depth, without=collection.identical[rows])
-    return _run_of(collection, ids, lists, scores, name or model.name)
 
 
 def _judged(collection: Collection, split: str) -> tuple[list[str], Rows]:

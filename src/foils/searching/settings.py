@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from foils.data.records import Complaints, json_objects, text_field
-from foils.encode.models import own_kind
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 
@@ -168,22 +167,6 @@ def check_search(
         )
     why = f"on {spelled('tune')}, which chooses them; leave one of them out"
     refuse(given, why)
-
-
-def check_own_search(given: Any, dimensions: Method | None, idle: Mapping[str, Any]) -> None:
-    """Raise an InputError for what has no meaning, or no effect, on a model that compares by its own similarity.
-
-    Args:
-        given: the model.
-        dimensions: which of a query's dimensions are kept; None or `none` alone will do.
-        idle: options that have no effect on it, by name; None: not given.
-    """
-    kind, flag = own_kind(given), spelled("dimensions")
-    if dimensions not in (None, "none"):
-        raise InputError(
-            f"{flag} {dimensions} with a {kind} model, whose query is no one dense vector; leave {flag} out"
-        )
-    refuse(idle, f"with a {kind} model, which searches once, exactly, by its own similarity; leave it out")
 
 
 def read_answers(path: str | Path) -> dict[str, str | None]:
