@@ -12,8 +12,8 @@ from foils.data import Collection
 from foils.encode import EncoderSettings, VectorStore, as_encoder
 from foils.encode import vectors as vectors_module
 from foils.encode.cross_encoders import load_cross_encoder, logits
-from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
+from foils.mining import RandomRetriever, mine_negatives
+from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import TextPairs
 from foils.mining.scorers import CrossEncoderScorer, preferred_share, taught_pairs
 from foils.rating import BiEncoderJudge
@@ -72,28 +72,12 @@ def test_negatives_are_the_pools_best_by_logit(small, scorer):
 
 
 def test_only_the_pool_is_ranked_and_a_short_pool_is_told(small, scorer):
-    pool = mine_negatives(small, BM25Retriever(small), split="train", top=2)
     found = mine_negatives(
-        small, CrossEncoderRetriever(small, scorer, TableRetriever(small, pool)), split="train", top=3
-    )
-    pairs = lambda table: set(zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True))  # noqa: E731
-    assert pairs(found.table) == pairs(pool.kept())
-    assert found.short == {"the pool (source, 100 deep) has no further document": 3}
-    deep = mine_negatives(
         small, CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=3), split="train", top=9
     )
-    assert (np.bincount(deep.table["rank"].to_numpy()) <= 3).all()
-    assert len(deep) <= 9
-
-
-def test_rejected_rows_are_no_pool(small):
-    pool = mine_negatives(small, BM25Retriever(small), split="train", top=3)
-    less = pool.reject(np.asarray(pool.table["rank"].to_numpy()) == 0, "no")
-    rows, scores = TableRetriever(small, less).search(np.array([0, 4]), 4)
-    expected = [r for r in pool.table.to_pylist() if r["query_id"] == "q1" and r["rank"] > 0]
-    assert [f"d{row + 1}" for row in rows[0] if row >= 0] == [r["doc_id"] for r in expected]
-    assert scores[0][rows[0] >= 0].tolist() == [r["score"] for r in expected]
-    assert (rows[1] == -1).all()  # q5 is not in the table
+    assert (np.bincount(found.table["rank"].to_numpy()) <= 3).all()
+    assert len(found) <= 9
+    assert found.short == {"the pool (random, 3 deep) has no further document": 3}
 
 
 def test_each_pair_is_scored_once_by_its_texts(small, scorer, monkeypatch):

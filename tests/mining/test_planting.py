@@ -13,7 +13,7 @@ from foils.encode import Vectors
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
 from foils.mining.planting import drawn_positives, planted_by_filter, planted_by_fusion, read_planted
-from foils.mining.retrievers import CrossEncoderRetriever, TableRetriever
+from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import (
     Margin,
     PositiveScores,
@@ -229,15 +229,6 @@ def test_labels_of_other_splits_are_taken_away_too():
 def test_nothing_is_said_of_what_cannot_be_planted():
     world = small_world({"q0": {"d1": 1, "d2": 1}})
     assert of(world, ranks=(0, 2), draw=Uniform(), plant=0) is None
-    table = mine_negatives(world.collection, world.dense(), split="train", top=3, near_duplicate=1.1)
-    source = TableRetriever(world.collection, table)  # it was made without the positives
-    scorer = world.dense()
-    for retriever in (
-        source,
-        CrossEncoderRetriever(world.collection, scorer, source),  # type: ignore[arg-type]
-    ):
-        found = mine_negatives(world.collection, retriever, split="train", top=2, near_duplicate=1.1, plant=10)
-        assert "recapture" not in found.provenance
 
 
 def test_the_first_queries_that_are_planted_are_the_same_for_every_number_and_need():

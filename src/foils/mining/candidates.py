@@ -257,8 +257,8 @@ class Miner:
     def _recaptured(self, found: _Found, query_rows: Rows, kept: int, plant: int) -> Provenance:
         """What provenance says of the labelled positives that this way of mining would return, were they not known.
 
-        Nothing where no query has a positive; only where positives are planted: where the retriever cannot be had with
-        other judgements, or a part compares with positives and no query has two.
+        Nothing where no query has a positive; only where positives are planted: where a part compares with positives
+        and no query has two.
         """
         known, parts = self.collection.known_positives, (self.draw, *self.rules)
         labelled, least = int(known.counts_of(query_rows).sum()), 2 if any(map(reads_judgements, parts)) else 1
@@ -274,7 +274,7 @@ class Miner:
             return noted(as_listed(planted, listed), self.collection, labelled, kept, recapture)
         judged = without_labels(self.collection, planted)
         retriever, draw, *rules = (with_judgements_of(part, judged) for part in (self.retriever, *parts))
-        if retriever is None or not len(planted):
+        if not len(planted):
             return {}
         other = replace(self, collection=judged, retriever=retriever, rules=rules, draw=draw)
         rows = other.searched(planted["query"], f"planting positives for {self.retriever.name}").taken()

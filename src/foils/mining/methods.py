@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
@@ -27,7 +27,6 @@ from foils.mining.retrievers import (
     DenseRetriever,
     FusedRetriever,
     RandomRetriever,
-    TableRetriever,
 )
 from foils.mining.rules import (
     Draw,
@@ -47,11 +46,6 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.files import cache_folder, digest_of
 from foils.runtime.options import Needs, Option, Settings, door, settings_of, spelled
 from foils.runtime.parallel import ScaleSettings
-
-if TYPE_CHECKING:
-    PoolLike = SourceLike
-else:
-    PoolLike = str
 
 BEST = "best"  # ranks that are decided between
 DRAWS = ("top", "uniform", "simans")
@@ -131,8 +125,7 @@ class RankingSettings(Settings):
     """What ranks the documents.
 
     Attributes:
-        pool: What a cross-encoder ranks anew: random, bm25, dense; or a source, as [NAME=]PATH. In Python also a table
-            of negatives.
+        pool: What a cross-encoder ranks anew.
         pool_depth: Documents of the pool for each query.
         index: Exact search, or an index of faiss: hnsw or ivf (both approximate), or flat. Its recall on 200 queries
             is measured, printed and written into the provenance.
@@ -140,7 +133,7 @@ class RankingSettings(Settings):
 
     heading = "Ranking"
 
-    pool: Annotated[PoolLike, Option(metavar="POOL", needs=_POOLED)] = "bm25"
+    pool: Annotated[str, Option(names=POOLS, needs=_POOLED)] = "bm25"
     pool_depth: Annotated[int, Option(least=1, needs=_POOLED)] = 100
     index: Annotated[str, Option(names=("exact", *FAISS_KINDS), needs=_DENSE)] = "exact"
 
@@ -198,7 +191,7 @@ def _of_encoders(embeds: list[dict[str, Any]]) -> dict[str, Needs]:
 
 
 _SCORES: dict[str, Any] = {"scorer": ["encoder"]}
-_POOL = {**_POOLED, "pool": lambda pool: isinstance(pool, str) and pool == "dense"}
+_POOL = {**_POOLED, "pool": ["dense"]}
 _EMBEDS = [_DENSE, _SCORES, {"ranks": [BEST]}, _POOL]
 MINING_NEEDS: dict[str, Needs] = {
     **_of_encoders(_EMBEDS),
@@ -258,18 +251,9 @@ class Models:
                 return both, {**facts, "fused_with_bm25": fusion.how}
             ranks.name = method
             return ranks, facts
-        given, depth = self.ranking.pool, self.ranking.pool_depth  # of a cross-encoder
-        pool: Retriever
-        if isinstance(given, str) and given in POOLS:
-            pool, of_pool = self.retriever(given)
-            of_pool = {given: of_pool}
-        elif isinstance(given, str) and not any(sign in given for sign in "=/."):  # no path either
-            raise UnknownNameError(spelled("pool"), given, POOLS)
-        else:
-            source = as_source(given, self.collection)
-            pool = TableRetriever(self.collection, source.negatives, name=source.name)
-            of_pool = {"source": source.name, "digest": source.digest}
-        facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth, "pool": of_pool}
+        name, depth = self.ranking.pool, self.ranking.pool_depth  # of a cross-encoder
+        pool, of_pool = self.retriever(name)
+        facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth, "pool": {name: of_pool}}
         return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
 
     def scorer(self) -> tuple[PairScorer | None, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What ranks documents: BM25, an encoder, chance, a table, several of these together."""
+"""What ranks documents: BM25, an encoder, chance, a cross-encoder, BM25 and an encoder together."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ import Stemmer
 from scipy import sparse
 
 from foils.data.collection import Collection, DocumentTexts, Rows
-from foils.data.negatives import Negatives
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
 from foils.data.tokens import alphanumeric_2
 from foils.encode.encoder import Encoder
 from foils.encode.index import FaissIndex
 from foils.encode.nearest import BLOCK, best_of, top_inner_products
 from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
+from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs
 from foils.mining.scorers import CrossEncoderScorer, paired_products
 from foils.runtime import memory, progress
 from foils.runtime.errors import FoilsError, InputError
@@ -377,45 +376,6 @@ class DenseRetriever:
         return paired_products(self.queries, pairs.query_rows, self.documents, pairs.doc_rows)
 
 
-class TableRetriever:
-    """Ranks each query's documents as a table of negatives has them, less its rejected rows, with its scores.
-
-    Args:
-        collection: the table was made from.
-        negatives: the table.
-        name: of the source.
-
-    Raises:
-        InputError: ids that the collection does not know, or documents with a text of their own.
-    """
-
-    short = "the source has no further document"
-
-    def __init__(self, collection: Collection, negatives: Negatives, *, name: str = "source") -> None:
-        self.name = name
-        queries, documents = negatives.rows_in(collection)
-        keep = negatives.keep
-        if (documents[keep] < 0).any():
-            raise InputError(f"{name} has documents with a text of their own; a pool ranks documents of the collection")
-        order = np.lexsort((np.asarray(negatives.table["rank"].to_numpy()), queries))
-        order = order[keep[order]]
-        self._documents = documents[order]
-        self._scores: Scores = np.asarray(negatives.table["score"].to_numpy(), np.float64)[order]
-        self._offsets = np.searchsorted(queries[order], np.arange(len(collection.queries) + 1))
-
-    def with_judgements(self, collection: Collection) -> None:
-        """Return None: what the table would hold of its queries' positives, were they not known, it does not say."""
-
-    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows and the table's scores, −1 and NaN after a list's end."""
-        at = self._offsets[query_rows][:, None] + np.arange(depth)
-        inside = at < self._offsets[np.asarray(query_rows) + 1][:, None]
-        at = np.where(inside, at, 0)
-        if not len(self._documents):
-            return np.full(at.shape, -1, np.int64), np.full(at.shape, np.nan)
-        return np.where(inside, self._documents[at], -1), np.where(inside, self._scores[at], np.nan)
-
-
 class CrossEncoderRetriever:
     """Ranks a pool's best documents anew by a cross-encoder's logit, ties by document position.
 
@@ -424,7 +384,7 @@ class CrossEncoderRetriever:
     Args:
         collection: documents, queries, judgements.
         scorer: the cross-encoder.
-        pool: ranks the candidates: another retriever, a source, a union.
+        pool: ranks the candidates.
         depth: how many of the pool's documents are scored for each query, at least 1.
     """
 
@@ -437,12 +397,9 @@ class CrossEncoderRetriever:
         self.column = scorer.column
         self.short = f"the pool ({pool.name}, {depth} deep) has no further document"
 
-    def with_judgements(self, collection: Collection) -> CrossEncoderRetriever | None:
-        """Return it for other judgements, which leave out other documents; None where the pool cannot be had so."""
-        pool = with_judgements_of(self._pool, collection)
-        if pool is None:
-            return None
-        return CrossEncoderRetriever(collection, self._scorer, pool, depth=self._depth)
+    def with_judgements(self, collection: Collection) -> CrossEncoderRetriever:
+        """Return it for other judgements, which leave out other documents."""
+        return CrossEncoderRetriever(collection, self._scorer, self._pool, depth=self._depth)
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and scores; −1 and NaN after the pool's end."""

@@ -139,8 +139,7 @@ def reads_judgements(part: object) -> bool:
 def with_judgements_of(part: Any, collection: Collection) -> Any:
     """Return a retriever, rule or draw as it would be with other judgements of the same documents and queries.
 
-    One that reads judgements says so by a method `with_judgements(collection)`; that of a retriever returns None where
-    it cannot know. Any other stays as it is.
+    One that reads judgements says so by a method `with_judgements(collection)`. Any other stays as it is.
     """
     return part.with_judgements(collection) if reads_judgements(part) else part
 
