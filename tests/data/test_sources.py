@@ -153,8 +153,7 @@ TRIPLET = {"anchor": Q5, "positive": "x", "negative": "y"}
             "the negative (negative_passages, negative) is ' '; expected a text, or a list",
         ),
         ({"query": Q5, "negative": ["y", {"title": 1.5}]}, "the negative (negative_passages, negative) is {'title'"),
-        ({"query": Q5, "documents": ["y", "z"], "labels": [1]}, "expected as many scores, or labels"),
-        ({**TRIPLET, "scores": [1.0]}, "expected as many scores, or labels, as"),
+        ({**TRIPLET, "scores": [1.0]}, "expected as many scores as"),
         ({**TRIPLET, "scores": [1.0, "2"]}, "the scores (scores) is '2'; expected finite numbers"),
         ({**TRIPLET, "scores": [1.0, float("nan")]}, "the scores (scores) is nan; expected finite numbers"),
         ({"query": Q5, "pos": ["x"], "neg": ["y", "z"], "pos_scores": [1.0], "neg_scores": [1.0]}, "expected as many"),
@@ -258,7 +257,6 @@ def test_one_id_with_two_texts(small: Collection, write: Write) -> None:
 
 QUERY, POSITIVE_TEXT = "how does a boat tack", "A sailing boat turns its bow through the wind to change tack."
 MISTAKEN = {
-    "labelled list": {"query": QUERY, "documents": [POSITIVE_TEXT, POSITIVE_TEXT], "labels": [1, 0]},
     "NeMo": {"question": QUERY, "pos_doc": [], "neg_doc": [{"id": "d1", "text": POSITIVE_TEXT}]},
     "Tevatron": {"query_id": "q1", "negative_passages": [{"docid": "d1"}]},
     "Tevatron, own text": {"query_id": "q1", "negative_passages": [{"docid": "x", "text": f"Sailing {POSITIVE_TEXT}"}]},

@@ -65,7 +65,6 @@ class Example(NamedTuple):
     Attributes:
         query: its text, or its row in the collection. None: it is known by its id, or there is none, as in a corpus.
         positives, negatives: documents, by rank.
-        unlabelled: documents of which there are scores, and not which they are; the collection knows the positives.
         query_id: None: not known.
         grade: relevance of the positives.
         split: the name that the record gives; empty: none.
@@ -74,7 +73,6 @@ class Example(NamedTuple):
     query: Any
     positives: Sequence[Passage] = ()
     negatives: Sequence[Passage] = ()
-    unlabelled: Sequence[Passage] = ()
     query_id: str | None = None
     grade: int = 1
     split: str = ""
@@ -106,16 +104,13 @@ OF_CORPUS: Names = {
 OF_SOURCE: Names = {
     **{role: ROLES[role] for role in ("query", "query_id", "negative")},
     "positive": ("positive", "positives", "pos", "pos_doc", "positive_passages"),
-    "document": ("document", "documents"),
-    "label": ("label", "labels"),
-    "document_score": ("score",),
     **{name: (name,) for name in ("scores", "pos_scores", "neg_scores")},
 }
-"""The same of a source of negatives: triplets, n-tuples, labelled pairs and lists, and other tools' forms."""
+"""The same of a source of negatives: triplets, n-tuples, and other tools' forms."""
 NEGATIVE = re.compile(r"negative_\d+")
 EXPECTED = (
-    "expected query (or anchor, question) or query_id, and negative or negative_1, negative_2, …; or query, documents, "
-    "and as many labels (0: a negative) or scores. Give the columns such names"
+    "expected query (or anchor, question) or query_id, and negative or negative_1, negative_2, …: give the columns "
+    "such names"
 )
 
 
@@ -164,7 +159,7 @@ class Columns:
             names["negative"] += tuple(sorted(numbered, key=len))
         names |= {role: (name,) if name else () for role, name in chosen.items()}
         of_source = known is OF_SOURCE
-        needed = (("query", "query_id"), ("negative", "document")) if of_source else (("query",), ("positive",))
+        needed = (("query", "query_id"), ("negative",)) if of_source else (("query",), ("positive",))
         for role, fitting in names.items():
             if len(fitting) > 1 and role != "negative" and not of_source:
                 said = f"columns {' and '.join(fitting)} could each be the {role}; say which one is"
@@ -206,7 +201,7 @@ class Columns:
             own = positives[0]
             positives = [Passage(own.text, doc_id or own.doc_id, one.get("title") or own.title)]
         more = one.get("query_id"), one.get("score", 1), one.get("split", "")
-        return Example(one.get("query"), positives, said.get("negative", ()), (), *more)
+        return Example(one.get("query"), positives, said.get("negative", ()), *more)
 
     def example(self, fields: Fields) -> Example:
         """Return what a record of a source says.
@@ -218,19 +213,11 @@ class Columns:
         query, query_id = (next(iter(of(role)), None) for role in ("query", "query_id"))
         if query is None and query_id is None:
             raise InputError(EXPECTED)
-        documents, labels = of("document"), of("label")
-        if documents and labels:
-            labelled = zip(documents, _scored(documents, labels), strict=True)
-            negatives = [each for each, label in labelled if not label.score]
-            return Example(query, negatives=negatives, query_id=query_id)
-        if documents:
-            return Example(query, unlabelled=_scored(documents, of("document_score") + of("scores")), query_id=query_id)
         positives, negatives, scores = of("positive"), of("negative"), of("scores")
         if scores:
             both = _scored([*positives, *negatives], scores)
-            return Example(query, both[: len(positives)], both[len(positives) :], (), query_id)
-        sides = _scored(positives, of("pos_scores")), _scored(negatives, of("neg_scores"))
-        return Example(query, *sides, (), query_id)
+            return Example(query, both[: len(positives)], both[len(positives) :], query_id)
+        return Example(query, _scored(positives, of("pos_scores")), _scored(negatives, of("neg_scores")), query_id)
 
     def values(self, fields: Fields, role: str, readers: Readers | None = None) -> list[Any]:
         """Return what the columns of a role say.
@@ -262,11 +249,11 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _scored(passages: list[Passage], scores: list[float]) -> list[Passage]:
-    """Passages with scores, or labels, of which there is one each; as they are where there are none."""
+    """Passages with scores, of which there is one each; as they are where there are none."""
     if not scores:
         return passages
     if len(scores) != len(passages):
-        raise InputError("expected as many scores, or labels, as documents, the positive's first")
+        raise InputError("expected as many scores as documents, the positive's first")
     return [passage._replace(score=score) for passage, score in zip(passages, scores, strict=True)]
 
 
@@ -302,11 +289,11 @@ def _number(value: Any) -> float | None:
 Readers = Mapping[str, tuple[Callable[[Any], Any], str]]
 READ_AS: Readers = {
     "query": (lambda value: _text(value) or None, "a text"),
-    **dict.fromkeys(("positive", "negative", "document"), (_passage, "a text, or a list of texts")),
+    **dict.fromkeys(("positive", "negative"), (_passage, "a text, or a list of texts")),
     **dict.fromkeys(("query_id", "doc_id"), (_identifier, "a text or a whole number")),
     **dict.fromkeys(("title", "split"), (_text, "a text")),
     "score": (whole_number, "a whole number, the relevance, 0 for a negative; score= leaves the column out"),
-    **dict.fromkeys(("label", "document_score", "scores", "pos_scores", "neg_scores"), (_number, "finite numbers")),
+    **dict.fromkeys(("scores", "pos_scores", "neg_scores"), (_number, "finite numbers")),
 }
 """What reads a value of a column, None where it cannot be one, and what is expected of it."""
 NEEDED = ("query", "positive", "score")  # of pairs, where there is such a column

@@ -60,7 +60,7 @@ class _SourceRows:
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.repeated = 0
-        self._rows: dict[tuple[int, int], tuple[float, bool]] = {}  # score, and whether it may be a positive
+        self._rows: dict[tuple[int, int], float] = {}  # their scores
         self._scores: dict[tuple[int, int], float] = {}  # of what may be a labelled positive
         self._own: list[tuple[str, str]] = []  # ids and texts of documents that are not in the collection: −1, −2, …
         self._query_rows = {key: row for row, key in enumerate(collection.queries["query_id"].to_pylist())}
@@ -83,15 +83,15 @@ class _SourceRows:
         return known
 
     def add(self, example: Example) -> None:
-        """Add an example; of unlabelled documents those that are no labelled positives are negatives."""
+        """Add an example."""
         query = self._query(example)
-        for each in (*example.positives, *example.unlabelled):
+        for each in example.positives:
             if each.score is not None and (row := self._known(each)) is not None:
                 self._scores.setdefault((query, row), each.score)
-        for each in (*example.negatives, *example.unlabelled):
-            pair, score = (query, self._document(each)), np.nan if each.score is None else each.score
+        for each in example.negatives:
+            pair = query, self._document(each)
             self.repeated += pair in self._rows
-            self._rows.setdefault(pair, (score, bool(example.unlabelled)))
+            self._rows.setdefault(pair, np.nan if each.score is None else each.score)
 
     def _query(self, example: Example) -> int:
         """The query's row, by its id where the collection has it, or else by its text."""
@@ -134,10 +134,7 @@ class _SourceRows:
             file: where the rows come from.
         """
         queries, documents = np.array([*self._rows], np.int64).reshape(-1, 2).T
-        scores, unlabelled = np.array([*self._rows.values()], np.float64).reshape(-1, 2).T
-        labelled = self.collection.known_positives.contain
-        own = ~(labelled(queries, documents) & (unlabelled > 0))
-        queries, documents, scores = queries[own], documents[own], scores[own]
+        scores = np.array([*self._rows.values()], np.float64)
         order, ranks = np.argsort(queries, kind="stable"), np.zeros(len(queries), np.int32)
         ranks[order] = ranks_within(queries[order])
         table = negatives_table(*self._ids(queries, documents), name, ranks, scores)
@@ -147,7 +144,7 @@ class _SourceRows:
         made = _imported(file, self.collection, repeated=self.repeated)
         negatives = without_own(Negatives(table, made), self.collection, file, by_text=True)
         pairs, values = np.array([*self._scores], np.int64).reshape(-1, 2).T, np.array([*self._scores.values()])
-        known = labelled(*pairs) & np.isfinite(values)
+        known = self.collection.known_positives.contain(*pairs) & np.isfinite(values)
         if not known.any():
             return negatives
         return negatives.with_rejected(*self._ids(*pairs[:, known]), values={"score": values[known]})[0]
@@ -269,9 +266,9 @@ def _read(given: Any, name: str, collection: Collection) -> Negatives:
 
 
 A_SOURCE = (
-    "Negatives, [NAME=]PATH: a Parquet table, triplets or n-tuples in any form that pairs have, whatever foils export "
-    "writes, a TREC run, or hf:NAME, triplets or n-tuples there. In Python also a table of negatives, a DataFrame, an "
-    "Arrow table, or a data set of `datasets`, whose splits are one source."
+    "Negatives, [NAME=]PATH: a Parquet table, triplets or n-tuples in any form that pairs have, the forms of Tevatron "
+    "and FlagEmbedding, a TREC run, or hf:NAME, triplets or n-tuples there. In Python also a table of negatives, a "
+    "DataFrame, an Arrow table, or a data set of `datasets`, whose splits are one source."
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 OWN = "negatives"  # name of a source that has none
