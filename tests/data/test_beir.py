@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foils.data import Collection, collection, load_collection
+from foils.data import Collection, load_collection, read
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import cache_folder
 
@@ -117,7 +117,7 @@ def test_the_second_reading_maps_what_the_first_stored(beir_folder, monkeypatch)
     folder = beir_folder()
     first = load_collection(folder)
     assert len(stored()) == 1
-    monkeypatch.setattr(collection.CheckedRecords, "__call__", None)  # reading again would fail
+    monkeypatch.setattr(read, "checked_collection", lambda *_, **__: 1 / 0)  # reading again would fail
     again = load_collection(folder)
     assert contents(again) == contents(first)
     assert len(stored()) == 1
@@ -173,48 +173,13 @@ def test_nothing_of_a_damaged_cache_is_read(beir_folder, name):
 def test_two_at_once(beir_folder, monkeypatch):
     """Another process stores the same folder while this one is reading."""
     folder = beir_folder()
-    read_all = collection.CheckedRecords.__call__
+    read_all = read.checked_collection
 
-    def overtaken(*arguments: object) -> object:
-        monkeypatch.setattr(collection.CheckedRecords, "__call__", read_all)
+    def overtaken(*arguments: object, **more: object) -> object:
+        monkeypatch.setattr(read, "checked_collection", read_all)
         load_collection(folder)
-        return read_all(*arguments)  # type: ignore[arg-type]
+        return read_all(*arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(collection.CheckedRecords, "__call__", overtaken)
+    monkeypatch.setattr(read, "checked_collection", overtaken)
     assert len(load_collection(folder).documents) == 10
     assert len(stored()) == 1
-
-
-# Lenient reading
-
-
-def _add(folder: Path, file: str, *lines: str) -> None:
-    with (folder / file).open("a") as out:
-        out.writelines(f"{line}\n" for line in lines)
-
-
-def test_a_lenient_reading_leaves_out_what_has_no_text_and_says_so(beir_folder, small):
-    folder = beir_folder()
-    _add(folder, "corpus.jsonl", '{"_id": "void", "title": " ", "text": ""}', '{"_id": "blank", "text": "\\n"}')
-    _add(folder, "queries.jsonl", '{"_id": "mute", "text": ""}')
-    _add(folder, "qrels/train.tsv", "q1\tvoid\t1", "mute\td1\t1", "q1\tnowhere\t1")
-    with pytest.raises(FormatError, match=r"'void' has an empty text; .*lenient:"):
-        load_collection(folder)
-    collection = load_collection(f"lenient:{folder}")
-    assert collection.documents.to_pylist() == small.documents.to_pylist()
-    assert collection.queries.to_pylist() == small.queries.to_pylist()
-    assert collection.judgements("train").to_pylist() == small.judgements("train").to_pylist()
-    left_out = "2 documents without a text, 1 queries without a text, 3 judgements of what is not there"
-    assert collection.name == f"small (left out: {left_out})"
-    again = load_collection(f"lenient:{folder}")
-    assert (again.name, contents(again)) == (collection.name, contents(collection))
-    with pytest.raises(FormatError, match="empty text"):
-        load_collection(folder)
-
-
-@pytest.mark.parametrize("name", ["pairs.csv", "mteb:SciFact"])
-def test_lenient_is_refused_of_what_it_is_not_for(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pairs.csv").write_text("query,positive\na,b\n")
-    with pytest.raises(InputError, match=f"^lenient:{name}: lenient: leaves out .* a BEIR folder, .*; write {name}$"):
-        load_collection(f"lenient:{name}")

@@ -113,7 +113,7 @@ class Collection:
             InputError: empty texts, or judgements that name unknown ids.
         """
         texts = {key: ("", of) if isinstance(of, str) else of for key, of in documents.items()}
-        made = CheckedRecords.of_rows(
+        rows = row_sources(
             name,
             lambda: ({"_id": key, "title": title, "text": text} for key, (title, text) in texts.items()),
             lambda: ({"_id": key, "text": text} for key, text in queries.items()),
@@ -122,7 +122,7 @@ class Collection:
                 for split, judged in qrels.items()
             },
         )
-        return build(name, None, made)
+        return build(name, None, partial(checked_collection, **rows))
 
     @property
     def splits(self) -> list[str]:
@@ -444,9 +444,6 @@ Keep = Callable[[str, pa.Schema, Iterable[pa.RecordBatch]], pa.Table]
 _FORMAT = 3  # of the stored Arrow files
 
 
-EMPTY = "remove the record, give it a text, or write lenient: before the folder's name to leave such records out"
-
-
 def build(name: str, folder: Path | None, make: Callable[[Keep], Collection]) -> Collection:
     """Make a collection in memory, or as Arrow files in `folder` (which appears whole), mapped into memory.
 
@@ -538,116 +535,111 @@ def fetching(where: str) -> Iterator[None]:
         raise InputError(f"{said} (HF_HUB_OFFLINE lets nothing be fetched)") from error
 
 
-@dataclass(frozen=True)
-class CheckedRecords:
-    """Makes the tables of a collection from records by BEIR's keys; a file's complaints come together.
+def row_sources(where: str, documents: Rowed, queries: Rowed, qrels: Mapping[str, Rowed]) -> dict[str, Any]:
+    """Return what `checked_collection` reads of rows that something else gives, counted from 1.
 
-    Attributes:
+    Args:
+        where: they come from, for complaints.
+        documents: opens the stream of rows; what fails then is an InputError.
+        queries: as documents.
+        qrels: split -> the same of judgements.
+    """
+
+    def source(kind: str, rows: Rowed) -> Records:
+        def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
+            with fetching(f"{where} ({kind})"):
+                yield from enumerate(rows(), start=1)
+
+        return Records(f"{where} ({kind})", (), read)
+
+    judged = {split: source(f"qrels {split}", rows) for split, rows in qrels.items()}
+    return {"documents": source("documents", documents), "queries": source("queries", queries), "qrels": judged}
+
+
+def checked_collection(
+    keep: Keep, documents: Records, queries: Records, qrels: Mapping[str, Records], *, lenient: bool = False
+) -> Collection:
+    """Make the tables of a collection from records by BEIR's keys; a file's complaints come together.
+
+    Args:
+        keep: stores a table.
         documents: of `_id` (or `id`), `title` (or none), `text`.
         queries: of `_id` (or `id`), `text`.
         qrels: split -> judgements, of `query-id`, `corpus-id`, `score`.
-        lenient: leave out documents and queries without a text, and judgements of what is not there; the collection's
-            name tells their numbers.
+        lenient: leave out documents and queries without a text, and judgements of what is not there, which are
+            complaints without; the collection's name tells their numbers.
+
+    Returns:
+        The collection; its name is what was left out.
+
+    Raises:
+        FormatError: every complaint of the first source that has any, with lines.
     """
+    left_out = Counter[str]() if lenient else None
+    texts = _texts("documents", documents, DOCUMENTS, keep, left_out)
+    asked = _texts("queries", queries, QUERIES, keep, left_out)
+    ids = {"query_id": asked["query_id"], "doc_id": texts["doc_id"]}
+    judged = {split: _judgements(split, source, ids, keep, left_out) for split, source in qrels.items()}
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in (left_out or {}).items())
+    return Collection(f" (left out: {counts})" if counts else "", texts, asked, judged)
 
-    documents: Records
-    queries: Records
-    qrels: Mapping[str, Records]
-    lenient: bool = False
 
-    @classmethod
-    def of_rows(
-        cls, where: str, documents: Rowed, queries: Rowed, qrels: Mapping[str, Rowed], lenient: bool = False
-    ) -> CheckedRecords:
-        """Return what reads rows that something else gives, one after the other, counted from 1.
+def _texts(kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: Counter[str] | None) -> pa.Table:
+    def checked(given: Fields) -> tuple[Any, ...] | str:
+        title = given.get("title")
+        titles = ["" if title is None else title] if schema is DOCUMENTS else []
+        identifier, *texts = values = tuple(
+            map(text_field, (given.get("_id", given.get("id")), *titles, given.get("text")))
+        )
+        if None in values:
+            return f"expected {', '.join(['_id', *schema.names[1:]])} as text in valid Unicode"
+        if not identifier:
+            return "empty id; give every record an id"
+        if any(text and text.strip() for text in texts):
+            return values
+        if left_out is None:
+            return f"{identifier!r} has an empty text; remove the record, or give it a text"
+        left_out[f"{kind} without a text"] += 1
+        return ()
 
-        Args:
-            where: they come from, for complaints.
-            documents: opens the stream of rows; what fails then is an InputError.
-            queries: as documents.
-            qrels: split -> the same of judgements.
-            lenient: as above.
-        """
+    batches, lines, complaints = _checked(kind, source, schema, checked)
+    table = keep(kind, schema, batches)
+    ids = table[schema.names[0]]
+    first = rows_of(ids, ids)
+    for row in np.flatnonzero(first != np.arange(len(first))).tolist():
+        said = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}); ids must be unique"
+        complaints.add(said, lines[row])
+    complaints.settle()
+    if not len(table):
+        raise FormatError(f"no {kind} in it; expected at least one record", source.where)
+    return table
 
-        def source(kind: str, rows: Rowed) -> Records:
-            def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-                with fetching(f"{where} ({kind})"):
-                    yield from enumerate(rows(), start=1)
 
-            return Records(f"{where} ({kind})", (), read)
+def _judgements(
+    split: str, source: Records, ids: Mapping[str, pa.ChunkedArray], keep: Keep, left_out: Counter[str] | None
+) -> pa.Table:
+    def checked(given: Fields) -> tuple[Any, ...] | str:
+        ids = map(text_field, (given.get("query-id"), given.get("corpus-id")))
+        values = *ids, whole_number(given.get("score"))
+        return JUDGEMENT if None in values else values
 
-        judged = {split: source(f"qrels {split}", rows) for split, rows in qrels.items()}
-        return cls(source("documents", documents), source("queries", queries), judged, lenient)
-
-    def __call__(self, keep: Keep) -> Collection:
-        """Return the collection; its name is what was left out.
-
-        Raises:
-            FormatError: every complaint of the first source that has any, with lines.
-        """
-        left_out: Counter[str] = Counter()
-        documents = self._texts("documents", self.documents, DOCUMENTS, keep, left_out)
-        queries = self._texts("queries", self.queries, QUERIES, keep, left_out)
-        ids = {"query_id": queries["query_id"], "doc_id": documents["doc_id"]}
-        qrels = {split: self._judgements(split, source, ids, keep, left_out) for split, source in self.qrels.items()}
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in left_out.items())
-        return Collection(f" (left out: {counts})" if counts else "", documents, queries, qrels)
-
-    def _texts(self, kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: Counter[str]) -> pa.Table:
-        def checked(given: Fields) -> tuple[Any, ...] | str:
-            title = given.get("title")
-            titles = ["" if title is None else title] if schema is DOCUMENTS else []
-            identifier, *texts = values = tuple(
-                map(text_field, (given.get("_id", given.get("id")), *titles, given.get("text")))
-            )
-            if None in values:
-                return f"expected {', '.join(['_id', *schema.names[1:]])} as text in valid Unicode"
-            if not identifier:
-                return "empty id; give every record an id"
-            if any(text and text.strip() for text in texts):
-                return values
-            if not self.lenient:
-                return f"{identifier!r} has an empty text; {EMPTY}"
-            left_out[f"{kind} without a text"] += 1
-            return ()
-
-        batches, lines, complaints = _checked(kind, source, schema, checked)
-        table = keep(kind, schema, batches)
-        ids = table[schema.names[0]]
-        first = rows_of(ids, ids)
-        for row in np.flatnonzero(first != np.arange(len(first))).tolist():
-            said = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}); ids must be unique"
+    batches, lines, complaints = _checked("judgements", source, QRELS, checked)
+    judged = pa.Table.from_batches(batches, QRELS)
+    pairs = np.stack([rows_of(judged[column], among) for column, among in ids.items()])
+    known = np.minimum(*pairs) >= 0
+    if left_out is not None and not known.all():
+        left_out["judgements of what is not there"] += int((~known).sum())
+        lines = array("q", np.asarray(lines)[known].tolist())
+        judged, pairs, known = judged.filter(pa.array(known)), pairs[:, known], known[known]
+    for column, found in zip(ids, pairs, strict=True):
+        for row in np.flatnonzero(found < 0).tolist():
+            file = "queries" if column == "query_id" else "documents"
+            said = f"unknown {column} {judged[column][row].as_py()!r}: it is not among the {file}"
             complaints.add(said, lines[row])
-        complaints.settle()
-        if not len(table):
-            raise FormatError(f"no {kind} in it; expected at least one record", source.where)
-        return table
-
-    def _judgements(
-        self, split: str, source: Records, ids: Mapping[str, pa.ChunkedArray], keep: Keep, left_out: Counter[str]
-    ) -> pa.Table:
-        def checked(given: Fields) -> tuple[Any, ...] | str:
-            ids = map(text_field, (given.get("query-id"), given.get("corpus-id")))
-            values = *ids, whole_number(given.get("score"))
-            return JUDGEMENT if None in values else values
-
-        batches, lines, complaints = _checked("judgements", source, QRELS, checked)
-        judged = pa.Table.from_batches(batches, QRELS)
-        pairs = np.stack([rows_of(judged[column], among) for column, among in ids.items()])
-        known = np.minimum(*pairs) >= 0
-        if self.lenient and not known.all():
-            left_out["judgements of what is not there"] += int((~known).sum())
-            lines = array("q", np.asarray(lines)[known].tolist())
-            judged, pairs, known = judged.filter(pa.array(known)), pairs[:, known], known[known]
-        for column, found in zip(ids, pairs, strict=True):
-            for row in np.flatnonzero(found < 0).tolist():
-                file = "queries" if column == "query_id" else "documents"
-                said = f"unknown {column} {judged[column][row].as_py()!r}: it is not among the {file}"
-                complaints.add(said, lines[row])
-        for row in np.flatnonzero((PairIndex(*pairs).first != np.arange(len(known))) & known).tolist():
-            complaints.add("the pair is judged twice; keep one judgement", lines[row])
-        complaints.settle()
-        return keep(f"qrels-{split}", QRELS, judged.to_batches())
+    for row in np.flatnonzero((PairIndex(*pairs).first != np.arange(len(known))) & known).tolist():
+        complaints.add("the pair is judged twice; keep one judgement", lines[row])
+    complaints.settle()
+    return keep(f"qrels-{split}", QRELS, judged.to_batches())
 
 
 def _checked(

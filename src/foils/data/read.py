@@ -13,7 +13,16 @@ from platform import python_version
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data.collection import CheckedRecords, Collection, Keep, build, cache_place, fetching, judgement
+from foils.data.collection import (
+    Collection,
+    Keep,
+    build,
+    cache_place,
+    checked_collection,
+    fetching,
+    judgement,
+    row_sources,
+)
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
 from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines
@@ -26,14 +35,13 @@ FILES = ("corpus.jsonl", "queries.jsonl")
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
 
 
-def read_beir(name: str, lenient: bool) -> Collection:
+def read_beir(name: str) -> Collection:
     """Read a BEIR folder; the Arrow form is stored in the cache and used again while the files stay as they are.
 
     A folder without `qrels` is a collection without judgements.
 
     Args:
         name: the folder, as BEIR lays it out.
-        lenient: as `CheckedRecords`.
 
     Raises:
         InputError: one of its files is missing.
@@ -52,8 +60,8 @@ def read_beir(name: str, lenient: bool) -> Collection:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
     documents, queries = (Records(str(texts[file]), (), partial(json_objects, texts[file])) for file in FILES)
     qrels = {split: Records(str(path), (), partial(_judgements, path)) for split, path in judged.items()}
-    place = cache_place("beir", lenient, *texts.values(), *judged.values())
-    return build(folder.resolve().name, place, CheckedRecords(documents, queries, qrels, lenient))
+    made = partial(checked_collection, documents=documents, queries=queries, qrels=qrels)
+    return build(folder.resolve().name, cache_place("beir", *texts.values(), *judged.values()), made)
 
 
 def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
@@ -65,7 +73,7 @@ def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Field
             yield line, judgement(ids[0], ids[1], score)
 
 
-def read_ir_datasets(name: str, lenient: bool) -> Collection:
+def read_ir_datasets(name: str) -> Collection:
     """Read a data set that `ir_datasets` knows; its Arrow form is stored in the cache.
 
     Where the data set has queries and judgements of its own, they are the one split, called by the last part of its
@@ -75,7 +83,6 @@ def read_ir_datasets(name: str, lenient: bool) -> Collection:
     Args:
         name: ID, such as `beir/scifact`. An ID stands for fixed contents: if you change a data set that you have
             registered yourself, register it under another ID.
-        lenient: as `CheckedRecords`.
 
     Raises:
         MissingExtraError: without the package.
@@ -106,14 +113,14 @@ def read_ir_datasets(name: str, lenient: bool) -> Collection:
     if not judged or documents is None:
         said = "has no documents, or no queries with judgements, nor has its train, dev or test"
         raise InputError(f"ir_datasets:{name} {said}")
-    made = CheckedRecords.of_rows(
+    rows = row_sources(
         f"ir_datasets:{name}",
         lambda: map(_ir_document, documents.docs_iter()),
         lambda: _ir_queries(judged.values()),
         {split: partial(_ir_judgements, part) for split, part in judged.items()},
-        lenient,
     )
-    return build(name, cache_place("ir_datasets", version("ir_datasets"), name, lenient), made)
+    place = cache_place("ir_datasets", version("ir_datasets"), name)
+    return build(name, place, partial(checked_collection, **rows, lenient=True))
 
 
 def _ir_document(document: Any) -> Fields:
@@ -137,7 +144,7 @@ def _ir_judgements(part: Any) -> Iterator[Fields]:
     return (judgement(of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
 
 
-def read_hf(name: str, lenient: bool) -> Collection | dict[str, Records]:
+def read_hf(name: str) -> Collection | dict[str, Records]:
     """Read a data set of the Hugging Face hub or of a local folder: a collection in BEIR's layout, or records by split.
 
     In BEIR's layout the configurations are `corpus` (`_id` or `id`, `title` if there is one, `text`), `queries` (`_id`
@@ -148,7 +155,6 @@ def read_hf(name: str, lenient: bool) -> Collection | dict[str, Records]:
     Args:
         name: NAME of a repository, such as `BeIR/scifact`, or the path of a folder; of pairs also NAME:CONFIGURATION,
             NAME:CONFIGURATION:SPLIT, or NAME::SPLIT.
-        lenient: as `CheckedRecords`; records have no such reading.
 
     Raises:
         MissingExtraError: without the package `datasets`.
@@ -179,14 +185,14 @@ def read_hf(name: str, lenient: bool) -> Collection | dict[str, Records]:
         (corpus, queries, judged), files = zip(*(_hf_splits(datasets, *each) for each in places), strict=True)
     names = list(map(split_name, judged))
     names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
-    made = CheckedRecords.of_rows(
+    made = row_sources(
         f"hf:{name}",
         lambda: chain.from_iterable(corpus.values()),
         lambda: chain.from_iterable(queries.values()),
         {split: partial(iter, rows) for split, rows in zip(names, judged.values(), strict=True)},
-        lenient,
     )
-    return build(Path(name).name, cache_place("hf", name, lenient, *dict.fromkeys(chain(*files))), made)
+    place = cache_place("hf", name, *dict.fromkeys(chain(*files)))
+    return build(Path(name).name, place, partial(checked_collection, **made, lenient=True))
 
 
 def _numbered(rows: Iterable[Fields], _: Complaints) -> Iterator[tuple[int, Fields]]:
@@ -249,18 +255,16 @@ def _pydocs(packages: Sequence[str] | None) -> Collection:
         judged: dict[str, list[Fields]] = {split: [] for split in SPLITS}
         for each in found:
             judged[split_of(each.module)].append(judgement(f"q:{each.name}", each.name, 1))
-        return CheckedRecords.of_rows(
+        rows = row_sources(
             "pydocs",
             lambda: ({"_id": each.name, "text": each.text} for each in found),
             lambda: ({"_id": f"q:{each.name}", "text": each.summary} for each in found),
             {split: partial(iter, rows) for split, rows in judged.items()},
-        )(keep)
+        )
+        return checked_collection(keep, **rows)
 
     versions = sorted(pydocs_versions(packages).items())
     return build("pydocs", cache_place("pydocs", version("foils"), python_version(), *versions), make)
-
-
-PREFIX = "lenient:"
 
 
 def load_collection(
@@ -275,9 +279,9 @@ def load_collection(
     Args:
         given: a BEIR folder; a table of pairs, as a file (CSV, TSV, JSON, JSONL, Parquet) or in memory (see
             `foils.data.pairs.read_pairs`); `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); `mteb:TASK`; or
-            `pydocs`, or `pydocs:PACKAGE,PACKAGE` of packages that are named as they are imported. `lenient:` before a
-            name leaves out documents and queries without a text, and judgements of what is not there, which are
-            complaints without; the collection's name then tells how many.
+            `pydocs`, or `pydocs:PACKAGE,PACKAGE` of packages that are named as they are imported. Of `ir_datasets:` and
+            `hf:`, documents and queries without a text, and judgements of what is not there, are left out, and the
+            collection's name tells how many; in a folder they are mistakes.
         keep_identical_ids: let a document whose id is a query's own be a negative of the query and an answer to it
             (`Collection.identical`).
         columns: of pairs: what a column is -> its name, as {"query": "a", "positive": "b"}.
@@ -298,18 +302,13 @@ def load_collection(
 
 def _opened(name: str) -> Collection | Path | dict[str, Records]:
     """The collection of a name, or what `read_pairs` takes."""
-    lenient, name = name.startswith(PREFIX), name.removeprefix(PREFIX)
     kind, colon, rest = name.partition(":")
     if colon and kind == "ir_datasets":
-        return read_ir_datasets(rest, lenient)
+        return read_ir_datasets(rest)
     there = exists(name)  # noqa: PTH110  Path.exists fails on a name that is too long
     is_table = (there and not Path(name).is_dir()) or name.lower().removesuffix(".gz").endswith(ENDINGS)
-    found = read_hf(rest, lenient) if colon and kind == "hf" else None
-    if lenient and (is_table or isinstance(found, dict) or kind in ("mteb", "pydocs")):
-        said = f"{PREFIX}{name}: lenient: leaves out records without a text of a BEIR folder, ir_datasets:ID or hf:NAME"
-        raise InputError(f"{said}; write {name}")
-    if found is not None:
-        return found
+    if colon and kind == "hf":
+        return read_hf(rest)
     if is_table:
         return existing_file(name)
     if kind == "pydocs":
@@ -319,7 +318,7 @@ def _opened(name: str) -> Collection | Path | dict[str, Records]:
             return collection_from_mteb(require("mteb", "mteb").get_task(rest))
     if not there:
         raise InputError(f"{name}: no such folder or file; {LAYOUT}")
-    return read_beir(name, lenient)
+    return read_beir(name)
 
 
 A_COLLECTION = (

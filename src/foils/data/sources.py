@@ -324,7 +324,7 @@ def as_source(given: SourceLike, collection: Collection | None, *, name: str = "
         name, path = (name, Path(given)) if name else split_name(str(given))
         given = path
         if (of_hub := str(path)).startswith("hf:"):
-            given = read_hf(of_hub.removeprefix("hf:"), lenient=False)
+            given = read_hf(of_hub.removeprefix("hf:"))
             if isinstance(given, Collection):
                 raise InputError(f"{path} is a collection in BEIR's layout; a source has a column of negatives")
     try:
