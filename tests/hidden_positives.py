@@ -87,7 +87,7 @@ def shares(world: World, negatives) -> tuple[float, float, float]:
     scale = world.unlabelled / recapture.kept
     own = np.sqrt(((false - false.sum() / hidden.sum() * hidden) ** 2).sum()) / recapture.kept
     error = np.hypot(recapture.standard_error * scale, own)
-    return false.sum() / len(kept), recapture.false_negatives(world.unlabelled), float(error)
+    return false.sum() / len(kept), min(1.0, scale * recapture.returned), float(error)
 
 
 class WorldEncoder:

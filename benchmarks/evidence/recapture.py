@@ -116,7 +116,11 @@ def row(negatives: Negatives, gone: Any, unlabelled: float) -> dict[str, float |
     facts: dict[str, float | str | None] = {"true": false_shares({"": negatives}, gone)[""]}
     if recapture is not None and recapture.standard_error is not None:
         error = unlabelled * recapture.standard_error / recapture.kept
-        facts |= {"estimated": recapture.false_negatives(unlabelled), "error": error, "way": recapture.way}
+        facts |= {
+            "estimated": min(1.0, unlabelled * recapture.returned / recapture.kept),
+            "error": error,
+            "way": recapture.way,
+        }
     return facts
 
 

@@ -119,7 +119,7 @@ def test_answers_come_from_a_function_or_a_file(foils, sources, tmp_path, monkey
     ended = foils("label", folder, *paths.values(), "-n", 6, "-o", merged, "--answers", by_function)
     assert ended.status == 0, ended.err
     assert merged.read_bytes() == by_function.read_bytes()
-    judged = Labels.read(merged).table
+    judged = Labels.of(merged).table
     assert set(judged["relevant"].to_pylist()) == {0, 1}
     assert judged["judge"].unique().to_pylist() == ["person"]
     monkeypatch.setattr("sys.stdin", io.StringIO())
@@ -147,7 +147,7 @@ def test_a_function_that_fails_loses_no_answer(sources, tmp_path):
     answers = [False, True]
     with pytest.raises(IndexError):
         library.label(folder, paths, n=5, output=tmp_path / "labels.tsv", ask=lambda *_: answers.pop())
-    assert Labels.read(tmp_path / "labels.tsv").to_json()["judges"]["person"]["judged"] == 2
+    assert Labels.of(tmp_path / "labels.tsv").to_json()["judges"]["person"]["judged"] == 2
 
 
 def test_from_mining_to_selection_without_a_judgement(foils, beir_folder, tmp_path, loaded):

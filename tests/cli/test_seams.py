@@ -94,7 +94,7 @@ mine small --ranks 1-6 --draw simans:5,-1 -o out.parquet
 generate small --base-url URL --llm-model m --top 3 --limit 2 --price 1000000,0 {OUT}
 fuse small {BOTH} --method rrf --rrf-k 9 {OUT}
 filter small bm25.parquet --max-score 1 {OUT}
-score-pairs learnable learnable.parquet --teacher bi-encoder:static --teacher bi-encoder:other {OUT}
+score-pairs learnable learnable.parquet --teacher bi-encoder:static {OUT}
 score small {BOTH} {V} --json out.json --report out.html
 rate small random.parquet {V} --judgements kept --degree 2 {OUT}
 label small {BOTH} --with bi-encoder -n 5 --checks 3 {V} -o out.tsv --json out.json

@@ -34,7 +34,7 @@ ROWS = (
 def test_what_is_written_is_read_again(tmp_path: Path, ending: str) -> None:
     path, written = tmp_path / f"labels{ending}", labels(*ROWS)
     written.write(path)
-    assert Labels.read(path).table.equals(written.table)
+    assert Labels.of(path).table.equals(written.table)
     before = path.read_bytes()
     written.write(path)
     assert path.read_bytes() == before
@@ -46,7 +46,7 @@ def test_any_text_comes_back_but_for_its_white_space(tmp_path_factory: pytest.Te
     for ending in ENDINGS:
         path = tmp_path_factory.mktemp("any") / f"labels{ending}"
         written.write(path)
-        assert pair_keys(Labels.read(path).table).equals(pair_keys(written.table))
+        assert pair_keys(Labels.of(path).table).equals(pair_keys(written.table))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_any_text_comes_back_but_for_its_white_space(tmp_path_factory: pytest.Te
 def test_what_spreadsheets_give_back(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "labels.csv"
     path.write_bytes(content)
-    rows = Labels.read(path).table.select(["query_id", "doc_id", "relevant", "judge", "probability"]).to_pylist()
+    rows = Labels.of(path).table.select(["query_id", "doc_id", "relevant", "judge", "probability"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [("q1", "d2", 1, "person", 0.25), ("q1", "d4", None, None, 0.5)]
 
 
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_named_by_line(tmp_path: Path, small: Collection, conte
     path = tmp_path / "labels.csv"
     path.write_text(content)
     with pytest.raises(FormatError) as caught:
-        Labels.read(path, small)
+        Labels.of(path, small)
     for message in messages:
         assert message in str(caught.value)
 

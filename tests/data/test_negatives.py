@@ -177,8 +177,6 @@ def test_it_is_read_back_from_a_file(small, tmp_path):
 
 
 def test_an_estimate_by_hand():
-    assert Recapture(30, 100, 1000).false_negatives(2.0) == pytest.approx(0.06)
-    assert Recapture(30, 100, 1000).false_negatives(100.0) == 1.0
     found = Recapture.estimated([1, 0, 2], [1, 1, 2], labelled=40, kept=100, way="planted")
     assert found.returned == 30  # 3/4 of 40
     squares = 0.25**2 + 0.75**2 + 0.5**2

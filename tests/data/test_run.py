@@ -132,11 +132,3 @@ def test_its_kept_rows_are_exported(small, negatives, tmp_path):
     assert list(json.loads((tmp_path / "t.jsonl").read_text().splitlines()[0])) == ["anchor", "positive", "negative"]
     with pytest.raises(InputError, match="name the collection"):
         Negatives.of(negatives).export(tmp_path / "t.jsonl")
-
-
-@pytest.mark.parametrize("name", ["x.csv", "x.tsv.gz"])
-def test_a_name_that_promises_another_form_is_refused(negatives, tmp_path, name):
-    with pytest.raises(InputError, match=r"call the file x\.parquet"):
-        negatives.write(tmp_path / name)
-    assert not (tmp_path / name).exists()
-    negatives.write(tmp_path / "without_an_ending")

@@ -222,7 +222,7 @@ def _run(path: Path) -> int:
 
 
 def _labels(path: Path) -> int:
-    labels = Labels.read(path, collection())
+    labels = Labels.of(path, collection())
     if not set(labels.table["relevant"].to_pylist()) <= {0, 1, None}:
         raise BrokenPromiseError("an answer that is none was taken")
     return len(labels)

@@ -21,7 +21,7 @@ pty = pytest.importorskip("pty")
 
 
 def answers(path: Path) -> list[int | None]:
-    labels = Labels.read(path).table
+    labels = Labels.of(path).table
     return [
         row["relevant"] if row["relevant"] is not None else "s" for row in labels.to_pylist() if row["judge"] == "anna"
     ]
@@ -99,12 +99,12 @@ def test_on_a_terminal_one_key_is_enough_and_a_kill_costs_nothing(tmp_path: Path
     status, _ = on_a_terminal(folder, lambda number: "y" if number < 4 else None)
     assert status == -signal.SIGKILL
     judged = {"judged": 3, "relevant": 3, "skipped": 0}
-    assert Labels.read(folder / "labels.tsv").to_json()["judges"]["person"] == judged
+    assert Labels.of(folder / "labels.tsv").to_json()["judges"]["person"] == judged
     status, shown = on_a_terminal(folder, lambda number: "n")
     assert status == 0
     assert "4 of 8" in shown
     assert "false negatives" in shown
-    assert Labels.read(folder / "labels.tsv").to_json()["judges"]["person"] == {**judged, "judged": 8}
+    assert Labels.of(folder / "labels.tsv").to_json()["judges"]["person"] == {**judged, "judged": 8}
 
 
 def test_two_people_at_once_keep_both_their_answers(tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_two_people_at_once_keep_both_their_answers(tmp_path: Path) -> None:
         bert.write()
     anna.forget(2, "anna")
     anna.write()
-    judged = [row["judge"] for row in Labels.read(path).table.to_pylist()]
+    judged = [row["judge"] for row in Labels.of(path).table.to_pylist()]
     assert (judged.count("anna"), judged.count("bert")) == (2, 3)

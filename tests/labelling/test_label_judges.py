@@ -107,7 +107,7 @@ def test_errors_by_people(tmp_path: Path) -> None:
     path = tmp_path / "labels.tsv"
     label(collection, sources, n=60, output=path, ask=oracle)
     both = label(collection, sources, n=60, output=path, ask=Rule(misses=(2, 4, 6)))
-    counts = judge_errors(Labels.read(path), pairs_of(sources), "judge:rule")
+    counts = judge_errors(Labels.of(path), pairs_of(sources), "judge:rule")
     assert counts == both.errors["judge:rule"]
     assert counts.specificity[0] == counts.specificity[1] > 20
     assert 0 < counts.sensitivity[0] < counts.sensitivity[1]

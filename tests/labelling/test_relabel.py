@@ -297,6 +297,6 @@ def test_the_program_does_the_same(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "sensitivity" in capsys.readouterr().out
     result = foils.relabel(folder, tmp_path / "a.parquet", **options)
     assert Negatives.read(tmp_path / "out.parquet").digest == result.digest
-    assert Labels.read(tmp_path / "found.tsv").table["doc_id"] == result.promoted.table["doc_id"]
+    assert Labels.of(tmp_path / "found.tsv").table["doc_id"] == result.promoted.table["doc_id"]
     with pytest.raises(InputError, match="relevance and verdict already"):
         relabelled(tmp_path, table=Negatives(result.table))

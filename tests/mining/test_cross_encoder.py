@@ -130,7 +130,7 @@ def test_a_score_that_is_no_number_is_a_failure(small, scorer, monkeypatch):
         scorer.score(TextPairs(small, np.array([0]), np.array([0]), np.zeros(1)))
 
 
-# Pairs scored by teachers: which rows, which numbers, each pair once, and averages by hand
+# Pairs scored by a teacher: which rows, which numbers, and each pair once
 
 
 @pytest.fixture
@@ -153,10 +153,9 @@ def test_kept_negatives_and_positives_are_scored_once(use, tmp_path, monkeypatch
     for row in (rows[0], rows[50], rows[99]):
         wanted = logits(model, [(asked[row["query_id"]], text[row["doc_id"]])])[0]
         assert row["teacher"] == pytest.approx(float(wanted), abs=1e-5)
-    assert "teacher_1" not in scored.table.column_names
     assert len(scored.provenance["settings"]["teachers"][0]["fingerprint"]) > 30
     monkeypatch.setattr("foils.mining.scorers.logits", lambda *_, **__: pytest.fail("scored again"))
-    again = foils.score_pairs(collection, negatives, teacher=[model], **use)
+    again = foils.score_pairs(collection, negatives, teacher=model, **use)
     assert np.array_equal(again.table["teacher"].to_numpy(), scored.table["teacher"].to_numpy(), equal_nan=True)
 
 
@@ -167,18 +166,10 @@ def test_a_teacher_needs_no_labels(use):
     labelled = foils.score_pairs(collection, table(collection), teacher=static_model(), **use)
     assert len(scored) == 80
     assert scored.table["teacher"].to_pylist() == labelled.table["teacher"].to_pylist()[:80]
-    assert np.isnan(scored.teachers[0][2])  # no positive that it could prefer
+    assert np.isnan(scored.prefers_positive)  # no positive that it could prefer
     rated = foils.rate(bare, scored, judge=BiEncoderJudge(as_encoder(static_model(), EncoderSettings())), degree=2)
     lists = training_set(bare, rated, form="lists")
     assert np.isfinite(lists.teacher_scores()).sum() == 80
-
-
-def test_several_teachers_are_averaged(use, tmp_path):
-    collection, model = made_up(), cross_encoder(tmp_path / "cross")
-    means = foils.score_pairs(collection, table(collection), teacher=[model, static_model(seed=3)], **use).table
-    first, second = (means[f"teacher_{i}"].to_numpy() for i in (1, 2))
-    assert means["teacher"].to_numpy() == pytest.approx((first + second) / 2)
-    assert np.abs(second).max() <= 1 + 1e-6
 
 
 def test_what_a_teacher_prefers_by_hand():
@@ -195,7 +186,6 @@ def test_what_a_teacher_prefers_by_hand():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no teacher; give one of teacher bi-encoder:MODEL, teacher cross-encoder:MODEL"),
         ({"teacher": "all-MiniLM-L6-v2"}, "expected one of bi-encoder:MODEL, cross-encoder:MODEL"),
         ({"teacher": "cross-encoder:"}, "expected one of bi-encoder:MODEL"),
         ({"teacher": "cross-encoder:m", "precision": "bfloat16"}, "without teacher bi-encoder:MODEL"),

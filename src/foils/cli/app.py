@@ -63,18 +63,11 @@ def _output(text: str, *, name: str = "output", write: str = "write", needed: bo
     return Output(name, kind, Option(**{"metavar": "FILE", **option}), default, text, "Output", write=write)
 
 
-def _parquet(text: str) -> Path:
-    from foils.data.tables import check_parquet_name  # loads pyarrow: not for `foils --help`
-
-    check_parquet_name(text)
-    return Path(text)
-
-
 JSON = _output("Write the result as JSON to this file.", name="json", write="write_json")
 REPORT = _output("Write an HTML page to this file.", name="report", write="report")
 PAGE = _output("Write the page to this file.", name="page", write="report", flag="--output", short="-o")
-NEGATIVES = _output("Write the table of negatives to this file.", needed=True, short="-o", parse=_parquet)
-PLAN = _output("Write the plan to this file.", needed=True, short="-o", parse=_parquet)
+NEGATIVES = _output("Write the table of negatives to this file.", needed=True, short="-o")
+PLAN = _output("Write the plan to this file.", needed=True, short="-o")
 RECORDS = _output("Write the records to this file.", needed=True, short="-o")
 RUNS = _output(
     "Write the run of each system, in TREC form, to this folder.",

@@ -191,11 +191,6 @@ class Labels(Result):
         _check(table, records.where, collection, lines)
         return cls(table)
 
-    @classmethod
-    def read(cls, path: str | Path, collection: Collection | None = None) -> Labels:
-        """Read a file of labels (see `of`)."""
-        return cls.of(path, collection)
-
     def write(self, path: str | Path) -> None:
         """Write the labels, whole, in the form that the name's ending says: .tsv, .csv, .jsonl or .parquet.
 

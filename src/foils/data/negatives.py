@@ -437,10 +437,6 @@ class Recapture:
         recapture = cls.of(negatives.provenance)
         return recapture if recapture is not None and recapture.kept == negatives.keep.sum() else None
 
-    def false_negatives(self, unlabelled: float) -> float:
-        """Return φ = min(1, o·returned/kept), o relevant documents being unlabelled for each labelled one."""
-        return min(1.0, unlabelled * self.returned / self.kept) if self.kept else math.nan
-
     def to_json(self) -> dict[str, Any]:
         """Return what provenance says of it."""
         return asdict(self)

@@ -151,26 +151,8 @@ _KEY = b"foils"
 _VERSIONED = ("foils", "numpy", "pyarrow", "bm25s", "sentence-transformers", "torch")
 
 
-OTHER_FORMS = (".csv", ".tsv", ".json", ".jsonl", ".trec", ".txt")
-"""Endings of file names that promise something else than Parquet."""
-
-
-def check_parquet_name(path: str | Path) -> None:
-    """Raise an InputError where a file's name promises another form than the Parquet that is written."""
-    ending = Path(str(path).lower().removesuffix(".gz")).suffix
-    if ending in OTHER_FORMS:
-        said = f"{path}: this table is written as Parquet, and the name promises {ending[1:]}; call the file"
-        name = Path(path).name.partition(".")[0]
-        raise InputError(f"{said} {name}.parquet, and write another form with foils export")
-
-
 def write_table(path: str | Path, table: pa.Table, provenance: Provenance) -> None:
-    """Write an Arrow table as Parquet (zstd) with its provenance in the metadata, whole.
-
-    Raises:
-        InputError: the name promises another form, as x.csv does.
-    """
-    check_parquet_name(path)
+    """Write an Arrow table as Parquet (zstd) with its provenance in the metadata, whole."""
     with write_whole(path) as aside:
         aside.write_bytes(table_bytes(table, provenance))
 

@@ -148,7 +148,7 @@ class LabelSheet:
         if not self.path.exists():
             return
         changed, self.changed = self.changed, {}
-        self.add(Labels.read(self.path, self.collection))
+        self.add(Labels.of(self.path, self.collection))
         self.changed = {}
         for (key, judge), answer in changed.items():
             self._set(key, judge, answer)

@@ -19,11 +19,11 @@ from foils.encode.cross_encoders import activated, check_one_output, cross_encod
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.rules import Marks, PairScorer, Scores, TextPairs
+from foils.mining.rules import Marks, Scores, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
-from foils.runtime.options import Option, door, refuse, several, spelled
+from foils.runtime.options import Option, door, refuse, spelled
 from foils.runtime.results import Table, number
 
 PAIRS = 4_096  # whose vectors are multiplied at once, at most
@@ -33,10 +33,6 @@ _BREAK = "\x1f"  # between the length of the query, the query and the document
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
-
-    TeachersLike = EncoderLike | Sequence[EncoderLike]
-else:
-    TeachersLike = list[str]
 
 
 class EncoderScorer:
@@ -176,102 +172,93 @@ class _PairTexts:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredPairs(Negatives):
-    """A table with teachers' scores: `teacher`, and of several each one's in `teacher_1`, `teacher_2` and so on.
+    """A table with a teacher's scores in the column `teacher`.
 
     Attributes:
-        teachers: name, number of pairs that were scored, and the share of (positive, negative) of a query of which it
-            prefers the positive, of each teacher and, of several, of the average.
+        name: of the teacher.
+        pairs: that were scored.
+        prefers_positive: share of (positive, negative) of a query of which it prefers the positive.
     """
 
-    teachers: tuple[tuple[str, int, float], ...]
+    name: str
+    pairs: int
+    prefers_positive: float
 
     def tables(self) -> list[Table]:
-        """Return what the teachers scored and prefer."""
+        """Return what the teacher scored and prefers."""
         columns = ("teacher", "pairs scored", "prefers the positive")
-        return [Table(self.title, columns, [(name, f"{n:,}", number(share)) for name, n, share in self.teachers])]
+        return [Table(self.title, columns, [(self.name, f"{self.pairs:,}", number(self.prefers_positive))])]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings, and what the teachers scored and prefer."""
-        names = ("name", "pairs", "prefers_positive")
-        teachers = without_nan([dict(zip(names, each, strict=True)) for each in self.teachers])
-        return {"settings": self.provenance.get("settings", {}), "teachers": teachers}
+        """Return the settings, and what the teacher scored and prefers."""
+        teacher = {"name": self.name, "pairs": self.pairs, "prefers_positive": self.prefers_positive}
+        return {"settings": self.provenance.get("settings", {}), "teachers": [without_nan(teacher)]}
 
 
-def check_teachers(teacher: TeachersLike, embedding: EmbeddingSettings) -> None:
-    """Refuse scoring without a teacher, and options of an encoder where none is a teacher."""
-    kinds = {_kind_of(each)[0] for each in several(teacher)}
-    if not kinds:
-        ways = ", ".join(spelled("teacher", f"{kind}:MODEL") for kind in KINDS)
-        raise InputError(f"no teacher; give one of {ways}")
-    if BI_ENCODER not in kinds:
+def check_teacher(teacher: EncoderLike, embedding: EmbeddingSettings) -> None:
+    """Refuse options of an encoder where none is the teacher."""
+    if _kind_of(teacher)[0] == CROSS_ENCODER:
         idle = {key: of for key, of in embedding.changed().items() if key not in (*OF_CROSS_ENCODERS, "vectors")}
         refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, which embeds texts; give it, or leave it out")
 
 
-@door(check=check_teachers)
+@door(check=check_teacher)
 def score_pairs(
     collection: CollectionLike,
     source: SourceLike,
     *,
-    teacher: Annotated[TeachersLike, Option(metavar="TEACHER", parse=list, repeated=True)] = (),
+    teacher: Annotated[EncoderLike, Option(metavar="TEACHER")],
     split: str = "train",
     reading: CollectionSettings,
     embedding: EmbeddingSettings,
 ) -> ScoredPairs:
-    """Score kept negatives and labelled positives by teachers: a column `teacher`, for losses that learn from one.
+    """Score kept negatives and labelled positives by a teacher: a column `teacher`, for losses that learn from one.
 
     A positive's score stands in a rejected row of its own, which is added where it has none. Queries without labels
-    are scored, too. Of several teachers the scores of each are in `teacher_1`, `teacher_2` and so on, and `teacher` is
-    their mean, which suits teachers of one scale, as the logits of cross-encoders. Scores and vectors are kept by the
-    model and the texts, so that no pair is scored twice.
+    are scored, too. Scores and vectors are kept by the model and the texts, so that no pair is scored twice.
 
     Args:
-        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits; may
-            be given several times. In Python also a SentenceTransformer, an `Encoder` or a CrossEncoder, or a list.
+        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits. In
+            Python also a SentenceTransformer, an `Encoder` or a CrossEncoder.
         split: Split of the judgements whose positives are scored, of queries with a kept negative.
 
     Example:
         foils score-pairs scifact/ bm25.parquet --teacher bi-encoder:all-MiniLM-L6-v2 -o taught.parquet
 
     Raises:
-        InputError: no teacher, a model or table that cannot be read, or the table has the columns already.
+        InputError: a model or table that cannot be read, or the table has the column already.
         UnknownNameError: no such split.
         FailureError: a score is infinite.
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     widened, rows, positive, pairs = taught_pairs(named.negatives, loaded, split)
-    teachers: list[tuple[dict[str, Any], PairScorer]] = []
-    for kind, model in map(_kind_of, several(teacher)):
-        if kind == CROSS_ENCODER:
-            judging = CrossEncoderScorer.of(model, embedding)
-            teachers.append((judging.describe(), judging))
-        else:
-            encoder = embedding.open_encoder(model, loaded)
-            teachers.append((description(encoder), EncoderScorer(encoder, embedding.open_store())))
-    scores = np.stack([scorer.score(pairs) for _, scorer in teachers])
-    names = [str(facts["name"]) for facts, _ in teachers]
-    each_one = {f"{TEACHER}_{i}": own for i, own in enumerate(scores, 1)} if len(teachers) > 1 else {}
-    mean = scores.mean(0)
-    columns = {}
-    for name, own in {**each_one, TEACHER: mean}.items():
-        columns[name] = np.full(len(widened), np.nan)  # rows that are not scored
-        columns[name][rows] = own
-    of = [*zip(names, scores, strict=True), *([("average", mean)] if each_one else [])]
-    facts = {"split": split, "teachers": [facts for facts, _ in teachers]}
+    kind, model = _kind_of(teacher)
+    if kind == CROSS_ENCODER:
+        scorer: Any = CrossEncoderScorer.of(model, embedding)
+        of_model = scorer.describe()
+    else:
+        encoder = embedding.open_encoder(model, loaded)
+        scorer, of_model = EncoderScorer(encoder, embedding.open_store()), description(encoder)
+    scores = scorer.score(pairs)
+    column = np.full(len(widened), np.nan)  # rows that are not scored
+    column[rows] = scores
+    facts = {"split": split, "teachers": [of_model]}
     inputs = {"collection": loaded.digest, named.name: named.digest}
     return ScoredPairs.of(
-        widened.with_columns(columns),
+        widened.with_columns({TEACHER: column}),
         provenance=provenance("score_pairs", facts, inputs=inputs, before=named.negatives.provenance),
-        title=f"{named.name}, scored by {', '.join(names)}",
+        title=f"{named.name}, scored by {of_model['name']}",
         collection=loaded,
         split=split,
-        teachers=tuple((name, len(own), preferred_share(pairs.query_rows, positive, own)) for name, own in of),
+        name=of_model["name"],
+        pairs=len(rows),
+        prefers_positive=preferred_share(pairs.query_rows, positive, scores),
     )
 
 
 def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tuple[Negatives, Rows, Marks, TextPairs]:
-    """Return what teachers score: the kept negatives of a table, and the labelled positives of their queries.
+    """Return what a teacher scores: the kept negatives of a table, and the labelled positives of their queries.
 
     Returns:
         The table, with a rejected row for each positive that had none; (n,) those of its rows that are scored; (n,)
