@@ -101,10 +101,10 @@ def test_paths_that_are_no_files(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     for name, message in {
         tmp_path / "none.csv": "none.csv: no such file",
-        tmp_path / "folder.csv": "is a folder, not a file",
-        tmp_path / "pipe.csv": "is a pipe or a device; write it to a file first",
+        tmp_path / "folder.csv": "is a folder, a pipe or a device, not a file",
+        tmp_path / "pipe.csv": "a pipe or a device, not a file",
         "-": "-: no such folder or file; a BEIR folder",
-        "/dev/null": "is a pipe or a device",
+        "/dev/null": "a pipe or a device, not a file",
     }.items():
         with pytest.raises(InputError, match=message):
             foils.load(name)

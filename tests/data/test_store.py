@@ -231,7 +231,7 @@ def test_what_is_not_there(tmp_path):
     for read in (existing_file, file_digest, read_table):
         with pytest.raises(InputError, match=r"none\.txt: no such file"):
             read(tmp_path / "none.txt")
-        with pytest.raises(InputError, match="is a folder, not a file"):
+        with pytest.raises(InputError, match="is a folder, a pipe or a device, not a file"):
             read(tmp_path)
 
 

@@ -233,13 +233,12 @@ def without_nan(value: Any) -> Any:
 
 def existing_file(path: str | Path) -> Path:
     """Return the path when a file is there, else raise an InputError that says so."""
-    path = Path(path)
+    path, what = Path(path), "no such file"
     try:
         if path.is_file():
             return path
-        absent = "is a link that leads to no file" if path.is_symlink() else "no such file"
-        special = "is a pipe or a device; write it to a file first" if path.exists() else absent
-        what = "is a folder, not a file" if path.is_dir() else special
+        if path.exists():
+            what = "is a folder, a pipe or a device, not a file"
     except OSError as error:
         what = str(error.strerror)
     raise InputError(f"{path}: {what}; check the path")
