@@ -1,10 +1,8 @@
 """What is finished stays so: the store of answers, asking for what it lacks, the JSON in answers, templates."""
 
-import io
 import re
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,7 +20,7 @@ from foils.llm import (
     fenced,
 )  # fmt: skip
 from foils.llm.answers import NAME, STARTS, json_values, without_thoughts
-from foils.runtime.errors import FailureError, FormatError, InputError
+from foils.runtime.errors import FailureError, FormatError
 from llm_server import Reply, serving
 from refusals import refused
 
@@ -170,21 +168,12 @@ def test_other_slots_are_refused(tmp_path):
     assert Template.read(path, needed=("c",)).version == "mine.v2"
 
 
-@pytest.mark.parametrize("said", ["y\n", "\n"])
-def test_costs_are_said_before_the_first_request_and_a_person_is_asked(tmp_path, caplog, monkeypatch, said):
-    terminal, shown = io.StringIO(said), io.StringIO()
-    terminal.isatty = shown.isatty = lambda: True
-    monkeypatch.setattr(sys, "stdin", terminal)
-    monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr("foils.llm.asking.in_program", lambda: True)
+def test_costs_are_said_before_the_first_request(tmp_path, caplog):
     caplog.set_level("INFO")
     prompts = [name + "123 4567 89ab cdef " * 100 for name in "abca"]
     form = Form("word", "Answer in JSON.", str, {"type": "string"})
     with serving(lambda number, _: Reply('{"word": "yes"}')) as server:
         client = Client("m", server.url, price=(1000.0, 2000.0))
         questions = Questions(client, tmp_path, form, Sampling(), kind="words", described={})
-        with pytest.raises(InputError, match="nothing was asked") if said == "\n" else nullcontext():
-            assert questions.ask(prompts) == ["yes"] * 4
-    assert len(server.seen) == (3 if said == "y\n" else 0)
+        assert questions.ask(prompts) == ["yes"] * 4
     assert "3 questions, about 1,425 prompt tokens and 36 completion tokens; cost: 1.50" in caplog.text
-    assert shown.getvalue() == "Ask them? [y/N] "

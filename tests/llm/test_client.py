@@ -110,8 +110,6 @@ def test_a_schema_is_asked_for_unless_the_server_knows_none():
         )
         assert [served["text"] for served in found.values()] == ["yes", "yes"]
         assert ["response_format" in request for request in server.seen] == [True, False, False]
-    _, server = ask(good, ["a"], structured=False)
-    assert "response_format" not in server.seen[0]
 
     async def plain(session, record):
         return {"text": await session.answer(Request(record, PLAIN)), "failure": None}
@@ -172,7 +170,6 @@ def test_the_identity_is_of_what_answers_and_of_nothing_else(monkeypatch):
     others = [
         Client("n", "http://host:1/v1"), Client("m", "http://host:2/v1"), Client("m", "http://other:1/v1"),
         Client("m", "https://host:1/v1"), Client("m", "http://host:1/v2"), Client("m"),
-        Client("m", "http://host:1/v1", structured=False),
     ]  # fmt: skip
     assert len({client.identity for client in [here, *others]}) == len(others) + 1
     monkeypatch.setenv("OPENAI_BASE_URL", "http://host:1/v1")

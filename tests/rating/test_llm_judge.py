@@ -136,8 +136,7 @@ def test_everything_that_decides_an_answer_is_in_the_fingerprint(tmp_path):
     ways += [{"sampling": Sampling(**each)} for each in ({"temperature": 1.0}, {"seed": 1}, {"max_tokens": 9})]
     client = Client("m", "http://127.0.0.1:1/v1")
     assert len({LLMJudge(client, tmp_path, **way).fingerprint for way in ways}) == len(ways)
-    clients = [client, Client("n", client.base_url), Client("m", "http://127.0.0.1:2/v1"),
-               Client("m", client.base_url, structured=False)]  # fmt: skip
+    clients = [client, Client("n", client.base_url), Client("m", "http://127.0.0.1:2/v1")]
     assert len({LLMJudge(each, tmp_path).fingerprint for each in clients}) == len(clients)
 
 

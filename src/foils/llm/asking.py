@@ -12,7 +12,6 @@ import contextvars
 import hashlib
 import logging
 import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,7 +21,7 @@ from foils.llm.client import Client, Usage
 from foils.llm.request import NoAnswerError, Request
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, require
-from foils.runtime.options import in_program, spelled
+from foils.runtime.options import spelled
 from foils.runtime.results import counted
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ class _Server:
 
     def __init__(self, client: Client, openai: AsyncOpenAI, key: str) -> None:
         self._client, self._openai, self._key = client, openai, key
-        self.unknown: frozenset[str] = frozenset() if client.structured else frozenset({"response_format"})
+        self.unknown: frozenset[str] = frozenset()
 
     def scrubbed(self, text: str) -> str:
         """Return the text without the key."""
@@ -214,13 +213,10 @@ def _retry_pause(header: str | None, otherwise: float) -> float:
 
 
 def announce(asked: Mapping[Client, Usage]) -> None:
-    """Say what language models are about to be asked, and what that costs; ask on a terminal whether to go on.
+    """Say what language models are about to be asked, and what that costs.
 
     Args:
         asked: of each server the requests and about how many tokens.
-
-    Raises:
-        InputError: the person at the terminal does not want it.
     """
     for client, usage in asked.items():
         cost = usage.cost(client.price)
@@ -229,11 +225,6 @@ def announce(asked: Mapping[Client, Usage]) -> None:
             f"{client.model} at {client.server or 'the default server'}: {counted(usage.requests, 'questions')}, about "
             f"{usage.prompt_tokens:,} prompt tokens and {usage.completion_tokens:,} completion tokens; cost: {money}"
         )
-    if asked and in_program() and sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stderr.write("Ask them? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise InputError("nothing was asked")
 
 
 def ask_missing(

@@ -30,7 +30,6 @@ class Client:
         timeout: seconds for a whole answer.
         retries: of a request that failed for a reason that may pass.
         pause: seconds before the first retry; doubled each time, unless the server says how long.
-        structured: ask for the JSON schema; a server that knows none is asked without it.
         patience: records in a row that may fail before the run stops.
         price: per million prompt tokens and per million completion tokens; None: not known.
         max_cost: at these prices, of which the run stops; None: no bound.
@@ -43,7 +42,6 @@ class Client:
     timeout: float = 300.0
     retries: int = 5
     pause: float = 1.0
-    structured: bool = True
     patience: int = 20
     price: Price | None = None
     max_cost: float | None = None
@@ -76,7 +74,7 @@ class Client:
     @property
     def identity(self) -> tuple[str, str | None, bool]:
         """Model, server, and whether JSON is asked for: what decides an answer beside the question itself."""
-        return self.model, self.server, self.structured
+        return self.model, self.server, True  # once whether a JSON schema is asked for; answers are kept by it
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it: the model, and the server less any name and password."""

@@ -360,11 +360,6 @@ def spelling(flags: Mapping[str, str]) -> Iterator[None]:
         _flags.reset(token)
 
 
-def in_program() -> bool:
-    """Tell whether the program runs, and not the library alone: it may ask the person at its terminal."""
-    return bool(_flags.get())
-
-
 def spelled(name: str, value: object = None) -> str:
     """Return an option's name as the caller knows it, the keyword argument's or the program's, and a value after it."""
     flag = _flags.get().get(name, name)
