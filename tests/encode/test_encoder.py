@@ -236,26 +236,10 @@ def test_pickled_weights_are_refused_unless_the_model_is_trusted(tmp_path):
     refused("cannot load", load_model, tmp_path, trust_remote_code=True)
 
 
-@pytest.mark.parametrize("written", ["{", "[]", '{"model_type": 3', "\xff"])
+@pytest.mark.parametrize("written", ["{", '{"model_type": 3', "\xff"])
 def test_malformed_settings_of_a_model_are_named(tmp_path, written):
     (tmp_path / "config_sentence_transformers.json").write_bytes(written.encode("latin-1"))
-    refused(r"config_sentence_transformers\.json: (malformed|expected)", load_encoder, tmp_path)
-
-
-def test_a_wrong_name_is_told_at_once(monkeypatch):
-    from huggingface_hub import HfApi, constants
-
-    asked = []
-
-    def unreachable(self, name, **how):
-        asked.append(name)
-        raise ConnectionError("no way there")
-
-    monkeypatch.setattr(HfApi, "model_info", unreachable)
-    for offline, why in ((True, "HF_HUB_OFFLINE is set"), (False, "no way there")):
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-        refused(f"nobody/nothing.*{why}", load_encoder, "nobody/nothing")
-    assert asked == ["nobody/nothing"]
+    refused(r"config_sentence_transformers\.json:1: (malformed|not UTF-8)", load_encoder, tmp_path)
 
 
 CPU = torch.device("cpu")

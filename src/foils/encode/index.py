@@ -6,8 +6,6 @@ any other, so every index here serves both passes.
 
 from __future__ import annotations
 
-import logging
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,8 +16,8 @@ import numpy.typing as npt
 from foils.encode.nearest import BLOCK, top_inner_products
 from foils.encode.vectors import Vectors
 from foils.runtime import progress
-from foils.runtime.errors import FoilsError, InputError, UnknownNameError, require
-from foils.runtime.files import META, fill_folder, read_parts, write_parts
+from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.files import kept_folder
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -29,8 +27,6 @@ LINKS, CONSTRUCTION_DEPTH, SEARCH_DEPTH, PROBES = 32, 200, 128, 16  # of hnsw (M
 ADDED = 65_536  # documents handed to faiss at a time
 PROBED, FOUND = 16, 10  # documents searched for, to tell whether an index holds them; hits of each
 NEAR = 0.02  # of ‖q‖‖d‖: what a score may be off by in an index that keeps vectors as they are
-
-log = logging.getLogger(__name__)
 
 
 class Index(Protocol):
@@ -194,22 +190,13 @@ class FaissIndex:
             MissingExtraError, UnknownNameError, InputError: as `build` does.
         """
         faiss = require("faiss", "faiss")
-        if (place / META).is_file():
-            try:
-                read_parts(place)
-                index = cls(faiss.read_index(str(place / "index")), documents)
-                return index
-            except (OSError, ValueError, KeyError) as error:
-                log.warning("the index %s is damaged (%s); it is built again", place, error)
-                shutil.rmtree(place, ignore_errors=True)
-        built = cls.build(documents, kind)
-        try:
-            with fill_folder(place, mark=META) as aside:
-                faiss.write_index(built.index, str(aside / "index"))
-                write_parts(aside, {"kind": kind})
-        except FoilsError as error:  # a cache that may only be read, a full disk
-            log.warning("the %s index is not kept: %s", kind, error)
-        return built
+        return kept_folder(
+            place,
+            f"{kind} index",
+            read=lambda: cls(faiss.read_index(str(place / "index")), documents),
+            make=lambda: cls.build(documents, kind),
+            write=lambda folder, built: faiss.write_index(built.index, str(folder / "index")),
+        )
 
     def _refuse_other_documents(self) -> None:
         """Search for some documents: their inner products must be the scores, or each must be found, as compressed."""

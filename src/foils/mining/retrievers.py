@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -30,8 +28,8 @@ from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs
 from foils.mining.scorers import CrossEncoderScorer, paired_products
 from foils.runtime import memory, progress
-from foils.runtime.errors import FoilsError, InputError
-from foils.runtime.files import META, cache_folder, fill_folder, read_parts, write_parts
+from foils.runtime.errors import InputError
+from foils.runtime.files import META, cache_folder, kept_folder
 from foils.runtime.parallel import map_blocks, workers
 
 K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
@@ -45,8 +43,6 @@ SAMPLE = 64  # times the depth: documents among which a threshold is looked for 
 LOOKUP = 32  # times as long as adding a term's score to its next document takes finding one document's
 
 Floats = npt.NDArray[np.floating]
-
-log = logging.getLogger(__name__)
 
 _ASCII = re.compile(r"\b\w\w+\b", re.ASCII)
 _DRAWS = 256  # random documents at once; fixed, so that a deeper search begins with the same ones
@@ -81,36 +77,26 @@ class BM25Retriever:
         self._tokenizer = bm25s.tokenization.Tokenizer(
             splitter=words, stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
         )
-        self._place: Path | None = None
+        make, self.portable = partial(self._indexed, k1, b), False
         if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
             versions = map(version, ("foils", "bm25s", "PyStemmer"))  # which cut texts into terms, and score these
             key = repr((collection.digest, *versions, *self._settings.values()))
-            self._place = cache_folder() / "bm25" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-        scores, rows, offsets = self._kept() or self._indexed(k1, b)
+            place = cache_folder() / "bm25" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+            parts = kept_folder(place, "index of BM25", partial(self._read, place), make, self._write)
+            self.portable = (place / META).is_file()  # other processes open it by its place
+        else:
+            parts = make()
+        scores, rows, offsets = parts
         offsets = offsets.astype(rows.dtype if len(rows) < np.iinfo(rows.dtype).max else np.int64)  # spares a copy
         self._scores = sparse.csr_array((scores, rows, offsets), shape=(len(offsets) - 1, len(collection.documents)))
         self._sizes, self._largest = np.diff(offsets), np.maximum.reduceat(scores, offsets[:-1])  # of each term
-        self.portable = self._place is not None  # other processes open it by its place
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send it by the collection, whose index the other process opens."""
         return partial(BM25Retriever, **self._settings), (self._collection,)
 
-    def _kept(self) -> tuple[npt.NDArray[Any], ...] | None:
-        """Values, documents and offsets of the terms as they were kept; None where they were not, or are damaged."""
-        if self._place is None or not (self._place / META).is_file():
-            return None
-        try:
-            read_parts(self._place)
-        except (OSError, ValueError, KeyError) as error:
-            log.warning("the BM25 index %s is damaged (%s); it is made again", self._place, error)
-            shutil.rmtree(self._place, ignore_errors=True)
-            return None
-        self._tokenizer.load_vocab(str(self._place))
-        return tuple(np.load(self._place / f"{name}.npy", mmap_mode="r") for name in PARTS)
-
     def _indexed(self, k1: float, b: float) -> tuple[npt.NDArray[Any], ...]:
-        """Values, documents and offsets of the terms, made, and kept where there is a place for them."""
+        """Values, documents and offsets of the terms."""
         collection, documents = self._collection, len(self._collection.documents)
         with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
             ids = []
@@ -121,18 +107,16 @@ class BM25Retriever:
         index = bm25s.BM25(method="lucene", k1=k1, b=b)
         with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
             index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
-        parts = tuple(index.scores[name] for name in PARTS)
-        if self._place is not None:
-            try:
-                with fill_folder(self._place, mark=META) as aside:
-                    for name, part in zip(PARTS, parts, strict=True):
-                        np.save(aside / f"{name}.npy", part)
-                    self._tokenizer.save_vocab(str(aside))
-                    write_parts(aside, {"documents": documents})
-            except FoilsError as error:  # a cache that may only be read, a full disk: it serves this process alone
-                log.warning("the index of BM25 is not kept: %s", error)
-                self._place = None
-        return parts
+        return tuple(index.scores[name] for name in PARTS)
+
+    def _read(self, place: Path) -> tuple[npt.NDArray[Any], ...]:
+        self._tokenizer.load_vocab(str(place))
+        return tuple(np.load(place / f"{name}.npy", mmap_mode="r") for name in PARTS)
+
+    def _write(self, place: Path, parts: tuple[npt.NDArray[Any], ...]) -> None:
+        for name, part in zip(PARTS, parts, strict=True):
+            np.save(place / f"{name}.npy", part)
+        self._tokenizer.save_vocab(str(place))
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and BM25 scores; −1 and NaN after the last document that shares a term."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import xxhash
 
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import FailureError, FoilsError, InputError
 
 try:
     import fcntl
@@ -24,6 +25,9 @@ except ImportError:  # not on Windows: what a killed writer left aside stays the
     fcntl = None  # type: ignore[assignment]
 
 
+log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
 SEAL, META = "checksum", "meta.json"
 CHANGED = "its contents have changed since they were written (their checksum is another)"
@@ -313,3 +317,32 @@ def read_parts(folder: Path) -> dict[str, Any]:
 
 
 _verified: set[tuple[str, int, int]] = set()
+
+
+def kept_folder(
+    place: Path, what: str, read: Callable[[], Value], make: Callable[[], Value], write: Callable[[Path, Value], None]
+) -> Value:
+    """Return what lies in a folder of the cache; where nothing does, or it is damaged, make it and keep it there.
+
+    Args:
+        place: of the folder.
+        what: it is, for warnings: of damage, and of a cache that may only be read, or a full disk.
+        read: the folder's files.
+        make: it anew.
+        write: the files into a folder.
+    """
+    if (place / META).is_file():
+        try:
+            read_parts(place)
+            return read()
+        except (OSError, ValueError, KeyError) as error:
+            log.warning("the %s %s is damaged (%s); it is made again", what, place, error)
+            shutil.rmtree(place, ignore_errors=True)
+    made = make()
+    try:
+        with fill_folder(place, mark=META) as aside:
+            write(aside, made)
+            write_parts(aside, {})
+    except FoilsError as error:
+        log.warning("the %s is not kept: %s", what, error)
+    return made
