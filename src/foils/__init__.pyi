@@ -25,7 +25,6 @@ import foils.searching.runs
 import foils.selection.benefit
 import foils.selection.doors
 import foils.training.doors
-import foils.upkeep
 
 from .batching.sampler import batch_sampler as batch_sampler
 from .data.collection import Collection as Collection
@@ -59,7 +58,6 @@ if not typing.TYPE_CHECKING:
     from .searching.doors import search as search
     from .selection.doors import select as select
     from .training.doors import train as train
-    from .upkeep import cache as cache
 
 _homes: dict[str, list[str]]
 
@@ -151,7 +149,7 @@ def filter(collection: typing.Any, source: typing.Any, *, margin: float | None =
     document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
-def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any = ..., split: typing.Any = ...,
+def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any, split: typing.Any = ...,
     columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ..., max_length: int | None = ...,
     device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
     similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
@@ -197,5 +195,3 @@ def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any
     max_positives: int | None = ..., dev: typing.Any = ..., dev_run: typing.Any = ..., resume: bool = ...,
     device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.training.doors.Trained: ...
-def cache(action: typing.Any = ..., *, kind: typing.Any = ..., keep: int | None = ..., older_than: float | None = ...,
-    dry_run: bool = ...) -> foils.upkeep.Cache: ...
