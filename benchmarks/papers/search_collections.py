@@ -104,7 +104,7 @@ def suns(judged: Judged) -> dict[str, bool]:
 
 def grids_of(judged: Judged, grids: Mapping[str, Grid]) -> dict[str, GridValues]:
     return {
-        f"{sun} {name}": evaluate_grid(judged, grid, answered=answered)
+        f"{sun} {name}": evaluate_grid(judged if answered else replace(judged, answers=None), grid)
         for name, grid in grids.items()
         for sun, answered in suns(judged).items()
     }

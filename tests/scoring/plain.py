@@ -212,10 +212,10 @@ def listwise_of(u: Vector, candidates: list[Vector], temperature: float) -> tupl
     return float(gradient @ gradient), loss, max(similarities[1:]) > similarities[0]
 
 
-def eci(signal: float, margin: float, negatives: float, *, arithmetic: bool = False) -> float:
-    """ECI = ln(1 + |N|) · 2·S·Δ'/(S + Δ'), or with the arithmetic mean of S and Δ'."""
+def eci(signal: float, margin: float, negatives: float) -> float:
+    """ECI = ln(1 + |N|) · 2·S·Δ'/(S + Δ')."""
     margin = max(0.0, margin)
-    mean = (signal + margin) / 2 if arithmetic else (2 * signal * margin / (signal + margin) if margin else 0.0)
+    mean = 2 * signal * margin / (signal + margin) if margin else 0.0
     return math.log(1 + negatives) * mean
 
 

@@ -414,14 +414,6 @@ def test_a_small_lambda_moves_the_interval_above_the_score_and_says_so():
     assert not drawn.covers("s")
 
 
-def test_targets_are_resampled_together():
-    """A source against itself has the ratio 1 in every replicate, and is never above itself."""
-    score, left_out = with_blocks(np.random.default_rng(8), 100)
-    twice = {"s": score["s"], "t": score["s"]}, {"s": left_out["s"], "t": left_out["s"]}
-    drawn = bootstrap(*twice, np.random.default_rng(0), replicates=50)
-    assert drawn.ratio_interval("s", "t") == (1, 1)
-
-
 def test_fewer_than_two_blocks_give_no_interval_and_no_claim():
     """One record, one block of a hundred that holds the source, no replicates."""
     rng = np.random.default_rng(9)

@@ -37,7 +37,7 @@ RELEVANT = [
 GRID = Grid("eclipse", ((2, 3), (5, 2), (3, 7)), ((0.2, 0.4), (0.5, 0.5), (0.5, 1.0), (1.0, 0.1)), (0.3, 0.5, 1.0))
 
 
-JUDGED = Judged(QUERIES, DOCUMENTS, LISTS, RELEVANT, answers=unit(6, seed=5), measures=MEASURES)
+JUDGED = Judged(QUERIES, DOCUMENTS, LISTS, RELEVANT, measures=MEASURES)
 
 
 def one_by_one(settings, **options):
@@ -60,10 +60,10 @@ def alike(found, expected):
 
 
 @pytest.mark.parametrize("grid", [GRID, dime_grid((1, 4))])
-@pytest.mark.parametrize("answered", [False, True])
-def test_the_grid_in_one_pass_is_the_settings_one_by_one(grid, answered):
-    found = evaluate_grid(JUDGED, grid, answered=answered)
-    expected = one_by_one(found.settings, answers=JUDGED.answers if answered else None)
+@pytest.mark.parametrize("answers", [None, unit(6, seed=5)], ids=["feedback", "answers"])
+def test_the_grid_in_one_pass_is_the_settings_one_by_one(grid, answers):
+    found = evaluate_grid(replace(JUDGED, answers=answers), grid)
+    expected = one_by_one(found.settings, answers=answers)
     alike(found.values, expected)
 
 
@@ -80,21 +80,6 @@ def test_only_the_best_of_each_ranking_count():
     whole = evaluate_grid(JUDGED, GRID)
     alike(found.values, expected)
     assert (found.values["AP"] < whole.values["AP"]).any()
-
-
-def test_with_answers_settings_that_differ_in_the_sun_s_documents_alone_are_one():
-    """k⁺ has no effect where an answer is the sun, so each distinct setting is computed once."""
-    answers = unit(6, seed=5)
-    published = published_grid()
-    assert len(published.settings) == 65 * 63 * 10
-    assert len(published.answered.settings) == 13 * 63 * 10
-    assert sorted(minus for _, minus in published.answered.depths) == list(range(2, 15))
-    assert len(dime_grid(range(1, 15)).answered.settings) == 10
-    many = replace(GRID, depths=((2, 3), (4, 3), (3, 7), (6, 3)))
-    few = evaluate_grid(JUDGED, many, answered=True)
-    assert few.settings == [s for s in many.settings if (s.k_plus, s.k_minus) in ((2, 3), (3, 7))]
-    expected = one_by_one([replace(s, k_plus=9) for s in few.settings], answers=answers)
-    alike(few.values, expected)
 
 
 def test_what_short_lists_cannot_serve_keeps_everything():
@@ -170,7 +155,6 @@ def test_settings_are_chosen_without_the_queries_they_are_reported_on():
     "call",
     [
         lambda: Grid("rdime", ((1, 1),)),
-        lambda: evaluate_grid(replace(JUDGED, answers=None), GRID, answered=True),
         lambda: cross_validate(made(np.ones((40, 2))), "AP", rng=np.random.default_rng(0), folds=1),
         lambda: cross_validate(made(np.ones((40, 2))), "AP", rng=np.random.default_rng(0), folds=41),
         lambda: cross_validate(made(np.ones((40, 2))), "AP", rng=np.random.default_rng(0), deals=0),

@@ -252,9 +252,9 @@ def test_a_query_without_an_answer_keeps_every_dimension():
     lists = list(ExactIndex(documents).search(queries, 30)[0])
     relevant = [Relevant(rows[[4, 9]], np.array([1, 1])) for rows in lists]
     grid = Grid("eclipse", ((2, 3),), shares=(0.3, 1.0))
-    values = evaluate_grid(Judged(queries, documents, lists, relevant, silent), grid, answered=True)
+    values = evaluate_grid(Judged(queries, documents, lists, relevant, silent), grid)
     assert values.values["AP"][2, 0] == values.values["AP"][2, 1]
-    whole = evaluate_grid(Judged(queries, documents, lists, relevant, answers), grid, answered=True)
+    whole = evaluate_grid(Judged(queries, documents, lists, relevant, answers), grid)
     np.testing.assert_array_equal(values.values["AP"][[0, 1, 3]], whole.values["AP"][[0, 1, 3]])
     made = sharpened_queries(queries, documents, lists, DimensionSettings("dime", share=0.3), answers=silent)
     assert made.masks[2].all()
@@ -385,14 +385,6 @@ def test_a_random_moon_comes_from_the_pool_without_repeats_and_by_seed():
 def test_unusable_queries_are_refused(make, queries, k):
     with pytest.raises(InputError):
         make(Vectors.of(unit(10))).search(queries, k)
-
-
-@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
-def test_approximate_search_finds_most(kind):
-    documents, queries = unit(2000), unit(50, seed=1)
-    exact, _ = ExactIndex(Vectors.of(documents)).search(queries, 20)
-    found, _ = FaissIndex.build(Vectors.of(documents), kind).search(queries, 20)
-    assert np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact, found, strict=True)]) > 0.5
 
 
 D = 12

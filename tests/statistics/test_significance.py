@@ -238,9 +238,3 @@ def test_rank_stability_worked_by_hand():
     assert rank_stability([1, 2, 1, 2], [1, 2, 9, 8], settings=list("aabb")) == pytest.approx(1 / 2)
     assert rank_stability([1, 2, 1, 2], [1, 2, 9, 8]) == pytest.approx(2 / 6)
     assert np.isnan(rank_stability([1, 2], [1, 2], settings=["a", "b"]))
-
-
-@given(PAIRS)
-def test_without_ties_stability_is_kendall_on_another_scale(pair):
-    a, b = (np.argsort(np.argsort(x, kind="stable"), kind="stable") for x in pair)
-    assert rank_stability(a, b) == pytest.approx((kendall_tau(a, b) + 1) / 2)

@@ -13,7 +13,7 @@ many deals of the queries to the folds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any, Literal
@@ -91,12 +91,6 @@ class Grid:
             for alpha, beta in self.ratios
             for share in self.shares
         ]
-
-    @property
-    def answered(self) -> Grid:
-        """The grid for answers, which take the sun's place: of depths that differ in k⁺ alone, the first."""
-        first = {minus if self.method == "eclipse" else 0: (plus, minus) for plus, minus in reversed(self.depths)}
-        return replace(self, depths=tuple(pair for pair in self.depths if pair in first.values()))
 
 
 def published_grid(reading: Reading = "few-relevant", *, moon_pool: int | None = None) -> Grid:
@@ -333,7 +327,7 @@ def choose_settings(judged: Judged, method: str, measure: str) -> DimensionSetti
     """
     if method != "rocchio":
         grid = dime_grid() if method == "dime" else published_grid()
-        return oracle(evaluate_grid(judged, grid, answered=judged.answers is not None), measure).settings[0]
+        return oracle(evaluate_grid(judged, grid), measure).settings[0]
 
     def value(settings: DimensionSettings) -> float:
         made = sharpened_queries(judged.queries, judged.documents, judged.feedback, settings, answers=judged.answers)
@@ -342,31 +336,22 @@ def choose_settings(judged: Judged, method: str, measure: str) -> DimensionSetti
     return max(rocchio_grid(), key=value)
 
 
-def evaluate_grid(
-    judged: Judged, grid: Grid, *, answered: bool = False, rng: np.random.Generator | None = None
-) -> GridValues:
+def evaluate_grid(judged: Judged, grid: Grid, *, rng: np.random.Generator | None = None) -> GridValues:
     """Measure every setting of a grid, ranking the retrieved documents again for each.
 
     Args:
-        judged: the queries, what was retrieved for them, and by what is measured.
+        judged: the queries, what was retrieved for them, and by what is measured; where there are vectors of answers,
+            they are the suns.
         grid: the settings.
-        answered: take the vectors of answers for the sun. Settings that differ in k⁺ alone are then one, and computed
-            once.
         rng: source of the draws of random moons; one draw for each query and k⁻.
 
     Returns:
         Values equal to those of ranking one setting at a time, up to rounding of the scores.
 
     Raises:
-        InputError: no answers, or a random moon without a generator.
+        InputError: a random moon without a generator.
     """
-    n, answers = len(judged.queries), judged.answers if answered else None
-    if grid.method == "eclipse" and grid.moon_pool is not None and rng is None:
-        raise InputError("a moon drawn at random needs a generator; give rng")
-    if answered and answers is None:
-        raise InputError("there are no answers; give their vectors with the queries")
-    grid = grid.answered if answered else grid
-    settings = grid.settings
+    n, answers, settings = len(judged.queries), judged.answers, grid.settings
     values = {measure: np.empty((n, len(settings))) for measure in judged.measures}
     with progress.task("evaluating the grid", total=n, unit="queries") as advance:
         for row, (candidates, feedback) in enumerate(zip(judged.retrieved, judged.feedback, strict=True)):
