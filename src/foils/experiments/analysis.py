@@ -129,7 +129,7 @@ def mean_and_interval(
     counts, weights = np.array(sizes or [queries]), weights_of(values, sizes)
     highest, first = np.repeat(counts, counts), np.repeat(np.cumsum(counts) - counts, counts)
     of_seeds, draws = rng.integers(seeds, size=(RESAMPLES, seeds)), np.empty(RESAMPLES)
-    for rows in np.split(np.arange(RESAMPLES), 20):
+    for rows in np.array_split(np.arange(RESAMPLES), 20):
         means = values[of_seeds[rows]].mean(axis=1)
         of_queries = first + rng.integers(highest, size=means.shape)
         draws[rows] = (np.take_along_axis(means, of_queries, axis=1) * weights).sum(axis=1)
