@@ -4,6 +4,7 @@ import json
 import shlex
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +31,7 @@ from foils.experiments.plan import (
     with_queries,
 )
 from foils.experiments.tasks import EncoderTask
-from foils.experiments.tune import read_again
+from foils.experiments.tune import HARDER, Tuning, read_again
 from foils.runtime.errors import FormatError, InputError
 from foils.training.models import LEARNING_RATES, OF_ADAPTERS
 from refusals import refused
@@ -223,6 +224,34 @@ def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world, monkeypatch):
     before, after = (load_model(place, device="cpu").state_dict() for place in (world / "encoder", trained))
     assert list(before) == list(after)
     assert any(not before[name].equal(after[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("dev", "found", "expected"), [(0.7, True, HARDER), (0.5, True, "random"), (0.7, False, "random")]
+)
+def test_a_reranker_takes_harder_negatives_where_dev_says_so(dev, found, expected):
+    easy = Trial(1e-4, 1, 9, 0.6, (), 3, 9, 1.0, source="random")
+    asked, plan = [], Plan({"negatives": {"source": "random", "per_query": 4, "reason": "Decided."}})
+
+    def train_once(rows, rate, epochs, queries, *, seconds):
+        asked.append((rows["source"], rows["per_query"], rate, epochs, queries, seconds))
+        return replace(easy, dev=dev, source=rows["source"])
+
+    mined = SimpleNamespace(keep=np.array([found]))
+    tuning = SimpleNamespace(plan=plan, mined=lambda _: mined, train_once=train_once, keep_models=lambda *_: None)
+    assert Tuning._harder(tuning, easy, 5.0).source == plan["negatives"]["source"] == expected
+    assert asked == [(HARDER, 4, 1e-4, 1, 9, 5.0)] * found
+    assert plan["negatives"]["reason"].startswith("Decided.")
+    assert (f"has {dev:.4f} on dev with {HARDER}, and 0.6000 without" in plan["negatives"]["reason"]) is found
+
+
+@pytest.mark.parametrize(("model", "native", "expected"), [
+    ("encoder", True, {"bf16": True}), ("encoder", False, {}), ("static", True, {}),
+])  # fmt: skip
+def test_training_is_in_bfloat16_where_the_processor_computes_it(world, monkeypatch, model, native, expected):
+    monkeypatch.setattr("foils.experiments.tune.computes_bfloat16", lambda _: native)
+    given = {"collection": "", "model": str(world / model), "seed": 0}
+    assert Tuning(made_up(9, 9), Plan({"given": given}), world / "out", "cpu")._trainer == expected
 
 
 def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path):

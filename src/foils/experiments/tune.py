@@ -22,6 +22,7 @@ from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
+from foils.encode.opening import computes_bfloat16, multiplies
 from foils.evaluation import bm25_run, evaluate_runs, measure_run
 from foils.evaluation.systems import Evaluation
 from foils.experiments.cache import TEMPORARY, StepCache
@@ -68,6 +69,7 @@ SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60
 RERANKER_SOURCES = (
     "random", "bm25", "bm25 10-14", "bm25 20-24", "bm25 50-54", "bm25 100-104", "dense", "dense 20-24", "dense 100-104",
 )  # fmt: skip
+HARDER = "dense 20-24"  # what a reranker is tried on beside what the decision chose
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the tuned model beside BM25
 
 log = logging.getLogger(__name__)
@@ -344,7 +346,7 @@ class Tuning:
         self.plan.decide("batches", self._batches)
 
     def _rates(self) -> tuple[float, float]:
-        """The default learning rate of the model, and that of few steps: three times an encoder's."""
+        """The default learning rate of the model, and that of few steps: three times an encoder's or a new head's."""
         from foils.training.models import learning_rate_of, transformer_of
 
         model, lora = self.task.load(), self.given.get("lora") is not None
@@ -352,6 +354,8 @@ class Tuning:
             require("peft", "lora")
             transformer_of(model, "lora")
         rate = learning_rate_of(model, lora=lora)
+        if self.fresh and not lora:
+            return 3 * rate, 3 * rate
         return rate, 3 * rate if self.task.kind == "encoder" and not lora else rate
 
     def _batches(self) -> Section:
@@ -477,6 +481,13 @@ class Tuning:
         self.say(f"learning rate {learning_rate:g}, {what}, {queries:,} queries, {negatives}: {trial.dev:.4f} on dev")
         return trial
 
+    @cached_property
+    def _trainer(self) -> dict[str, Any]:
+        """Arguments of the trainer: bfloat16 where the processor computes it natively, for less time a step."""
+        model = self.task.load()
+        fast = multiplies(model) and computes_bfloat16(model.device)
+        return ({"bf16": True} if fast else {}) | ({"gradient_checkpointing": True} if self.given.get("lora") else {})
+
     def _trained(
         self, rows: Section, how: Mapping[str, Any], place: Path, checkpoints: Path, clock: Any
     ) -> dict[str, Any]:
@@ -494,7 +505,7 @@ class Tuning:
             batch_size=int(batches["size"]),
             max_length=self.given.get("max_length"),
             lora=lora,
-            trainer={"save_steps": CHECKPOINT_STEPS, **({} if lora is None else {"gradient_checkpointing": True})},
+            trainer={"save_steps": CHECKPOINT_STEPS, **self._trainer},
             seed=self.seed,
         )
         run = task.train(data, checkpoints, settings, batches["method"], callbacks=[clock] if clock else [])
@@ -536,7 +547,7 @@ class Tuning:
             rate, epochs = float(section["learning_rate"]), int(section["epochs"])
             return self.train_once(rows, rate, epochs, queries, marks=section.get("steps", ()))
         ablates = bool(decided and rows["source"] and self.task.in_batch)
-        best = self._search(rows, trials, ablates)
+        best = self._search(rows, trials, ablates, bool(decided))
         best = self._ablated(best) if ablates else best
         runs, better = counted(len(self.trials), "runs"), best.dev > base
         reason = f"the best of {runs} on dev: {best.dev:.4f}, and {base:.4f} before"
@@ -556,8 +567,8 @@ class Tuning:
         seconds = self.plan["trials"].get("seconds")
         return None if seconds is None else max(0.0, float(seconds) - sum(each.seconds for each in self.trials))
 
-    def _search(self, rows: Section, trials: Section, ablates: bool) -> Trial:
-        """The short runs by successive halving and, where they were too short, a last one."""
+    def _search(self, rows: Section, trials: Section, ablates: bool, chooses: bool) -> Trial:
+        """The short runs by successive halving, for rerankers one on harder negatives, and a last one if needed."""
         total, last = trials.get("seconds"), int(trials["final_epochs"])
         share = 1.0 if len(trials["learning_rates"]) == 1 and not last else SHORT_RUN
         seconds, queries = total and share * float(total), self._fitting(int(trials["queries"]), share)
@@ -574,6 +585,9 @@ class Tuning:
             extend=total is None and not last,
             goes_on=lambda: total is None or (self.trials[-1].whole and (self.left() or 0) > float(total) / 2),
         )
+        if chooses and not self.task.in_batch:
+            best = self._harder(best, seconds)
+            rows = self.plan["negatives"]
         if not last or (total is not None and best.whole):
             return best
         self.keep_models()
@@ -582,6 +596,19 @@ class Tuning:
         share = seconds / float(total) if seconds and total else 1.0  # 0: embedding took all of the time
         queries = self._fitting(int(trials["train_queries"]), share)
         return self.train_once(rows, best.learning_rate, last, queries, seconds=seconds)
+
+    def _harder(self, best: Trial, seconds: float | None) -> Trial:
+        """Make the best run of a reranker on harder negatives, too; the better one on dev tells what to train on."""
+        rows = self.plan["negatives"]
+        if rows["source"] == HARDER or not self.mined(HARDER).keep.any():
+            return best
+        harder = {**rows, "source": HARDER}
+        trial = self.train_once(harder, best.learning_rate, best.epochs, best.queries, seconds=seconds)
+        verdict = f"The same short training has {trial.dev:.4f} on dev with {HARDER}, and {best.dev:.4f} without."
+        best = max(best, trial, key=lambda each: each.order)
+        self.plan.sections["negatives"] = {**rows, "source": best.source, "reason": f"{rows['reason']} {verdict}"}
+        self.keep_models(best)
+        return best
 
     def _fitting(self, queries: int, share: float) -> int:
         """Return as many queries as may fit into a share of the time: the rows of more would be prepared in vain."""
