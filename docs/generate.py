@@ -23,7 +23,7 @@ TITLES = {  # of the packages, from the data to what joins the stages
     "data": "Data", "encode": "Encoding", "llm": "Language models", "mining": "Mining", "scoring": "Scoring",
     "labelling": "Labelling", "rating": "Rating", "selection": "Selection", "batching": "Batching",
     "training": "Training", "evaluation": "Evaluation", "statistics": "Statistics", "searching": "Searching",
-    "deciding": "Deciding", "experiments": "Tuning and studies",
+    "deciding": "Deciding", "experiments": "Tuning and studies", "upkeep": "The cache",
 }  # fmt: skip
 CONSTANTS = {  # what public constants are: they have no docstring that the reference could show
     "batching.METHODS": "Ways of filling batches, by name.",
@@ -126,7 +126,7 @@ def api() -> str:
 
 def rooms() -> list[str]:
     """Return the packages that have public names."""
-    names = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+    names = sorted([*(path.parent.name for path in SOURCE.glob("*/__init__.py")), "upkeep"])
     return [name for name in names if getattr(import_module(f"foils.{name}"), "__all__", None)]
 
 

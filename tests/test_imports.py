@@ -26,7 +26,7 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("runtime",),
     ("data", "pages"),
     ("encode", "llm"),
-    ("statistics",),
+    ("statistics", "upkeep"),
     STAGES,
     ("deciding",),
     ("experiments",),
