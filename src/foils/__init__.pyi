@@ -25,6 +25,7 @@ import foils.searching.runs
 import foils.selection.benefit
 import foils.selection.doors
 import foils.training.doors
+import foils.upkeep
 
 from .batching.sampler import batch_sampler as batch_sampler
 from .data.collection import Collection as Collection
@@ -56,8 +57,10 @@ if not typing.TYPE_CHECKING:
     from .mining.scorers import score_pairs as score_pairs
     from .rating.doors import rate as rate
     from .searching.doors import search as search
+    from .selection.doors import compose as compose
     from .selection.doors import select as select
     from .training.doors import train as train
+    from .upkeep import cache as cache
 
 _homes: dict[str, list[str]]
 
@@ -175,6 +178,13 @@ def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typin
     query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
     precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: typing.Any = ...) -> foils.searching.runs.Searched: ...
+def compose(collection: typing.Any, sources: typing.Any, *, top: int = ..., regularization: float = ...,
+    weight: typing.Any = ..., temperature: float = ..., split: typing.Any = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
+    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
+    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: typing.Any = ...) -> foils.selection.benefit.Composed: ...
 def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..., collection: typing.Any = ...,
     split: typing.Any = ..., seed: int = ..., temperature: float = ..., labels: typing.Any = ...,
     starts: typing.Any = ..., in_batch: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
@@ -195,3 +205,5 @@ def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any
     max_positives: int | None = ..., dev: typing.Any = ..., dev_run: typing.Any = ..., resume: bool = ...,
     device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
     add_judgements: typing.Any = ...) -> foils.training.doors.Trained: ...
+def cache(action: typing.Any = ..., *, keep: int | None = ...,
+    older_than: float | None = ...) -> foils.upkeep.Cache: ...

@@ -100,6 +100,7 @@ rate small random.parquet {V} --judgements kept --degree 2 {OUT}
 label small {BOTH} --with bi-encoder -n 5 --checks 3 {V} -o out.tsv --json out.json
 select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 {OUT}
 select {BOTH} --by benefit --set top=2 --collection small --seed 3 {V} -o out.parquet
+compose small {BOTH} --top 2 --lambda 0.5 {V} {OUT}
 export small scored.parquet --form flagembedding --scores teacher -o out --json out.json
 batch learnable learnable.parquet --with hobit --batch-size 4 --set seeds=2 --per-query 2 --seed 3 {V} {OUT}
 evaluate small --model bm25 --model lexical=bm25 --reranker models/short --top 2 --measures nDCG@10 \
@@ -114,9 +115,10 @@ study learnable learnable.parquet again.parquet --model static --seeds 1 --queri
     --measures nDCG@10,RR@10 --set batch_size=8 --set learning_rate=0.05 -o out --json out.json
 report study --measure RR@10 --seed 3 -o out.html --json out.json
 merge static other --alpha 0.5 -o out --json out.json
+cache size --json out.json
 """.strip().splitlines()
 ELSEWHERE = {"demo", "relabel", "tune"}  # tests of their own compare program and library
-OF_NAMES = {"merge", "report", "score-pairs", "train"}  # nothing of theirs is given as an object here
+OF_NAMES = {"cache", "merge", "report", "score-pairs", "train"}  # nothing of theirs is given as an object here
 OF_OBJECTS = {"rate", "generate"}  # what they record says where something is kept, or what was asked anew
 
 

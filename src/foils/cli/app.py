@@ -150,12 +150,14 @@ DOORS: dict[str, Verb] = {
     "label": Verb(next="foils score {collection} {sources} --labels {output}"),
     "relabel": Verb((NEGATIVES, PROMOTED), next="foils train {collection} {output} -o model/"),
     "select": Verb((NEGATIVES,)),
+    "compose": Verb((NEGATIVES,), next="foils train {collection} {output} -o model/"),
     "evaluate": Verb((RUNS,)),
     "batch": Verb((PLAN,)),
     "search": Verb(next="foils evaluate {collection} --run {run}"),
     "train": Verb(next="foils evaluate {collection} --model {output}"),
     "tune": Verb(after=_fail_where_kept),
     "merge": Verb(),
+    "cache": Verb(),
 }
 
 

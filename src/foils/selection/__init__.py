@@ -1,6 +1,6 @@
 """Which negatives to train on, and with what weight: rules on ratings."""
 
-from foils.selection.benefit import ByBenefit, Candidates, list_benefit, most_useful, select_by_benefit
+from foils.selection.benefit import ByBenefit, Candidates, Composed, list_benefit, most_useful, select_by_benefit
 from foils.selection.curriculum import LearningProgress, curriculum, stage_of
 from foils.selection.doors import RULES, Selected
 from foils.selection.rules import (
@@ -30,6 +30,7 @@ __all__ = [
     "WEIGHTS",
     "ByBenefit",
     "Candidates",
+    "Composed",
     "LearningProgress",
     "RatedRows",
     "Selected",

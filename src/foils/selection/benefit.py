@@ -57,42 +57,56 @@ class Candidates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByBenefit(Negatives):
-    """The rows of one source or several; kept are those whose lists have the largest expected benefit.
+class Composed(Negatives):
+    """The rows of several sources, with those that are not chosen rejected.
 
     Attributes:
-        settings: that they were selected with.
+        settings: that it was composed with.
         queries: that have candidates.
-        benefit: expected, mean over the queries that have a kept negative.
-        decision: between the sources as they are.
     """
 
     settings: Mapping[str, Any]
     queries: int
-    benefit: float
-    decision: Decision
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the counts, and what the chosen negatives and each source are worth."""
+        """Return how many queries and candidates there were, and how many are chosen."""
         counts = {"queries": self.queries, "candidates": len(self), "chosen": int(self.keep.sum())}
-        of_sources = {f"that of {name}": worth.benefit for name, worth in self.decision.worths.items()}
-        return [
-            *((name, f"{count:,}") for name, count in counts.items()),
-            *self.rejected_rows(),
-            *((name, number(value)) for name, value in {"expected benefit": self.benefit, **of_sources}.items()),
-        ]
+        return [*((name, f"{count:,}") for name, count in counts.items()), *self.rejected_rows()]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings, the counts and the benefits."""
+        """Return the settings and the counts."""
         return {
             "settings": dict(self.settings),
             "queries": self.queries,
             "candidates": len(self),
             "kept": int(self.keep.sum()),
             "rejected": self.rejected(),
-            "benefit": self.benefit,
-            "decision": self.decision.to_json(),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByBenefit(Composed):
+    """The rows of one source or several; kept are those whose lists have the largest expected benefit.
+
+    Attributes:
+        benefit: expected, mean over the queries that have a kept negative.
+        decision: between the sources as they are.
+    """
+
+    benefit: float
+    decision: Decision
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the counts, and what the chosen negatives and each source are worth."""
+        of_sources = {name: worth.benefit for name, worth in self.decision.worths.items()}
+        worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in of_sources.items()}}
+        return [*super().rows(), *((name, number(value)) for name, value in worths.items())]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, the counts and the benefits."""
+        of_sources = {name: worth.benefit for name, worth in self.decision.worths.items()}
+        known = {"benefit": self.benefit, "of_sources": of_sources, "decision": self.decision.to_json()}
+        return {**super().to_json(), **known}
 
     def tables(self) -> list[Table]:
         """Return the counts, and the decision between the sources as they are."""
