@@ -20,7 +20,7 @@ from foils.llm import (
     fenced,
 )  # fmt: skip
 from foils.llm.answers import NAME, STARTS, json_values, without_thoughts
-from foils.runtime.errors import FailureError, FormatError
+from foils.runtime.errors import FailureError, FormatError, InputError
 from llm_server import Reply, serving
 from refusals import refused
 
@@ -84,7 +84,7 @@ def test_the_last_record_of_a_key_holds_and_each_is_on_disk_at_once(tmp_path):
         assert set(store.records) == {"a", "b"}
     with pytest.raises(FailureError, match="not open"):
         AnswerStore(tmp_path).add("b", {})
-    with pytest.raises(FailureError, match="cannot write"), AnswerStore(tmp_path / NAME):
+    with pytest.raises(InputError, match="cannot make the folder"), AnswerStore(tmp_path / NAME):
         pass
 
 

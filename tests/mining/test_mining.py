@@ -286,7 +286,7 @@ def test_margins_by_hand(small, rule, limit, sign):
     assert positives.reference(one, mean=True)[0] == pytest.approx(scores.mean())
     for bad, message in (({"relative": 1.5}, "at most 1"), ({"absolute": np.nan}, "finite")):
         refused(message, Margin, positives, **bad)
-    refused("no labelled positive", positives.reference, np.array([3]))
+    refused("no positive; a margin", positives.reference, np.array([3]))
 
 
 def test_another_scorer_gives_the_scale(small):

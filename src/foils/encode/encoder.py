@@ -229,10 +229,7 @@ def _loaded_again(source: str, settings: EncoderSettings, fingerprint: str) -> S
     """Load an encoder in another process; other weights than the sender's are a FailureError."""
     encoder = load_encoder(source, settings)
     if encoder.fingerprint != fingerprint:
-        raise FailureError(
-            f"the encoder {source} has the fingerprint {encoder.fingerprint[:16]}… on this machine, and "
-            f"{fingerprint[:16]}… where it was sent from; give both the same model"
-        )
+        raise FailureError(f"the encoder {source} has other weights here than where it was sent from; give both one")
     return encoder
 
 
@@ -241,10 +238,8 @@ def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloa
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         text = texts[int(np.flatnonzero(~finite)[0])]
-        raise FailureError(
-            f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r}); "
-            f"try {spelled('precision', 'float32')}, or check the model"
-        )
+        said = f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r})"
+        raise FailureError(f"{said}; try {spelled('precision', 'float32')}, or check the model")
     return vectors
 
 

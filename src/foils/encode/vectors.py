@@ -168,10 +168,8 @@ class VectorStore:
         if encoder.dimension > 1 and len(first) >= ALIKE:  # one number is the score of a pair
             sample = found.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
             if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():  # nothing can be ranked by these
-                raise InputError(
-                    f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector: its weights are zero, or "
-                    "its training collapsed; take another model"
-                )
+                said = f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector"
+                raise InputError(f"{said}: its weights are zero, or its training collapsed; take another model")
         return found
 
     def _kept(self, encoder: Encoder) -> _Kept:
@@ -221,12 +219,7 @@ class _Kept:
         """
         records = np.empty(len(keys), RECORD)
         records["key"] = keys
-        try:
-            make_folder(self._folder)
-        except OSError as error:
-            raise InputError(
-                f"cannot make the folder {self._folder}: {error.strerror}; choose another place"
-            ) from error
+        make_folder(self._folder)
         try:
             with alone(self._folder):
                 count = self._count()
@@ -281,10 +274,8 @@ def _encoded(encoder: Encoder, kind: Kind, block: tuple[Keys, list[str]]) -> tup
     keys, texts = block
     vectors = encoder.encode(texts, kind)
     if vectors.shape != (len(texts), encoder.dimension):
-        raise InputError(
-            f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
-            f"expected ({len(texts)}, {encoder.dimension})"
-        )
+        said = f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts"
+        raise InputError(f"{said}; expected ({len(texts)}, {encoder.dimension})")
     return keys, check_finite(vectors.astype("<f4"), texts, encoder.name)
 
 

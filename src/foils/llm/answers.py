@@ -41,10 +41,7 @@ class AnswerStore:
         self._connection: sqlite3.Connection | None = None
 
     def __enter__(self) -> AnswerStore:
-        try:
-            make_folder(self.path.parent)
-        except OSError as error:
-            raise FailureError(f"cannot write {self.path}: {error.strerror or error}") from error
+        make_folder(self.path.parent)
         with self._told():
             connection = self._connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
             connection.execute("PRAGMA synchronous = FULL")

@@ -96,11 +96,9 @@ async def _ask_all(
                 finished(record, served)
                 in_a_row = 0 if served["failure"] is None else in_a_row + 1
                 if in_a_row >= client.patience:
-                    raise FailureError(
-                        f"{in_a_row} records in a row failed (last: {served['failure']}) at "
-                        f"{client.server or 'the default server'}; what was finished is kept, and another run asks for "
-                        "the rest"
-                    )
+                    where = f"(last: {served['failure']}) at {client.server or 'the default server'}"
+                    said = f"{in_a_row} records in a row failed {where}; what was finished is kept"
+                    raise FailureError(f"{said}, and another run asks for the rest")
 
         workers = [asyncio.create_task(work()) for _ in range(min(client.concurrency, len(records)))]
         try:
@@ -165,9 +163,8 @@ class _Server:
                 self.unknown |= unknown  # it was this that was refused: ask no other record with it
                 return completion
             except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-                raise InputError(
-                    f"the server refuses the key (status {error.status_code}); set {self._client.key_variable}"
-                ) from None
+                said = f"the server refuses the key (status {error.status_code})"
+                raise InputError(f"{said}; set {self._client.key_variable}") from None
             except openai.NotFoundError:
                 raise InputError(f"the server does not know the model {self._client.model!r}, or the address") from None
             except (openai.APITimeoutError, TimeoutError):

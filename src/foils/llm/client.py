@@ -54,13 +54,9 @@ class Client:
         except ValueError as error:  # of the port, or of brackets
             raise InputError(f"{self.base_url}: no address ({error}); give one as http://localhost:8000/v1") from None
         if self.max_cost is not None and self.price is None:
-            raise InputError(
-                f"max_cost {self.max_cost} without a price; give what a million tokens cost, (prompt, answer)"
-            )
+            raise InputError(f"max_cost {self.max_cost} without a price; give the price of a million tokens")
         if self.concurrency < 1 or self.retries < 0 or self.patience < 1 or not (self.timeout > 0 and self.pause >= 0):
-            raise InputError(
-                "expected concurrency and patience of at least 1, retries and pause of at least 0, timeout above 0"
-            )
+            raise InputError("expected concurrency and patience from 1, retries and pause from 0, timeout above 0")
 
     @property
     def server(self) -> str | None:
@@ -88,10 +84,8 @@ class Client:
         """
         cost = used.cost(self.price)
         if cost is not None and self.max_cost is not None and cost > self.max_cost:
-            raise FailureError(
-                f"{self.model} has cost {cost:,.2f}, more than {spelled('max_cost', self.max_cost)}; every answer is "
-                "kept, and the same command with more goes on"
-            )
+            said = f"{self.model} has cost {cost:,.2f}, more than {spelled('max_cost', self.max_cost)}"
+            raise FailureError(f"{said}; every answer is kept, and the same command with more goes on")
 
 
 @dataclass

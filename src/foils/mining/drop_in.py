@@ -135,10 +135,8 @@ def mine_hard_negatives(
     wide = limits.changed() and (cross_encoder is not None or set(limits.changed()) != {"min_score"})
     end = range_min + num_negatives * (10 if wide else 1) + most if range_max is None else range_max
     if num_negatives < 1 or range_min < 0 or num_negatives > end - range_min:
-        raise InputError(
-            f"range_min {range_min} and range_max {end} leave {max(end - range_min, 0)} ranks for {num_negatives} "
-            "negatives; expected at least 1 negative, a range_min of at least 0, and as many ranks"
-        )
+        said = f"range_min {range_min} and range_max {end} leave {max(end - range_min, 0)} ranks"
+        raise InputError(f"{said} for {num_negatives} negatives; expected at least 1, and as many ranks, from 0 on")
     if sampling_strategy == "top":
         refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
     elif seed is None:

@@ -204,10 +204,8 @@ def _check_texts(rows: pa.Table, same: Rows) -> None:
     if len(differ):
         ids = pc.unique(rows["doc_id"].take(pa.array(differ))).to_pylist()
         shown = ", ".join(map(repr, ids[:5]))
-        raise InputError(
-            f"{len(ids)} documents have another text in another source (first: {shown}); "
-            "give each text an id of its own"
-        )
+        said = f"{len(ids)} documents have another text in another source (first: {shown})"
+        raise InputError(f"{said}; give each text an id of its own")
 
 
 def _with_reasons(table: pa.Table, rows: pa.Table, pair: Rows) -> pa.Table:

@@ -188,9 +188,7 @@ class PositiveScores:
         at = np.minimum(np.searchsorted(queries, query_rows), max(len(queries) - 1, 0))
         unknown = queries[at] != query_rows if len(queries) else np.ones(len(query_rows), bool)
         if unknown.any():
-            raise InputError(
-                f"{len(np.unique(query_rows[unknown]))} queries have no labelled positive; a margin needs one"
-            )
+            raise InputError(f"{len(np.unique(query_rows[unknown]))} queries have no positive; a margin needs one")
         if mean:
             return np.asarray((np.bincount(group, self.scores) / np.bincount(group))[at])
         lowest = np.full(len(queries), np.inf)

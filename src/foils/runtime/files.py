@@ -41,12 +41,19 @@ def cache_folder() -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it; the cache's own is for its user alone."""
+    """Make a folder and those above it; the cache's own is for its user alone.
+
+    Raises:
+        InputError: it cannot be made.
+    """
     cache = cache_folder()
-    if cache in (folder, *folder.parents) and not cache.exists():
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        cache.mkdir(mode=0o700, exist_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if cache in (folder, *folder.parents) and not cache.exists():
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            cache.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror}; choose another place") from error
 
 
 # Who uses a file or folder is known by locks: a process that dies gives them back.
@@ -107,10 +114,7 @@ def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
 
     What writers that were killed left in the folder is removed first.
     """
-    try:
-        make_folder(path.parent)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another place") from error
+    make_folder(path.parent)
     remove_dead(path.parent)
     temporary = _beside(path)
     try:

@@ -172,10 +172,8 @@ class RayExecutor:
         if not most:
             log.warning("no machine of the cluster has a processor yet; the work waits for one")
         elif most < self._threads:
-            raise InputError(
-                f"a task would take {self._threads} processors, and no machine of the cluster offers more than "
-                f"{most:g}; set OMP_NUM_THREADS={max(1, int(most))}"
-            )
+            said = f"a task would take {self._threads} processors, and no machine of the cluster offers over {most:g}"
+            raise InputError(f"{said}; set OMP_NUM_THREADS={max(1, int(most))}")
 
     def __call__(self, work: Callable[[Item], Any], items: Iterable[Item], *, model: bool = False) -> Iterator[Any]:
         """Yield work(item) for each item, in order; `work` is sent once, items as there is room for them.
@@ -214,10 +212,8 @@ class RayExecutor:
             raise error.cause if isinstance(error.cause, FoilsError) else error from None
         except failures.RayError as error:
             reason = str(error).strip().partition("\n")[0]
-            raise FailureError(
-                f"a shard failed {self._retries + 1} times on Ray ({type(error).__name__}: {reason}); what was "
-                "finished is kept: see to the machines and run it again"
-            ) from error
+            said = f"a shard failed {self._retries + 1} times on Ray ({type(error).__name__}: {reason})"
+            raise FailureError(f"{said}; what was finished is kept: see to the machines and run it again") from error
 
 
 @contextmanager
@@ -257,10 +253,8 @@ def _connect(ray: Any, address: str) -> None:
         ray.init(address=address, **quiet)
     except (OverflowError, RuntimeError, ValueError, OSError) as error:  # also a port above 65535
         reason = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"no Ray cluster can be reached at {address} ({reason}); start one with 'ray start --head' and give its "
-            "HOST:PORT, or local for this machine"
-        ) from error
+        how = "start one with 'ray start --head' and give its HOST:PORT, or local for this machine"
+        raise InputError(f"no Ray cluster can be reached at {address} ({reason}); {how}") from error
 
 
 @lru_cache(maxsize=1)
