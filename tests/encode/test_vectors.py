@@ -435,14 +435,9 @@ def test_vectors_are_read_as_they_are_stored(kind):
     asked = rng.standard_normal((4, 8)).astype(np.float32)
     expected = top_inner_products(asked, Vectors.of(plain), 7)
     assert bits(top_inner_products(asked, held, 7, block=9)) == bits(expected)
-    space = np.full((60, 8), np.nan, np.float32)
-    assert np.shares_memory(held.take([3, 9, 3], out=space[:3]), space)
-    np.testing.assert_array_equal(space[:3], plain[[3, 9, 3]])
-    assert np.isnan(space[3:]).all()
-    contiguous = Vectors.of(plain)
-    np.testing.assert_array_equal(contiguous.take(np.array([4, 0]), out=space[:2]), plain[[4, 0]])
+    np.testing.assert_array_equal(held.take([3, 9, 3]), stored[order[[3, 9, 3]]])
     with pytest.raises(IndexError):
-        contiguous.take(np.array([50]), out=space[:1])
+        held.take(np.array([50]))
 
 
 def test_ties_are_thinned_out():

@@ -118,7 +118,7 @@ def _ranked(queries: Products, documents: Vectors, lists: Sequence[Rows]) -> tup
     rows = np.full(inside.shape, np.iinfo(np.int64).max)
     rows[inside] = np.concatenate(lists)
     rows.sort(axis=1)
-    vectors = documents.take(rows[inside], out=np.empty((ends[-1], queries.shape[1]), np.float32))
+    vectors = np.asarray(documents.take(rows[inside]), np.float32)
     each = zip(queries, ends - counts, ends, strict=True)
     own = [
         np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0] for query, start, end in each

@@ -86,12 +86,8 @@ class Vectors:
         """Return these rows, without copying a vector."""
         return Vectors(self.array, self.positions[np.asarray(rows, np.int64)])
 
-    def take(
-        self, rows: npt.ArrayLike | slice, *, out: npt.NDArray[np.floating] | None = None
-    ) -> npt.NDArray[np.floating]:
+    def take(self, rows: npt.ArrayLike | slice) -> npt.NDArray[np.floating]:
         """Return copies of these rows, (len(rows), d), in float32 (float64 where the vectors are).
-
-        With `out`, of that shape and of any precision, they are written there: fresh memory costs more than the copy.
 
         Raises:
             InputError: a row without a vector (`spread`).
@@ -99,12 +95,8 @@ class Vectors:
         wanted = self.positions[rows if isinstance(rows, slice) else np.asarray(rows, np.int64)]
         if (wanted < 0).any():
             raise InputError(f"{int((wanted < 0).sum())} of {len(wanted)} rows have no vector; embed them first")
-        if out is None:
-            return np.asarray(self.array[wanted], np.float64 if self.array.dtype == np.float64 else np.float32)
-        if self.array.dtype == out.dtype and self.array.flags.c_contiguous:
-            return np.take(self.array, wanted, axis=0, out=out, mode="clip")  # other modes copy through a buffer
-        out[:] = self.array[wanted]
-        return out
+        found = np.take(self.array, wanted, axis=0)
+        return np.asarray(found, np.float64 if self.array.dtype == np.float64 else np.float32)
 
     def blocks(self, size: int) -> Iterator[tuple[int, npt.NDArray[np.floating]]]:
         """Yield (first row, block of at most `size` vectors) over all rows."""
