@@ -242,5 +242,5 @@ def as_index(index: Any, documents: Vectors) -> Index:
     if not all(hasattr(index, name) for name in ("__len__", "search")):
         raise InputError(f"expected an index with a length and a search, or one of faiss; found {type(index).__name__}")
     if len(index) != len(documents):
-        raise InputError(f"expected an index of the {len(documents):,} documents; found one of {len(index):,}")
+        raise InputError(f"expected an index of the {len(documents):,} documents; found {len(index):,} in it")
     return index  # type: ignore[no-any-return]  # it has what the protocol asks for

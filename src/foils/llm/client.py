@@ -56,7 +56,7 @@ class Client:
         if self.max_cost is not None and self.price is None:
             raise InputError(f"max_cost {self.max_cost} without a price; give the price of a million tokens")
         if self.concurrency < 1 or self.retries < 0 or self.patience < 1 or not (self.timeout > 0 and self.pause >= 0):
-            raise InputError("expected concurrency and patience from 1, retries and pause from 0, timeout above 0")
+            raise InputError("expected concurrency and patience of at least 1, retries and pause of 0, timeout above 0")
 
     @property
     def server(self) -> str | None:
