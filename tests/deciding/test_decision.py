@@ -214,11 +214,7 @@ def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half):
     true = true_share(world, sources["hard"])
     for decision in (alone, among):
         assert decision.worths["hard"].false_share_low <= true <= decision.worths["hard"].false_share_high
-    rates = among.judges["llm:m"]
-    assert (rates["judged"], rates["judged_by_people_too"]) == (len(pairs), 60)
-    assert rates["sensitivity"] + rates["specificity"] < 1.3
     assert alone.worths["hard"].false_share_low == 0, "nobody who can be relied on saw an answer"
-    assert "judge some of its pairs yourself" in " ".join(alone.sentences)
 
 
 def test_labels_of_other_pairs_are_refused(half):

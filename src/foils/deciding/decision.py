@@ -161,7 +161,7 @@ class Decision(Result):
         ties: candidates that the interval does not tell from the chosen one.
         turns_at: where another is better, nearest to what is believed; None: nowhere up to the bound of o.
         label_next: labels that could change the choice by more than a tenth of a point; 0: none.
-        labels: judged pairs that the decision rests on. `judges`: what is believed of programs among the judges.
+        labels: judged pairs that the decision rests on.
         unlabelled_most: ō, the bound of o, relevant documents without a label for each that has one.
         ability: share of random negatives that the encoder puts below the positive.
         recurrence: R, the share of the queries to come whose relevant documents are positives of training queries too;
@@ -180,7 +180,6 @@ class Decision(Result):
     turns_at: Turn | None
     label_next: int
     labels: int
-    judges: Mapping[str, Mapping[str, float]]
     unlabelled_most: float
     ability: float
     recurrence: float | None
@@ -379,7 +378,6 @@ class _Weighed:
         drawn_shares: (D, S + 1) with labels. `seen`: (S + 1,) whether an answer was seen among the judged.
         spreads: (S + 1,) what the logarithms of the shares without labels may be wrong by.
         errors: of the form of the benefit, (D,) and (D, S + 1). `expected`: (m,) π of each triplet.
-        judges: of each program: sensitivity and specificity.
     """
 
     names: tuple[str, ...]
@@ -395,7 +393,6 @@ class _Weighed:
     spreads: Float64s
     errors: tuple[Float64s, Float64s]
     expected: Float64s
-    judges: Mapping[str, Mapping[str, float]]
 
 
 def _weigh(
@@ -447,7 +444,6 @@ def _weigh(
         (*sources, NONE), (*records, 0), strengths, learnability, grid, plain, shares, benefits,
         None if after is None else drawn_shares, seen, spreads, errors,
         _expected(sources, logs, most / 2, after),
-        {} if after is None or judged is None else _judges(judged, after),
     )  # fmt: skip
 
 
@@ -479,20 +475,6 @@ def _expected(sources: Mapping[str, Source], logs: Float64s, unlabelled: float, 
             logits[rows] += constant + slope * logs[rows]
         expected += expit(logits / np.maximum(holders, 1)) / len(lines)
     return expected
-
-
-def _judges(judged: Judged, after: Posterior) -> dict[str, dict[str, float]]:
-    """How often each program that judged is right: sensitivity and specificity, with their intervals."""
-    judges = {}
-    for at, name in enumerate(judged.programs):
-        own = np.isfinite(judged.answers[:, at])
-        facts: dict[str, float] = {"judged": int(own.sum())}
-        facts["judged_by_people_too"] = int((own & np.isfinite(judged.relevant)).sum())
-        for rate, values in zip(("sensitivity", "specificity"), after.rates[:, :, at].T, strict=True):
-            low, high = np.quantile(values, [0.025, 0.975])
-            facts |= {rate: float(values.mean()), f"{rate}_low": float(low), f"{rate}_high": float(high)}
-        judges[name] = facts
-    return judges
 
 
 def _decided(
@@ -558,7 +540,6 @@ def _decided(
         turns_at=_turn(weighed, chosen, best_at, listed[chosen].false_share),
         label_next=LABELS if _lost(weighed, form.mean, may, chosen) > WORTH_LABELS else 0,
         labels=0 if judged is None else len(judged.triplets),
-        judges=weighed.judges,
         unlabelled_most=most,
         ability=_ability(ground.measured, names, random),
         recurrence=ground.recurrence,
@@ -651,13 +632,6 @@ def _remarks(decision: Decision) -> list[str]:
     if decision.label_next:
         labels = f"{decision.label_next} {'more ' * (decision.labels > 0)}labels"
         lines.append(f"About {labels} could change the choice (foils label).")
-    for name, rates in decision.judges.items():
-        recognised, passed = (
-            f"{percent(rates[rate])} ({percent(rates[f'{rate}_low'])[:-2]}–{percent(rates[f'{rate}_high'])})"
-            for rate in ("sensitivity", "specificity")
-        )
-        more = "." if rates["judged_by_people_too"] else "; judge some of its pairs yourself to know more."
-        lines.append(f"{name} recognises {recognised} of the relevant pairs, and {passed} of the others{more}")
     if decision.recurrence is not None and decision.recurrence < RECURRING:
         lines.append(
             f"Of the positives of queries to come {percent(decision.recurrence)} are expected to be positives of "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,16 +26,14 @@ class Scored(Scores):
 
     Attributes:
         decision: which negatives to train on; None where a published score ranks, and there are no labels.
-        rank_by: what the ranking goes by: benefit, eci_sem or eci.
     """
 
     decision: Decision | None = None
-    rank_by: str = BENEFIT
 
     @property
     def ranked(self) -> list[SourceScore]:
-        """The sources, best first by what `rank_by` says; hybrids, which have no benefit, come after them."""
-        if self.decision is None or self.rank_by != BENEFIT:
+        """The sources, best first by what `by` says; hybrids, which have no benefit, come after them."""
+        if self.decision is None or self.by != BENEFIT:
             return super().ranked
         order = [each.name for each in self.decision.candidates]
         return sorted(
@@ -45,15 +43,15 @@ class Scored(Scores):
     @property
     def ranking(self) -> list[str]:
         """The names of the sources in that order; by the benefit without hybrids."""
-        return [score.name for score in self.ranked if not (self.decision and self.rank_by == BENEFIT and score.hybrid)]
+        return [score.name for score in self.ranked if not (self.decision and self.by == BENEFIT and score.hybrid)]
 
     def published(self) -> list[Table]:
         """Return the ranking by a published score."""
-        return super().tables()
+        return replace(self, by="eci" if self.by == "eci" else "eci_sem", decision=None).tables()
 
     def tables(self) -> list[Table]:
         """Return the decision, and the published scores where these rank."""
-        published = self.published() if self.decision is None or self.rank_by != BENEFIT else []
+        published = [] if self.by == BENEFIT else super().tables()
         return [*([self.decision.table()] if self.decision else []), *published]
 
     def report(self, path: str | Path) -> None:
@@ -71,7 +69,7 @@ class Scored(Scores):
             facts = asdict(known[source["name"]]) if source["name"] in known else dict.fromkeys(unknown)
             source |= without_nan({name: facts[name] for name in unknown})
         decision = None if self.decision is None else self.decision.to_json()
-        return {**published, "ranked_by": self.rank_by, "ranking": self.ranking, "decision": decision}
+        return {**published, "decision": decision}
 
 
 @door
@@ -113,6 +111,5 @@ def score(
             loaded, negatives, encoder, store, belief, split=scoring.split, temperature=scoring.temperature,
             seed=scoring.seed,
         )  # fmt: skip
-    by = rank_by if rank_by != BENEFIT else "eci_sem"
-    shown = rank_by if several else by
-    return Scored(**{**vars(scores), "by": by}, decision=decision, rank_by=shown)
+    by = "eci_sem" if rank_by == BENEFIT and not several else rank_by
+    return Scored(**{**vars(scores), "by": by}, decision=decision)

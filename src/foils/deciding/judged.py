@@ -145,12 +145,10 @@ class Posterior:
 
     Attributes:
         lines: (D, S, 2) a and β of each source.
-        rates: (D, 2, P) sensitivity and specificity of each program.
         seen_false: (S,) probability that one of the source's judged negatives is an answer.
     """
 
     lines: Float64s
-    rates: Float64s
     seen_false: Float64s
 
 
@@ -204,8 +202,7 @@ def posterior(
         if_relevant, if_not = judged.evidence(each[2 + len(sources) :])
         spared = np.log1p(-np.minimum(expit(logits(of) + if_relevant - if_not), 1 - 1e-12))
         none_false += np.exp(spared @ (share_of > 0)) / len(states)
-    rates = np.array([judged.rates(each[2 + len(sources) :]) for each in states])
-    return Posterior(of_states, rates, 1 - none_false)
+    return Posterior(of_states, 1 - none_false)
 
 
 def _slice(state: Float64s, value: float, likelihood: Any, rng: np.random.Generator) -> tuple[Float64s, float]:
