@@ -96,12 +96,12 @@ def test_kept_share_and_short_lists_are_told(embedded):
 
 @pytest.fixture(scope="module")
 def judged(embedded):
-    return judged_queries(embedded, k=60, feedback_depth=60, candidates=60, longest=100)
+    return judged_queries(embedded, k=60, feedback_depth=60, longest=100)
 
 
 def test_values_of_queries_are_those_of_the_run(embedded, judged):
     ir_measures = pytest.importorskip("ir_measures")
-    run = search_collection(embedded, ECLIPSE, k=60, feedback_depth=60, second_pass="rerank", candidates=60).run
+    run = search_collection(embedded, ECLIPSE, k=60, feedback_depth=60, second_pass="rerank").run
     made = sharpened_queries(judged.queries, judged.documents, judged.feedback, ECLIPSE)
     values = query_values(judged, made.queries)
     scores, qrels = {}, {}

@@ -172,8 +172,8 @@ def test_what_makes_no_sense_is_refused():
         SharpenedSearch(Database(), SETTINGS["rdime"], second_pass="rerank", candidates=9)(QUERIES[0])
     with pytest.raises(InputError, match="1 results for 2 queries"):
         SharpenedSearch(lambda queries, k: [([], [])], SETTINGS["rdime"], batched=True).many(QUERIES[:2])
-    refused("finite queries", SharpenedSearch(Database(), SETTINGS["rdime"]).many, QUERIES[0])
-    refused("feedback vectors", sharpen, QUERIES[:1], [DOCUMENTS[0]], SETTINGS["rdime"])
+    refused(r"\(n, d\)", SharpenedSearch(Database(), SETTINGS["rdime"]).many, QUERIES[0])
+    refused(r"\(n, 12\)", sharpen, QUERIES[:1], [DOCUMENTS[0]], SETTINGS["rdime"])
     refused("generator", sharpen, QUERIES, [DOCUMENTS] * 9, DimensionSettings("eclipse", moon_pool=30))
 
 

@@ -175,7 +175,6 @@ def judged_queries(
     *,
     k: int = 1000,
     feedback_depth: int = FEEDBACK_DEPTH,
-    candidates: int | None = None,
     longest: int = 0,
     measures: Sequence[str] = MEASURES,
 ) -> Judged:
@@ -185,14 +184,13 @@ def judged_queries(
         embedded: vectors of a split.
         k: documents of a ranking that count.
         feedback_depth: length of the feedback.
-        candidates: documents to rank again, at least k; None: 1000, or k where that is more.
         longest: length that the lists have at least, for longer feedback.
         measures: names that `measure_ranks` knows.
 
     Raises:
         InputError: a depth out of range.
     """
-    reranked = check_search_depths(k, feedback_depth, candidates, "rerank")
+    reranked = check_search_depths(k, feedback_depth, None, "rerank")
     collection = embedded.collection
     table = collection.judgements(embedded.split)
     grades = np.asarray(table["relevance"].to_numpy(), np.int64)

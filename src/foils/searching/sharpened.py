@@ -77,8 +77,8 @@ def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings:
 
     Source: Eclipse, sections 2 and 3.
     """
-    rows = _matrix(queries)
-    return np.asarray(_sharpened(rows, [_vectors(of, rows.shape[1]) for of in feedback], settings).queries)
+    rows = _rows(queries)
+    return np.asarray(_sharpened(rows, [_rows(of, rows.shape[1]) for of in feedback], settings).queries)
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ class SharpenedSearch(Generic[T]):
 
     def _steps(self, queries: npt.ArrayLike, k: int, feedback: Sequence[npt.ArrayLike] | None) -> Steps[T]:
         """Yield what is to be searched for, at most twice; take its results; return the matches."""
-        rows = _matrix(queries)
+        rows = _rows(queries)
         reranked = check_search_depths(k, self.feedback_depth, self.candidates or max(k, CANDIDATES), "rerank")
-        given = None if feedback is None else [_vectors(of, rows.shape[1]) for of in feedback]
+        given = None if feedback is None else [_rows(of, rows.shape[1]) for of in feedback]
         depth = self._first_depth(k, reranked, given=given is not None)
         first = _checked((yield rows, depth), rows) if depth and len(rows) else [NOTHING] * len(rows)
         fed = [of for _, of in first] if given is None else given
@@ -248,15 +248,8 @@ def _checked_pair(pair: Any, d: int) -> Found:
     return documents, array
 
 
-def _matrix(queries: npt.ArrayLike) -> Floats:
-    rows = np.ascontiguousarray(queries, np.float32)
-    if rows.ndim != 2 or not np.isfinite(rows).all():
-        raise InputError(f"expected finite queries of shape (n, d); found shape {rows.shape}")
+def _rows(given: npt.ArrayLike, d: int | None = None) -> Floats:
+    rows = np.ascontiguousarray(given, np.float32)
+    if rows.ndim != 2 or d not in (None, rows.shape[1]) or not np.isfinite(rows).all():
+        raise InputError(f"expected finite vectors of shape (n, {d or 'd'}); found shape {rows.shape}")
     return rows
-
-
-def _vectors(given: npt.ArrayLike, d: int) -> Floats:
-    array = np.asarray(given, np.float32)
-    if array.ndim != 2 or array.shape[1] != d:
-        raise InputError(f"expected feedback vectors of shape (k, {d}) for each query; found shape {array.shape}")
-    return array
