@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from foils.runtime.errors import InputError
 from foils.statistics.noisy_labels import Answers, learn, threshold
-from foils.statistics.survey import Share, corrected_share, draw, estimate_share, permanent_numbers
-from refusals import refused
+from foils.statistics.survey import draw, estimate_share, permanent_numbers
 
 Floats = npt.NDArray[np.float64]
 SIZES = np.array([8.0, 1.0, 2.0, 4.0, 0.0, 1.0, 3.0])
@@ -122,41 +121,6 @@ def test_what_cannot_be_estimated_is_refused():
 
 
 # Judges that err
-
-
-def test_a_perfect_judge_needs_no_correction_and_a_bad_one_says_nothing():
-    apparent = estimate_share(np.arange(50) < 10, np.full(50, 1e-6))
-    perfect = corrected_share(apparent, (10_000, 10_000), (10_000, 10_000))
-    assert (perfect.share, perfect.low, perfect.high) == pytest.approx((0.2, apparent.low, apparent.high), abs=0.02)
-    by_hand = corrected_share(apparent, (800, 1000), (900, 1000))
-    assert by_hand.share == pytest.approx((0.2 - 0.1) / 0.7)
-    useless = corrected_share(apparent, (20, 40), (20, 40))
-    assert np.isnan(useless.share)
-    assert (useless.low, useless.high) == (0, 1)
-    refuted = corrected_share(estimate_share(np.arange(50) < 45, np.full(50, 1e-6)), (40, 100), (90, 100))
-    assert np.isnan(refuted.share)
-    assert (refuted.low, refuted.high) == (0, 1), "more are called relevant than even relevant ones are"
-    assert corrected_share(Share(np.nan, 0, 1, 0, 0), (1, 1), (1, 1)).judged == 0
-    refused("specificity from 0 of 0", corrected_share, apparent, (1, 1), (0, 0))
-
-
-@pytest.mark.parametrize(
-    ("true", "se", "sp"), [(0.05, 0.8, 0.9), (0.3, 0.7, 0.95), (0.3, 0.9, 0.6), (0.0, 0.9, 0.95), (1.0, 0.9, 0.9)]
-)
-def test_corrected_intervals_hold_the_share(true, se, sp):
-    trials, covered = 300, []
-    for seed in range(trials):
-        rng = np.random.default_rng(seed)
-        y = rng.random(60) < true
-        said = np.where(y, rng.random(60) < se, rng.random(60) > sp)
-        share = corrected_share(
-            estimate_share(said, np.full(60, 1e-6)),
-            (int(rng.binomial(40, se)), 40),
-            (int(rng.binomial(40, sp)), 40),
-            seed=seed,
-        )
-        covered.append(share.low <= true <= share.high)
-    assert np.mean(covered) >= 0.95 - 1.64 * np.sqrt(0.95 * 0.05 / trials)
 
 
 def test_without_answers_the_offset_is_what_is_known():

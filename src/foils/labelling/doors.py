@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from shutil import get_terminal_size
@@ -39,7 +39,7 @@ from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table, number
-from foils.statistics.survey import Rows, Share, corrected_share, estimate_share
+from foils.statistics.survey import Rows, Share, estimate_share
 
 log = logging.getLogger(__name__)
 
@@ -159,63 +159,6 @@ def open_judge(
     return against_positive(f"{given.partition(':')[0]}:{opened.name}", opened)
 
 
-Counts = tuple[int, int]  # how many, of how many
-
-
-@dataclass(frozen=True)
-class JudgeErrors:
-    """How often a judge was right.
-
-    Attributes:
-        sensitivity: how many of how many relevant pairs it called relevant.
-        specificity: how many of how many others it did not.
-        basis: which pairs these are, in words.
-        bounds: whether the others were easier to judge than negatives are, so that a share that is corrected by them is
-            an upper bound.
-    """
-
-    sensitivity: Counts
-    specificity: Counts
-    basis: str
-    bounds: bool = False
-
-    def corrected(self, share: Share, *, seed: int) -> Share | None:
-        """Return a share with these errors taken into account; None where they are not known.
-
-        Where they are `bounds` its interval begins at 0, and it has no value of its own.
-        """
-        if not self.known:
-            return None
-        corrected = corrected_share(share, self.sensitivity, self.specificity, seed=seed)
-        return replace(corrected, share=np.nan, low=0.0) if self.bounds else corrected
-
-    @property
-    def known(self) -> bool:
-        """Whether there was a pair of each kind."""
-        return self.sensitivity[1] > 0 and self.specificity[1] > 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts, and what they rest on."""
-        return {"sensitivity": self.sensitivity, "specificity": self.specificity, "basis": self.basis}
-
-
-def judge_errors(labels: Labels, universe: PairPool, judge: str) -> JudgeErrors:
-    """Return how often a judge was right on the pairs that people judged, too.
-
-    Where these are not pairs of both kinds: on labelled positives and on documents drawn at random (`judge_known`), if
-    it judged any.
-    """
-    people, own = (labels.match(universe.table, judge=who)[0] for who in (None, judge))
-    sensitivity, specificity = (
-        (int((own[people == truth] == truth).sum()), int(np.isfinite(own[people == truth]).sum())) for truth in (1, 0)
-    )
-    errors = JudgeErrors(sensitivity, specificity, "pairs that people judged, too")
-    positives, others = labels.checks(judge)
-    if errors.known or not positives[1]:
-        return errors
-    return JudgeErrors(positives, others, "labelled positives and documents drawn at random", bounds=True)
-
-
 def judge_known(
     judge: PairJudge,
     collection: Collection,
@@ -275,11 +218,6 @@ def by_person(who: Any) -> bool:
     return who == TERMINAL if isinstance(who, str) else not is_judge(who)
 
 
-def by_program(who: Any) -> bool:
-    """Tell whether a program answers."""
-    return not by_person(who)
-
-
 @dataclass(frozen=True, kw_only=True)
 class LabelSettings(Settings):
     """How pairs are labelled.
@@ -308,7 +246,7 @@ class LabelSettings(Settings):
     output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
     answers: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
-    checks: Annotated[int, Option(least=0, needs={"ask": by_program})] = 100
+    checks: Annotated[int, Option(least=0, needs={"ask": lambda who: not by_person(who)})] = 100
     question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"ask": "llm"})] = None
     seed: Annotated[int, Option(least=0)] = 0
 
@@ -332,7 +270,6 @@ class SourceShare:
         drawn: how many of them were drawn.
         relevant: how many of these were judged relevant.
         share: of the source's negatives that are relevant, as judged.
-        corrected: the same, the program's errors taken into account; None: they are not known.
     """
 
     source: str
@@ -341,16 +278,10 @@ class SourceShare:
     drawn: int
     relevant: int
     share: Share
-    corrected: Share | None = None
-
-    @property
-    def best(self) -> Share:
-        """The corrected share, where there is one."""
-        return self.corrected or self.share
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts and shares."""
-        return {**vars(self), **self.share.to_json(), "corrected": self.corrected and self.corrected.to_json()}
+        """Return the counts and the share."""
+        return {**vars(self), **self.share.to_json()}
 
 
 @dataclass(frozen=True)
@@ -374,11 +305,6 @@ class Labelled(Result):
     output: Path
 
     @cached_property
-    def errors(self) -> dict[str, JudgeErrors]:
-        """How often each program is right."""
-        return {name: judge_errors(self.labels, self.universe, name) for name in self.labels.programs()}
-
-    @cached_property
     def shares(self) -> list[SourceShare]:
         """The share of false negatives of each source, by people, and by each program that judged."""
         programs, names = self.labels.programs(), self.labels.table["judge"].unique().drop_null()
@@ -392,53 +318,32 @@ class Labelled(Result):
             (
                 each.source if each.judge == PEOPLE else f"{each.source}, by {each.judge}",
                 f"{each.negatives:,}", f"{each.share.judged} of {each.drawn}", each.relevant,
-                number(each.best.share), f"{number(each.best.low)}–{number(each.best.high)}",
+                number(each.share.share), f"{number(each.share.low)}–{number(each.share.high)}",
             )
             for each in self.shares
         ]  # fmt: skip
-        caption = "\n".join(self._remarks())
+        programs = ", ".join(self.labels.programs())
+        caption = f"{programs}: as judged, its errors not taken off; foils score --labels does." if programs else ""
         used = [Table(name, ("", "value"), use.rows(name)) for name, use in self.models.items()]
         return [Table(f"Labels → {self.output}", columns, rows, caption), *used]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings, each source's counts and shares, and the errors of programs."""
-        errors = {name: each.to_json() for name, each in self.errors.items()}
+        """Return the settings, and each source's counts and shares."""
         sources = [each.to_json() for each in self.shares]
         more = {name: use.to_json() for name, use in self.models.items()}
-        facts = {**self.facts, "pairs": len(self.drawn), "sources": sources, "judges": errors}
+        facts = {**self.facts, "pairs": len(self.drawn), "sources": sources}
         return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
 
     def _by(self, judge: str | None) -> list[SourceShare]:
         relevant, probability = self.labels.match(self.universe.table, judge=judge)
-        judged, errors = np.isfinite(relevant) & np.isfinite(probability), self.errors.get(judge or "")
+        judged = np.isfinite(relevant) & np.isfinite(probability)
         shares = []
         for name, rows in self.universe.members.items():
             here = rows[judged[rows]]
             share = estimate_share(relevant[here], probability[here])
-            corrected = None if errors is None else errors.corrected(share, seed=int(self.facts["seed"]))
             counts = (len(rows), int(np.isin(rows, self.drawn).sum()), int(relevant[here].sum()))
-            shares.append(SourceShare(name, judge or PEOPLE, *counts, share, corrected))
+            shares.append(SourceShare(name, judge or PEOPLE, *counts, share))
         return shares
-
-    def _remarks(self) -> list[str]:
-        """What is said of programs: their errors, or that these are not known."""
-        remarks = []
-        for name in dict.fromkeys(each.judge for each in self.shares if each.judge != PEOPLE):
-            errors = self.errors[name]
-            if not errors.known:
-                remarks.append(f"{name}: its errors are not known, and not corrected for; judge some pairs yourself")
-                continue
-            (hits, of), (passed, others) = errors.sensitivity, errors.specificity
-            remarks.append(
-                f"{name}: corrected by its errors on {errors.basis}: {hits} of {of} relevant ones and {passed} of "
-                f"{others} others judged rightly"
-            )
-            if errors.bounds:
-                remarks.append(
-                    "Negatives are harder to judge than documents drawn at random, so that these are upper bounds; "
-                    "judge some pairs yourself for more"
-                )
-        return remarks
 
 
 def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
@@ -502,11 +407,10 @@ def label(
     if who == TERMINAL or (who is None and not labelling.answers):
         with keys_of_terminal() as key:
             go_through(sheet, labelling.labeller, key, out=sys.stderr, width=min(get_terminal_size().columns, 120))
-    elif by_program(who):
+    elif not by_person(who):
         program = open_judge(cast("Any", who), loaded, encoding=encoding, llm=llm, question=labelling.question)
         _judged(program, sheet, program.name)
-        errors = judge_errors(sheet.labels(), universe, program.name)
-        if labelling.checks and (errors.bounds or not errors.known):
+        if labelling.checks:
             judged = judge_known(
                 program, loaded, universe.table["query_id"], pairs=labelling.checks, seed=labelling.seed,
                 known=lambda key: sheet.has(key, program.name),

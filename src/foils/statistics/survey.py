@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
 TAIL = 0.025  # outside an interval, on each side
-REPLICATES = 20_000  # draws of a corrected share
 EQUALLY = 0.2
 """The part of an importance that does not heed the belief: no weight exceeds five times that of an equal draw."""
 
@@ -161,51 +160,6 @@ def estimate_share(relevant: npt.ArrayLike, probability: npt.ArrayLike) -> Share
     effective = smoothed * (1 - smoothed) / v if v > 0 else np.inf
     low, high = _clopper_pearson(share, effective)
     return Share(share, low, high, m, effective)
-
-
-def corrected_share(
-    apparent: Share, sensitivity: tuple[int, int], specificity: tuple[int, int], *, seed: int = 0
-) -> Share:
-    """Return the share that a judge who errs lets us infer: φ = (q + sp − 1)/(se + sp − 1), within [0, 1].
-
-    Each of the three is drawn from Beta(x + ½, n − x + ½), q with the effective number of units, and the interval
-    is that of the φ: it widens to [0, 1] for a judge that may be no better than chance (se + sp ≤ 1), whose draws are
-    0 or 1 in turn. It is [0, 1], too, where hardly a draw lies between: q outside 1 − sp to se refutes the errors.
-
-    Args:
-        apparent: q, the share that the judge called relevant.
-        sensitivity: how many of how many relevant units the judge called relevant.
-        specificity: how many of how many others the judge did not.
-        seed: of the draws.
-
-    Returns:
-        The share, NaN where se + sp ≤ 1 or the errors are refuted; `effective` is that of q.
-
-    Raises:
-        InputError: counts that are not 0 ≤ x ≤ n, n ≥ 1.
-
-    Source: Rogan & Gladen 1978; draws in place of their variance, as Lang & Reiczigel 2014 advise for small counts.
-    """
-    for name, (hits, of) in (("sensitivity", sensitivity), ("specificity", specificity)):
-        if not 0 <= hits <= of or of < 1:
-            raise InputError(f"{name} from {hits} of {of}; expected a count of at least one judged unit")
-    if not apparent.judged:
-        return apparent
-    rng = np.random.default_rng(seed)
-    n = min(apparent.effective, 1e12)
-    q, se, sp = (
-        rng.beta(x + 0.5, of - x + 0.5, REPLICATES) for x, of in ((apparent.share * n, n), sensitivity, specificity)
-    )
-    power = se + sp - 1
-    chance = np.arange(REPLICATES) % 2
-    values = (q + sp - 1) / np.where(power > 0, power, 1)
-    if (power > 0).mean() > 0.5 and ((values >= 0) & (values <= 1)).mean() < TAIL:
-        return replace(apparent, share=np.nan, low=0.0, high=1.0)
-    low, high = np.quantile(np.where(power > 0, np.clip(values, 0, 1), chance), [TAIL, 1 - TAIL])
-    known = sensitivity[0] / sensitivity[1] + specificity[0] / specificity[1] - 1
-    of_others = 1 - specificity[0] / specificity[1]
-    share = float(np.clip((apparent.share - of_others) / known, 0, 1)) if known > 0 else np.nan
-    return Share(share, float(low), float(high), apparent.judged, apparent.effective)
 
 
 def _clopper_pearson(share: float, n: float) -> tuple[float, float]:
