@@ -112,10 +112,9 @@ def test_a_language_model_rates(folder, capsys):
         np.testing.assert_array_equal(gaps(folder), found)
     assert (found > -1e-6).all()  # 0 where the two best are the pair that degree 6 leaves out
     shown = capsys.readouterr().out
-    assert re.search(r"position bias +0.050 \(95 % interval 0.050 to 0.050\)", shown)
+    assert re.search(r"position bias +0.050", shown)
     assert re.search(r"m: requests +144", shown)
     assert re.search(r"m: cost +1.01", shown)
-    assert json.loads((folder / "r.json").read_text())["position_bias_interval"] == pytest.approx([0.05, 0.05])
     told = Negatives.read(folder / "rated.parquet").provenance["settings"]["language_models"][0]
     assert (told["model"], told["prompt"], told["answer"]) == ("m", "pairwise-1", "preference")
 
@@ -156,7 +155,7 @@ def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_
     rows = sorted(sum(pq.read_metadata(part).num_rows for part in each.glob("*.parquet")) for each in kept.iterdir())
     assert rows == [3 * (24 - 6), 3 * 24], "six pairs of w6 in each query lack an order of the second model"
     together = gaps(folder)
-    assert rate(folder, "--judge", f"recorded:{kept}") == 0
+    assert rate(folder, *(part for each in kept.iterdir() for part in ("--judge", f"recorded:{each}"))) == 0
     np.testing.assert_allclose(gaps(folder), together, atol=1e-6)
 
 
@@ -172,7 +171,7 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
         assert rate(folder, "--distil", str(made), *how, "--json", str(folder / "r.json")) == 0
         facts = json.loads((folder / "r.json").read_text())["distilled"]
         assert facts["trained"] + facts["held_out"] == 3 * 24
-        assert "prefers what its teachers do" in capsys.readouterr().out
+        assert "agreement" in capsys.readouterr().out
         for temperature in ("1", "3"):
             assert rate(folder, "--judge", f"pairwise:{made}", *device, "--temperature", temperature) == 0
             rated.append(gaps(folder))
@@ -213,7 +212,7 @@ def test_a_temperature_fitted_to_labels_is_in_the_provenance(folder):
         ("--judge bi-encoder --temperature none", "expected a number above 0, or labels"),
         ("--temperature 1", "--temperature 1.0: no effect without --judge bi-encoder or cross-encoder or pairwise"),
         ("--judge cross-encoder", "cross-encoder needs its model"),
-        ("--judge pairwise:/nowhere", "no pairwise judge"),
+        ("--judge pairwise:/nowhere", "no such folder"),
         ("--judge llm", "the model's name"),
         ("--judge llm:m --question /nowhere.txt", "nowhere.txt"),
         ("--judge llm:m,base_ur=x", "Did you mean 'base_url'"),

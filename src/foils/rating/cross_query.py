@@ -24,7 +24,6 @@ from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, bloc
 from foils.rating.prior import Spread, bounded, spread_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
-from foils.runtime.results import number
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 _TURNS, _SETTLED = 20, 0.1  # of fit and dispersion, and the change of log φ at which they end
@@ -46,14 +45,6 @@ class Offsets:
     comparisons: int
     missing: int
     spread: float
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Return it as rows of a table."""
-        return [
-            ("comparisons between queries", f"{self.comparisons:,}"),
-            ("of them missing", f"{self.missing:,}"),
-            ("spread of queries' offsets, Elo", number(self.spread, 0)),
-        ]
 
 
 def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArray[np.bool_], degree: int) -> Rows:
@@ -96,7 +87,7 @@ def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArra
 def answers_between(judges: Sequence[Any], candidates: Candidates, first: Rows, second: Rows) -> Floats:
     """Return (m,) P(first ≻ second), both orders averaged where order can matter, then the judges.
 
-    A judge that failed in one order is left out of that pair; NaN where all are. Each is a `BetweenJudge`.
+    A judge that failed in one order is left out of that pair; NaN where all are. Each has a method `between`.
     """
     answers = []
     for judge in judges:

@@ -22,7 +22,7 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings, ModelUse
 from foils.llm.asking import announce
 from foils.rating.cross_query import Offsets, answers_between, fit_offsets, pairs_between
-from foils.rating.distil import Distilled, check_free, distil, save_judge
+from foils.rating.distilling import Distilled, check_free, distil, save_judge
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
 from foils.rating.graph import (
     algebraic_connectivity,
@@ -31,7 +31,7 @@ from foils.rating.graph import (
     query_keys,
     regular_pairs,
 )
-from foils.rating.judges import BetweenJudge, ModelJudge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
+from foils.rating.judges import QuestionSettings, ScoringJudge, fingerprint_of, questions_of
 from foils.rating.opening import (
     DistilSettings,
     JudgeSettings,
@@ -138,7 +138,6 @@ class RatingSummary:
         comparisons: asked for, the direct ones with the positive included.
         missing: of them without a judgement.
         position_bias: see `Judgements`; 0 for a judge that has none by construction.
-        position_bias_interval: its 95 % interval, whole queries being what was drawn; NaN for fewer than two.
         unrated: negatives without a gap: none of their judgements, or none of their reference's, succeeded, or the two
             are in parts of the graph that never met.
         skipped: reason -> rows that were not rated at all.
@@ -158,7 +157,6 @@ class RatingSummary:
     comparisons: int
     missing: int
     position_bias: float
-    position_bias_interval: tuple[float, float]
     unrated: int
     skipped: dict[str, int]
     connectivity: float
@@ -168,56 +166,6 @@ class RatingSummary:
     deviance_explained: float
     judges: Sequence[Mapping[str, Any]] = ()
     between: Offsets | None = None
-
-    @property
-    def doubts(self) -> list[str]:
-        """What speaks against the ratings, in words."""
-        doubts = []
-        if not abs(self.position_bias) < BIASED:
-            doubts.append(
-                f"the position bias is {number(self.position_bias)}: the judge goes by the place of a document more "
-                "than by what it says; take another judge or question"
-            )
-        if np.isnan(self.deviance_explained):
-            doubts.append("no answer prefers either document: the ratings say nothing; ask a better judge")
-        if self.deviance_explained < LITTLE:
-            doubts.append(
-                f"the ratings explain {100 * self.deviance_explained:.1f} % of the answers' deviance from coin tosses: "
-                "they hold little but chance; ask a better judge, or about more pairs"
-            )
-        return doubts
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Return it as rows of a table."""
-        return [
-            ("queries", f"{self.queries:,}"),
-            *([("of them without a positive", f"{self.without_positive:,}")] if self.without_positive else []),
-            ("comparisons", f"{self.comparisons:,}"),
-            ("judgements missing", f"{self.missing:,}"),
-            ("position bias", self._bias()),
-            ("negatives without a gap", f"{self.unrated:,}"),
-            *((f"not rated: {why}", f"{count:,}") for why, count in self.skipped.items()),
-            ("algebraic connectivity, mean", number(self.connectivity, 2)),
-            ("standard error, median, Elo", number(self.standard_error, 0)),
-            ("spread of ratings (prior), Elo", number(self.spread, 0)),
-            ("dispersion of answers", number(self.dispersion, 2)),
-            ("deviance explained", number(self.deviance_explained, 2)),
-            *(
-                (
-                    f"judge {each['name']}",
-                    f"agrees with the others {number(each['agreement'], 2)}, "
-                    f"position bias {number(each['position_bias'])}, missing {each['missing']:,}",
-                )
-                for each in self.judges
-            ),
-            *(self.between.rows() if self.between is not None else []),
-        ]
-
-    def _bias(self) -> str:
-        low, high = self.position_bias_interval
-        if max(abs(self.position_bias), abs(low), abs(high)) < 1e-9:
-            return f"{number(self.position_bias)} (none by construction)"
-        return f"{number(self.position_bias)} (95 % interval {number(low)} to {number(high)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,24 +192,42 @@ class Rated(Negatives):
     distilled: Distilled | None = field(default=None, repr=False)
     folder: str = ""
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Return what the rating did, percentiles of the gaps, and what language models used."""
-        gap = self.table["gap"].to_numpy()
+    def tables(self) -> list[Table]:
+        """Return what the rating did, percentiles of the gaps, what models used, and how the distilled judge does."""
+        did, gap = self.summary, self.table["gap"].to_numpy()
         known = gap[np.isfinite(gap)]
         values = np.percentile(known, PERCENTILES) if len(known) else np.full(len(PERCENTILES), np.nan)
-        percentiles = f"gap, percentiles {' '.join(map(str, PERCENTILES))}, Elo"
-        return [
-            *self.summary.rows(),
-            (percentiles, "  ".join(number(value, 0) for value in values)),
-            *(row for name, use in self.models.items() for row in use.rows(name)),
+        rows = [
+            ("queries", f"{did.queries:,}"),
+            ("of them without a positive", f"{did.without_positive:,}"),
+            ("comparisons", f"{did.comparisons:,}"),
+            ("judgements missing", f"{did.missing:,}"),
+            ("position bias", number(did.position_bias)),
+            ("negatives without a gap", f"{did.unrated:,}"),
+            *((f"not rated: {why}", f"{count:,}") for why, count in did.skipped.items()),
+            ("algebraic connectivity, mean", number(did.connectivity, 2)),
+            ("standard error, median, Elo", number(did.standard_error, 0)),
+            ("spread of ratings (prior), Elo", number(did.spread, 0)),
+            ("dispersion of answers", number(did.dispersion, 2)),
+            ("deviance explained", number(did.deviance_explained, 2)),
         ]
-
-    def tables(self) -> list[Table]:
-        """Return what the rating did, and how the distilled judge does."""
-        rating = Table(self.title, ("", "value"), self.rows())
+        for each in did.judges:
+            agrees, bias = number(each["agreement"], 2), number(each["position_bias"])
+            said = f"agrees with the others {agrees}, position bias {bias}, missing {each['missing']:,}"
+            rows.append((f"judge {each['name']}", said))
+        if did.between is not None:
+            rows.append(("comparisons between queries", f"{did.between.comparisons:,}"))
+            rows.append(("of them missing", f"{did.between.missing:,}"))
+            rows.append(("spread of queries' offsets, Elo", number(did.between.spread, 0)))
+        percentiles = f"gap, percentiles {' '.join(map(str, PERCENTILES))}, Elo"
+        rows.append((percentiles, "  ".join(number(value, 0) for value in values)))
+        rows += [row for name, use in self.models.items() for row in use.rows(name)]
+        rating = Table(self.title, ("", "value"), rows)
         if self.distilled is None:
             return [rating]
-        return [rating, Table(f"distilled → {self.folder}", ("", "value"), self.distilled.rows())]
+        facts = {name.replace("_", " "): value for name, value in self.distilled.to_json().items()}
+        learned = [(name, number(value, 0 if isinstance(value, int) else 3)) for name, value in facts.items()]
+        return [rating, Table(f"distilled → {self.folder}", ("", "value"), learned)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, what the rating did, what language models used, and how the distilled judge does."""
@@ -332,7 +298,7 @@ def rate(
     judges = [open_judge(each, opening, loaded) for each in judging.judges]
     other = None if judging.between_judge is None else open_judge(judging.between_judge, opening, loaded)
     of_between = judges if other is None else [other]
-    unable = [each.name for each in of_between if rating.between is not None and not isinstance(each, BetweenJudge)]
+    unable = [each.name for each in of_between if rating.between is not None and not hasattr(each, "between")]
     if unable:
         raise InputError(
             f"the judge {unable[0]} compares documents of one query alone; for comparisons between queries give "
@@ -350,7 +316,7 @@ def rate(
 
     def fitted() -> Ratings:
         ratings = ESTIMATORS[rating.model](*asking.answered(), prior_sd=spread.prior_sd)
-        return ratings.scaled_errors(spread.dispersion**0.5)
+        return replace(ratings, standard_error=spread.dispersion**0.5 * ratings.standard_error)
 
     ratings, more, between = fitted(), {}, None
     best = rows.references(ratings.elo)
@@ -393,8 +359,16 @@ def rate(
         candidates=shown, pairs=asking.pairs, preference=preference,
         models={each.client.model: each.asked for each in models}, distilled=distilled, folder=str(folder or ""),
     )  # fmt: skip
-    for doubt in rated.summary.doubts:
-        log.warning("%s", doubt)
+    if not abs(rated.summary.position_bias) < BIASED:
+        log.warning(
+            "the position bias is %.3f: the judge goes by the place of a document more than by what it says; take "
+            "another judge or question", rated.summary.position_bias,
+        )  # fmt: skip
+    if not rated.summary.deviance_explained >= LITTLE:  # also where no answer prefers either document
+        log.warning(
+            "the ratings explain %.1f %% of the answers' deviance from coin tosses: they hold little but chance; ask a "
+            "better judge, or about more pairs", 100 * rated.summary.deviance_explained,
+        )  # fmt: skip
     return rated
 
 
@@ -415,8 +389,9 @@ def _pairs(asking: JudgeSession, settings: RatingSettings, keys: npt.NDArray[np.
     if (unrated := int((pairs.degrees == 0).sum())) > pairs.candidates / 2:
         log.warning("the budget leaves %d of %d candidates unrated; give more", unrated, pairs.candidates)
     usages = {}
+    judge: Any
     for judge in asking.judges:
-        if isinstance(judge, ModelJudge) and len(todo := asking.unknown(judge, pairs)):
+        if hasattr(judge, "cost") and len(todo := asking.unknown(judge, pairs)):
             usages[judge.questions.client] = judge.cost(asking.candidates, todo)
     announce(usages)
     return pairs
@@ -500,7 +475,6 @@ def _summary(
         comparisons=len(asking.pairs),
         missing=judgements.missing,
         position_bias=judgements.position_bias,
-        position_bias_interval=judgements.position_bias_interval(asking.pairs.query),
         unrated=unrated,
         skipped=rows.skipped,
         connectivity=float(algebraic_connectivity(known).mean()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import pi, sqrt
 
 import numpy as np
@@ -193,10 +193,6 @@ class Ratings:
     def elo_error(self) -> Floats:
         """(N,) standard errors in Elo points."""
         return LINKS[self.model].elo_per_unit * self.standard_error
-
-    def scaled_errors(self, factor: float) -> Ratings:
-        """Return the ratings with standard errors times a factor: the root of the answers' dispersion."""
-        return replace(self, standard_error=factor * self.standard_error)
 
 
 def _estimate(pairs: Pairs, preference: npt.ArrayLike, link: Link, prior_sd: float, standard_errors: bool) -> Ratings:

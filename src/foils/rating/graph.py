@@ -136,7 +136,7 @@ _CELL = 24  # bytes a cell takes: Laplacian and its copies
 
 def all_pairs(sizes: npt.ArrayLike) -> Pairs:
     """Return every pair of each query's candidates; `sizes` is (Q,) how many each has."""
-    offsets = np.cumsum([0, *_sizes(sizes)])
+    offsets = np.cumsum([0, *np.asarray(sizes, np.int64)])
     ends = [start + np.stack(np.triu_indices(end - start, 1)) for start, end in pairwise(offsets)]
     return Pairs(offsets, *np.concatenate([np.zeros((2, 0), np.int64), *ends], axis=1))
 
@@ -172,7 +172,7 @@ def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | np.rand
             f"degree {degree}: a union of cycles has an even degree of at least 2; take {degree + degree % 2}"
         )
 
-    numbers = _sizes(sizes)
+    numbers = np.asarray(sizes, np.int64)
     counts, offsets = numbers * np.clip(numbers - 1, 0, degree) // 2, np.cumsum([0, *numbers])
     if isinstance(keys, np.random.Generator):
         keys = keys.integers(2**64, size=int(numbers.sum()), dtype=np.uint64)
@@ -216,10 +216,3 @@ def algebraic_connectivity(pairs: Pairs) -> Floats:
         with threadpool_limits(1, user_api="blas"):
             result[block.queries] = np.maximum(np.linalg.eigvalsh(laplacian)[:, 1], 0.0)
     return result
-
-
-def _sizes(sizes: npt.ArrayLike) -> Rows:
-    numbers = np.asarray(sizes, np.int64)
-    if numbers.ndim != 1 or (numbers < 0).any():
-        raise InputError("sizes must be one row of numbers of candidates, none negative")
-    return numbers

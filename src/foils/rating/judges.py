@@ -2,8 +2,14 @@
 
 A judge gives a probability for each pair, NaN where it failed: a failure is a missing judgement, never a tie and never
 a vote. Another way of judging is another class with the four members of `Judge`, or a `ScoringJudge` that scores each
-document of a query. It may be a `BetweenJudge` or a `ModelJudge` as well, and where its answers depend on the question
-alone have `prepared`: it may then be asked on several machines.
+document of a query. A judge may have more members:
+
+- `between(candidates, first, second)`: (m,) P(first answers its query better than second answers its own), the first
+  shown first; NaN where it failed. Only such judges compare candidates of different queries.
+- `questions` and `cost(candidates, pairs)`: of one that asks a language model, what asks them, and about what judging
+  these pairs takes (`Usage`).
+- `prepared(candidates, pairs)`: of one whose answers depend on the question alone. It does what would be done together
+  for all pairs, and returns the judge ready to be asked about parts of them, on several machines, or None.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -57,45 +63,9 @@ class Judge(Protocol):
         ...
 
 
-@runtime_checkable
-class BetweenJudge(Protocol):
-    """A judge that can compare candidates of different queries, too."""
-
-    name: str
-    antisymmetric: bool
-
-    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-        """Return (m,) P(first answers its query better than second answers its own), first shown first; NaN: failed."""
-        ...
-
-
-@runtime_checkable
-class ModelJudge(Protocol):
-    """A judge that asks a language model.
-
-    Attributes:
-        questions: asks them, and counts what that takes.
-    """
-
-    questions: Questions
-
-    def cost(self, candidates: Candidates, pairs: Pairs) -> Usage:
-        """Return about what judging these pairs takes."""
-        ...
-
-
-def prepared(judge: Judge, candidates: Candidates, pairs: Pairs) -> Judge | None:
-    """Return the judge ready to be asked about parts of these pairs, in any process; None where it cannot be.
-
-    By its own `prepared(candidates, pairs)`, which does what would be done together for all pairs.
-    """
-    ready: Judge | None = judge.prepared(candidates, pairs) if hasattr(judge, "prepared") else None
-    return ready
-
-
 def questions_of(judges: Sequence[Judge]) -> list[Questions]:
     """Return the questions of those judges who ask a language model."""
-    return [judge.questions for judge in dict.fromkeys(judges) if isinstance(judge, ModelJudge)]
+    return [found for judge in dict.fromkeys(judges) if (found := getattr(judge, "questions", None))]
 
 
 def fingerprint_of(judges: Sequence[Judge]) -> str:
@@ -168,7 +138,6 @@ class ScoringJudge(ABC):
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of scores, (m,)."""
-        candidates.check(pairs)
         return self.between(candidates, pairs.first, pairs.second)
 
     def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
@@ -196,7 +165,6 @@ class BiEncoderJudge(ScoringJudge):
 
     def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
         """Score every document of the pairs."""
-        candidates.check(pairs)
         rows, scores = np.unique(np.append(pairs.first, pairs.second)), np.full(len(candidates.doc_ids), np.nan)
         scores[rows] = self.score(candidates, rows)
         ready = copy(self)
@@ -393,7 +361,6 @@ class LLMJudge:
         Raises:
             As `Questions.ask`.
         """
-        candidates.check(pairs)
         return np.array(self.questions.ask(self._prompts(candidates, pairs), announced=True), np.float64)
 
     def _prompts(self, candidates: Candidates, pairs: Pairs) -> list[str]:
@@ -448,9 +415,7 @@ class ListJudge:
         self.name, self._question = client.model, question
         self.questions = question.asked(client, log, sampling, orders=question.orders, listed=LISTED)
         self.fingerprint = self.questions.fingerprint
-        self._found: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = (
-            None  # the last orders, and what they are of
-        )
+        self._found: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what
 
     def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 20) -> Usage:
         """Return about what ordering the candidates of these pairs takes, by the prompts of the first queries."""
@@ -466,15 +431,10 @@ class ListJudge:
         Raises:
             As `Questions.ask`.
         """
-        candidates.check(pairs)
         rows = np.unique(np.append(pairs.first, pairs.second))
         last = self._found
         if last is None or last[0] is not candidates or not np.array_equal(last[1], rows):
-            last = self._found = (
-                candidates,
-                rows,
-                self._orders(candidates, rows),
-            )  # found again for the same pairs turned
+            last = self._found = candidates, rows, self._orders(candidates, rows)  # kept for the same pairs turned
         shown, came = last[2]
         first, second = np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
         counts = (shown[:, first] < shown[:, second]) & np.isfinite(came[:, first])

@@ -13,7 +13,7 @@ from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.models import DEFAULT_MODEL
 from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings
-from foils.rating.distil import FORMS, SCORES, load_pairwise_judge
+from foils.rating.distilling import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
 from foils.rating.judges import (
     ORDER,

@@ -43,7 +43,20 @@ class Pairs:
     def __post_init__(self) -> None:
         for name in ("offsets", "first", "second"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.int64))
-        _check(self)
+        offsets, first, second = self.offsets, self.first, self.second
+        if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            raise InputError("offsets must be one row of numbers from 0 that never falls")
+        if first.ndim != 1 or first.shape != second.shape:
+            raise InputError(f"first {first.shape} and second {second.shape} must be two rows of the same length")
+        outside = (np.minimum(first, second) < 0) | (np.maximum(first, second) >= offsets[-1])
+        faults = {
+            f"name a candidate outside 0 … {offsets[-1] - 1}": outside,
+            "compare a candidate with itself": first == second,
+            "compare candidates of different queries": self.query != np.searchsorted(offsets, second, "right") - 1,
+            "are not ordered by query": np.diff(self.query, prepend=0) < 0,
+        }
+        if said := [f"{int(wrong.sum())} pairs {what}" for what, wrong in faults.items() if wrong.any()]:
+            raise InputError("; ".join(said))
 
     def __len__(self) -> int:
         return len(self.first)
@@ -182,27 +195,6 @@ def parts_by_query(rows: Rows, query: Rows, block: int) -> Iterator[Rows]:
         begin = end
 
 
-def _check(pairs: Pairs) -> None:
-    offsets, first, second = pairs.offsets, pairs.first, pairs.second
-    if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-        raise InputError(
-            "offsets must be one row of numbers from 0 that never falls: where each query's candidates begin"
-        )
-    if first.ndim != 1 or first.shape != second.shape:
-        raise InputError(f"first {first.shape} and second {second.shape} must be two rows of the same length")
-    if outside := int(((np.minimum(first, second) < 0) | (np.maximum(first, second) >= offsets[-1])).sum()):
-        raise InputError(f"{outside} pairs name a candidate outside 0 … {offsets[-1] - 1}")
-    faults = []
-    if alone := int((first == second).sum()):
-        faults.append(f"{alone} pairs compare a candidate with itself")
-    if across := int((pairs.query != np.searchsorted(offsets, second, side="right") - 1).sum()):
-        faults.append(f"{across} pairs compare candidates of different queries")
-    if (np.diff(pairs.query) < 0).any():
-        faults.append("the pairs are not ordered by query")
-    if faults:
-        raise InputError("; ".join(faults))
-
-
 @dataclass(frozen=True)
 class Candidates:
     """Candidate documents of queries, numbered through as in `Pairs`.
@@ -278,34 +270,8 @@ class Judgements:
     @property
     def position_bias(self) -> float:
         """Mean of P(shown first ≻ shown second) − 1/2 over both orders: 0 without bias, above where first wins."""
-        both = self._bias
+        both = (self.forward + self.backward) / 2 - 0.5
         return float(np.nanmean(both)) if np.isfinite(both).any() else float("nan")
-
-    def position_bias_interval(self, query: Rows) -> tuple[float, float]:
-        """Return a normal 95 % interval of the position bias: b̄ ± 1.96 se, whole queries being what was drawn.
-
-        se² = Q/(Q − 1) · Σ_q (Σ_{i in q} (b_i − b̄))²/m², b_i the bias of a pair, m the pairs: pairs of one query share
-        its texts, so they count less than as many of different queries.
-
-        Args:
-            query: (m,) of each pair.
-
-        Returns:
-            (NaN, NaN) with answers about fewer than two queries.
-        """
-        bias = self._bias
-        known = np.isfinite(bias)
-        bias, query = bias[known], np.asarray(query)[known]
-        sums = np.bincount(query, bias - bias.mean())[np.bincount(query) > 0] if len(bias) else np.zeros(0)
-        if len(sums) < 2:
-            return float("nan"), float("nan")
-        spread = np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(bias)
-        reach = float(1.959964 * spread)
-        return self.position_bias - reach, self.position_bias + reach
-
-    @property
-    def _bias(self) -> Floats:
-        return (self.forward + self.backward) / 2 - 0.5
 
 
 def combined(answers: Sequence[Judgements]) -> Judgements:

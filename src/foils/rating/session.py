@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from foils.data.records import whole_json
 from foils.data.tables import read_table, with_types, write_table
 from foils.rating.graph import Keys, candidate_keys, hashed_ids, mixed
-from foils.rating.judges import Judge, ListJudge, prepared
+from foils.rating.judges import Judge, ListJudge
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
@@ -48,9 +47,6 @@ class JudgementRecord:
     def __init__(self, folder: str | Path, key: Mapping[str, str]) -> None:
         self.folder, self.key = Path(folder), dict(key)
         self._check_key()
-
-    def __len__(self) -> int:
-        return sum(pq.read_metadata(path).num_rows for path in _parts(self.folder))
 
     def _check_key(self) -> bool:
         """Tell whether the folder has a key; another one is refused."""
@@ -98,9 +94,8 @@ class RecordedJudge:
     """A judge whose answers lie in a folder of parts or in a Parquet file; NaN for pairs that it does not hold.
 
     Args:
-        path: a folder that a `JudgementRecord` wrote; a folder of such folders, one for each judge of an ensemble,
-            which are combined as `combined` does; or a Parquet file with query_id, first, second and either forward
-            and backward, or `preference`: P(first ≻ second) whatever the order.
+        path: a folder that a `JudgementRecord` wrote, or a Parquet file with query_id, first, second and either
+            forward and backward, or `preference`: P(first ≻ second) whatever the order.
 
     Raises:
         InputError: there is nothing there.
@@ -111,22 +106,18 @@ class RecordedJudge:
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
-        folders = [path, *sorted(each for each in path.iterdir() if each.is_dir())] if path.is_dir() else []
-        self._parts = [parts for folder in folders if (parts := _parts(folder))] if folders else [[path]]
+        self._parts = _parts(path) if path.is_dir() else [path]
         if not self._parts:
-            raise InputError(
-                f"{path} holds no judgements (part-*.parquet); give the folder that a rating wrote, or a file"
-            )
+            raise InputError(f"{path} holds no judgements (part-*.parquet); give the folder of one judge, or a file")
         self.name = path.name
-        digests = []
-        for part in (part for parts in self._parts for part in parts):
+        for part in self._parts:
             read_answers(part)
-            digests.append(file_digest(part))
-        self.fingerprint = hashlib.blake2b("".join(digests).encode(), digest_size=16).hexdigest()
+        digests = "".join(map(file_digest, self._parts))
+        self.fingerprint = hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
 
     def find(self, candidates: Candidates, pairs: Pairs) -> Judgements:
         """Return what is recorded about the pairs, in both orders."""
-        return combined([find_answers(parts, candidates, pairs) for parts in self._parts])
+        return find_answers(self._parts, candidates, pairs)
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the recorded P(first ≻ second), (m,)."""
@@ -231,7 +222,8 @@ def ask(
     known = record.find(candidates, pairs) if record is not None else Judgements(none, none.copy())
     unknown = np.isnan(known.preference)
     open_rows = np.flatnonzero(unknown)
-    ready = prepared(judge, candidates, pairs.where(unknown)) if len(open_rows) else None
+    prepared = getattr(judge, "prepared", lambda *_: None)
+    ready: Judge | None = prepared(candidates, pairs.where(unknown)) if len(open_rows) else None
     asker = ready or judge
     over = Pairs(candidates.offsets, pairs.first, pairs.second)  # these very offsets: no part of them is compared again
 
@@ -255,14 +247,11 @@ def ask(
 
 def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
     answers = np.asarray(judge.judge(candidates, pairs), np.float64)
-    if answers.shape != (len(pairs),):
+    if answers.shape != (len(pairs),) or ((answers < 0) | (answers > 1) | np.isinf(answers)).any():
         raise FailureError(
-            f"the judge {judge.name} gave {answers.shape} answers to {len(pairs)} questions; expected one each"
-        )
-    if (wrong := (answers < 0) | (answers > 1) | np.isinf(answers)).any():
-        raise FailureError(
-            f"the judge {judge.name} gave {int(wrong.sum())} answers outside [0, 1] (first: {answers[wrong][0]!r}); an "
-            "answer is a probability, NaN where it failed"
+            f"the judge {judge.name} gave {answers.shape} answers to {len(pairs)} questions, from "
+            f"{np.nanmin(answers, initial=1)} to {np.nanmax(answers, initial=0)}; expected a probability for each, NaN "
+            "where it failed"
         )
     return answers
 
@@ -320,15 +309,13 @@ class JudgeSession:
         """Return how many pairs can be asked about with this many questions: one of each order that can matter.
 
         Raises:
-            InputError: not one; or judgements are recorded, and nothing is asked.
+            InputError: not one; or nothing is asked pair by pair.
         """
-        if listing := next((judge for judge in self.judges if isinstance(judge, ListJudge)), None):
-            raise InputError(
-                f"{spelled('budget', budget)}: {listing.name} orders all documents of a query at once, whatever pairs "
-                f"are asked about; bound what it costs by {spelled('max_cost', 'MONEY')}"
-            )
-        each = sum(2 - judge.antisymmetric for judge in self.judges if not isinstance(judge, RecordedJudge))
+        free = (RecordedJudge, ListJudge)  # the second orders all documents at once, whatever pairs are asked about
+        each = sum(2 - judge.antisymmetric for judge in self.judges if not isinstance(judge, free))
         if not each or budget < each:
-            why = f"a pair takes {each} questions" if each else "the judgements are recorded, and nothing is asked"
-            raise InputError(f"{spelled('budget', budget)}: {why}; {'give more' if each else 'leave it out'}")
+            raise InputError(
+                f"{spelled('budget', budget)}: a pair takes {each} questions; give more, or leave it out where nothing "
+                f"is asked pair by pair ({spelled('max_cost')} bounds what orders of documents cost)"
+            )
         return budget // each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from foils.rating.pairs import Candidates, Floats, Pairs, texts_of
 from foils.rating.session import ask
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.files import fill_folder, write_json
-from foils.runtime.results import number
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 PARAGRAPH = "\n\n"  # separates where a tokenizer has no separator
 CARD = "pairwise.json"
 PAIRWISE, SCORES = "pairwise", "scores"
-FORMS = {PAIRWISE: "pairwise judge 1", SCORES: "scoring judge 1"}
-"""Form of a distilled judge → what its card says."""
+FORMS = (PAIRWISE, SCORES)
+KIND = "pairwise judge 1"  # what the card of one that reads both documents says
 
 
 class PairwiseJudge:
@@ -60,7 +59,6 @@ class PairwiseJudge:
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return P(first ≻ second), (m,); NaN where the model's logit is no number."""
-        candidates.check(pairs)
         queries, first, second = texts_of(candidates, pairs.first, pairs.second)
         shown = triples(self.model, queries, first, second) + triples(self.model, queries, second, first)
         found = logits(self.model, shown).astype(np.float64) if shown else np.zeros(0)
@@ -105,9 +103,9 @@ DistilledJudge = PairwiseJudge | CrossEncoderJudge
 
 
 def save_judge(judge: DistilledJudge, folder: str | Path) -> None:
-    """Write a distilled judge's model (safetensors) and tokenizer to a folder, and a card that says its form.
+    """Write a distilled judge's model (safetensors) and tokenizer to a folder, with a card where it reads both texts.
 
-    One that scores is a cross-encoder like any other to all programs.
+    One that scores is a cross-encoder like any other.
 
     Raises:
         InputError: there is something at `folder` already.
@@ -115,26 +113,20 @@ def save_judge(judge: DistilledJudge, folder: str | Path) -> None:
     check_free(Path(folder))
     with fill_folder(folder) as aside:
         judge.model.save_pretrained(str(aside), create_model_card=False, safe_serialization=True)
-        kind = FORMS[PAIRWISE if isinstance(judge, PairwiseJudge) else SCORES]
-        write_json(aside / CARD, {"kind": kind, "max_length": int(judge.model.max_seq_length)})
+        if isinstance(judge, PairwiseJudge):
+            write_json(aside / CARD, {"kind": KIND})
 
 
 def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device: str | None = None) -> DistilledJudge:
-    """Load a judge that `save_judge` wrote.
+    """Load a judge that `save_judge` wrote, or another cross-encoder as one that scores.
 
     Raises:
-        InputError: the folder holds none, or one of another version.
+        InputError: the folder holds no cross-encoder.
         FormatError: its card is damaged.
     """
     folder = Path(folder)
-    if not (folder / CARD).is_file():
-        raise InputError(f"{folder} holds no pairwise judge ({CARD}); train one: foils rate … --distil FOLDER")
-    card = whole_json(folder / CARD)
-    kind = card.get("kind") if isinstance(card, dict) else card
-    if kind not in FORMS.values():
-        known = " or ".join(map(repr, FORMS.values()))
-        raise InputError(f"{folder} is {kind!r}; expected {known}, which this version of foils reads")
-    judge = PairwiseJudge if kind == FORMS[PAIRWISE] else CrossEncoderJudge
+    card = whole_json(folder / CARD) if (folder / CARD).is_file() else {}
+    judge = PairwiseJudge if card.get("kind") == KIND else CrossEncoderJudge
     return judge(load_cross_encoder(folder, device=device), temperature=temperature, name=folder.name)
 
 
@@ -142,38 +134,6 @@ def check_free(folder: Path) -> None:
     """Raise an InputError where something is at `folder` already."""
     if folder.exists():
         raise InputError(f"{folder} is there already; choose another folder, or remove it")
-
-
-def preference_loss(model: CrossEncoder, form: str) -> Any:
-    """Return the loss −w log σ(z) − (1 − w) log(1 − σ(z)) of judged pairs (query, first, second), as a module.
-
-    - scores: z = s(q, d_i) − s(q, d_j), s the model's logits (Burges et al. 2005, RankNet, with soft labels;
-      Bradley–Terry, ANMI 2.0 eq. 22, with scores for ratings).
-    - pairwise: z(q, d_i, d_j) with w and z(q, d_j, d_i) with 1 − w, z the model's logits of `triples`.
-    """
-    import torch
-
-    class PreferenceLoss(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(
-            self, inputs: Sequence[Sequence[str]], labels: torch.Tensor, prompt: str | None = None, task: Any = None
-        ) -> torch.Tensor:
-            queries, first, second = inputs
-            if form == PAIRWISE:
-                pairs = triples(model, queries, first, second) + triples(model, queries, second, first)
-            else:
-                pairs = list(zip([*queries, *queries], [*first, *second], strict=True))
-            tokens = self.model.preprocess(pairs, prompt=prompt, task=task)
-            tokens = {k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in tokens.items()}
-            one, other = z = self.model(tokens)["scores"].view(2, -1).float()
-            labels = labels.to(z)
-            lead, w = (z, torch.stack([labels, 1 - labels])) if form == PAIRWISE else (one - other, labels)
-            return torch.nn.functional.binary_cross_entropy_with_logits(lead, w)
-
-    return PreferenceLoss()
 
 
 @dataclass(frozen=True)
@@ -185,32 +145,20 @@ class Distilled:
         trained: judgements trained on.
         held_out: judgements of the queries held out.
         loss: mean of −w log p − (1 − w) log(1 − p) over them, p the distilled judge's answer, w its teacher's.
-        least_loss: the same with p = w: what no judge falls below.
         agreement: share of them in which both prefer the same document, of those where the teacher prefers one.
 
-    The last three are NaN where nothing was held out.
+    The last two are NaN where nothing was held out.
     """
 
     judge: DistilledJudge
     trained: int
     held_out: int
     loss: float
-    least_loss: float
     agreement: float
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Return it as rows of a table."""
-        return [
-            ("judgements trained on", f"{self.trained:,}"),
-            ("judgements held out", f"{self.held_out:,}"),
-            ("loss on them", number(self.loss)),
-            ("the least it can be", number(self.least_loss)),
-            ("prefers what its teachers do", number(self.agreement)),
-        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the judge."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "judge"}
+        return {name: value for name, value in vars(self).items() if name != "judge"}
 
 
 def distil(
@@ -228,7 +176,12 @@ def distil(
     device: str | None = None,
     name: str = "distilled",
 ) -> Distilled:
-    """Train a cross-encoder on recorded judgements w = P(i ≻ j), by `preference_loss`.
+    """Train a cross-encoder on recorded judgements w = P(i ≻ j), by −w log σ(z) − (1 − w) log(1 − σ(z)).
+
+    - scores: z = s(q, d_i) − s(q, d_j), s the model's logits (Burges et al. 2005, RankNet, with soft labels;
+      Bradley–Terry, ANMI 2.0 eq. 22, with scores for ratings): the loss listnet of a list of both, whose shares are w
+      and 1 − w.
+    - pairwise: z(q, d_i, d_j) with w and z(q, d_j, d_i) with 1 − w, z the model's logits of `triples`: the loss binary.
 
     One that scores can say less than one that reads both documents, learns from far fewer judgements, and answers with
     one pass a document instead of two a pair. A base with one output keeps its head. Labels stay soft, so that it
@@ -258,6 +211,7 @@ def distil(
     """
     datasets = require("datasets", "train")
     from foils.training.fit import fit
+    from foils.training.reranker import RERANKER_LOSSES
     from foils.training.settings import TrainSettings
 
     check_names("form of a distilled judge", [form], FORMS)
@@ -269,32 +223,36 @@ def distil(
     settings = TrainSettings(epochs=epochs, batch_size=batch, learning_rate=learning_rate, seed=seed)
     aside = np.random.default_rng(seed).random(pairs.queries) < held_out
     known, apart = np.isfinite(w), aside[pairs.query]
-    shown, held = pairs.where(known & ~apart), pairs.where(known & apart)
+    shown, held, answers = pairs.where(known & ~apart), pairs.where(known & apart), w[known & apart]
     if not len(shown):
         raise InputError(f"{int(known.sum())} judgements, none of a query to train on; give more, or hold out less")
+    model = load_cross_encoder(base, max_length=max_length, device=device, new_head=True, seed=seed)
 
     def looked_up(rows: dict[str, Any]) -> dict[str, Any]:
         queries, first, second = texts_of(candidates, np.array(rows["first"]), np.array(rows["second"]))
-        return {"query": queries, "first": first, "second": second, "label": rows["label"]}
+        lists: Any = list(zip(first, second, strict=True))
+        if form == PAIRWISE:
+            there, back = triples(model, queries, first, second), triples(model, queries, second, first)
+            queries, lists = (
+                [q for q, _ in there],
+                [[one, other] for (_, one), (_, other) in zip(there, back, strict=True)],
+            )
+        shares = np.stack([rows["w"], 1 - np.array(rows["w"])], 1)
+        with np.errstate(divide="ignore"):
+            targets = shares if form == PAIRWISE else np.log(shares)
+        labels = np.stack([targets, np.ones_like(shares), np.full_like(shares, np.nan)], 1)
+        return {"query": queries, "documents": lists, "label": labels.tolist()}
 
-    judged = pa.table({"first": shown.first, "second": shown.second, "label": w[known & ~apart]})
-    model = load_cross_encoder(base, max_length=max_length, device=device, new_head=True, seed=seed)
+    judged = datasets.Dataset(pa.table({"first": shown.first, "second": shown.second, "w": w[known & ~apart]}))
+    loss = RERANKER_LOSSES["binary" if form == PAIRWISE else "listnet"].make(model)
     with tempfile.TemporaryDirectory() as folder:
-        fit(
-            model, Path(folder), dataset=datasets.Dataset(judged).with_transform(looked_up),
-            loss=preference_loss(model, form), settings=settings, save_strategy="no",
-        )  # fmt: skip
+        fit(model, Path(folder), dataset=judged.with_transform(looked_up), loss=loss, settings=settings,
+            save_strategy="no")  # fmt: skip
     judge = PairwiseJudge(model, name=name) if form == PAIRWISE else CrossEncoderJudge(model, name=name)
-    return Distilled(judge, len(shown), len(held), *_measure(judge, candidates, held, w[known & apart]))
-
-
-def _measure(judge: DistilledJudge, candidates: Candidates, pairs: Pairs, w: Floats) -> tuple[float, float, float]:
-    """Loss, least loss and agreement on these pairs."""
-    if not len(pairs):
-        return (float("nan"),) * 3
-    p = np.clip(ask(judge, candidates, pairs).preference, 1e-12, 1 - 1e-12)
-    loss = float(-(w * np.log(p) + (1 - w) * np.log1p(-p)).mean())
-    least = float(-(xlogy(w, w) + xlogy(1 - w, 1 - w)).mean())
-    sided = w != 0.5
-    agreement = float(((p > 0.5) == (w > 0.5))[sided].mean()) if sided.any() else float("nan")
-    return loss, least, agreement
+    if not len(held):
+        return Distilled(judge, len(shown), 0, float("nan"), float("nan"))
+    p, sided = np.clip(ask(judge, candidates, held).preference, 1e-12, 1 - 1e-12), answers != 0.5
+    agreement = float(((p > 0.5) == (answers > 0.5))[sided].mean()) if sided.any() else float("nan")
+    return Distilled(
+        judge, len(shown), len(held), float(-(xlogy(answers, p) + xlogy(1 - answers, 1 - p)).mean()), agreement
+    )
