@@ -35,12 +35,10 @@ from foils.batching import (
     greedy,
     hardness,
     hobit_batches,
-    random_order,
     smooth_hardness,
 )
-from foils.batching.batches import nearest
-from foils.batching.conflicts import Conflicts
-from foils.batching.plan import epoch_measures, measure_rows
+from foils.batching.batches import Conflicts, nearest
+from foils.batching.plan import measure_epoch
 
 SIZE, SEEDS, CANDIDATES = 128, 8, 128
 
@@ -198,8 +196,6 @@ def of_methods(rows: int, dim: int) -> dict[str, object]:
     """Every method on pairs of which a tenth take another one's document and a twentieth another one's query."""
     queries, documents, conflicts = shared(*made_up(rows, dim))
     found: dict[str, object] = {"rows": rows, "dim": dim}
-    plain = random_order(rows, batch_size=SIZE, rng=np.random.default_rng(2), conflicts=conflicts)
-    random = measure_rows(queries, documents, plain, conflicts=conflicts)
     variants = {
         **{name: (name, {}, conflicts) for name in METHODS if name != "hobit-c"},
         "hobit, k-means": ("hobit", {"seed_order": "k-means"}, conflicts),
@@ -214,8 +210,7 @@ def of_methods(rows: int, dim: int) -> dict[str, object]:
             queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), conflicts=kept_apart, **settings
         )
         seconds = time.perf_counter() - start
-        rows_of = measure_rows(queries, documents, batches, conflicts=conflicts)
-        found[label] = epoch_measures(batches, rows_of, random=random, seconds=seconds)
+        found[label] = {**measure_epoch(queries, documents, batches, conflicts=conflicts), "seconds": seconds}
         print(label, found[label], file=sys.stderr)
     return found
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from foils.batching.conflicts import no_conflicts
+from foils.batching.batches import no_conflicts
 from foils.batching.hobit import hobit_batches
 from foils.batching.methods import METHODS
 from foils.batching.multi_dataset import Mixture, mixture_counts

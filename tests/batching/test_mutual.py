@@ -17,7 +17,7 @@ from foils.batching import (
     no_conflicts,
     smooth_hardness,
 )
-from foils.batching.plan import measure_rows
+from foils.batching.plan import measure_epoch
 
 
 def build(pairs, seed=0, **chosen):
@@ -91,7 +91,7 @@ def test_each_round_reaches_its_share_of_the_optimum(seed, tau):
 
 def test_all_rows_of_a_batch_gain_more_than_with_few_seeds(pairs):
     def loss(batches):
-        return np.nanmean(measure_rows(*pairs, batches, conflicts=no_conflicts(len(pairs[0]))).loss)
+        return measure_epoch(*pairs, batches, conflicts=no_conflicts(len(pairs[0])))["loss"]
 
     found = loss(build(pairs))
     rng = np.random.default_rng(0)

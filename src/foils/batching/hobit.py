@@ -18,8 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from foils.batching.batches import Batches, Matrix, Rows, Unused, check_batch_size, check_vectors, shuffled
-from foils.batching.conflicts import Conflicts, check_rows, no_conflicts, swap_conflicts
+from foils.batching.batches import (
+    Batches,
+    Conflicts,
+    Matrix,
+    Rows,
+    Unused,
+    check_batch_size,
+    check_rows,
+    check_vectors,
+    no_conflicts,
+    shuffled,
+    swap_conflicts,
+)
 from foils.batching.objective import check_alpha, check_tau
 from foils.batching.objective import greedy as plain_greedy
 from foils.runtime import progress
@@ -185,7 +196,7 @@ class Filler:
         rows = self.queries.shape[0]
         self.known = no_conflicts(rows) if self.conflicts is None else self.conflicts
         check_rows(rows, self.known)
-        self.state, self.classes = self.known.state(), self.known.classes or rows
+        self.state = self.known.state()
         self.unused = Unused(self.queries, self.documents, self.state[0], self.candidates)
 
     def epoch(self, line: Rows, groups: Rows) -> Batches:
@@ -226,8 +237,6 @@ class Filler:
         for factor in WIDER:
             if filled == size:
                 return batch
-            if filled >= self.classes:
-                break
             filled = self.greedy(toward, totals, self.unused.candidates(seed_rows, factor=factor), batch, filled)
         return self.at_random(batch, filled)
 
@@ -347,7 +356,7 @@ class _Grower(Filler):
         self.stamp += 1
         filled = self.take(self.line, batch, 0, 1, NO_ROWS)
         first = batch[:filled].copy()
-        for factor in WIDER if self.classes >= size else WIDER[:1]:
+        for factor in WIDER:
             rows = self.unused.candidates(first, factor=factor) if filled < size else NO_ROWS
             while filled < size and (grown := self._round(rows, batch, filled)) > filled:
                 filled = grown

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from foils.batching.batches import Batches
-from foils.batching.conflicts import random_batches
+from foils.batching.batches import Batches, random_batches
 from foils.batching.hobit import hobit_batches, mutual_batches
 from foils.batching.rivals import b3_batches, batchsampler_batches, ngame_batches
 from foils.runtime.errors import check_names

@@ -57,11 +57,6 @@ def smooth_hardness(weights: Matrix, *, tau: float = 0.05) -> float:
     return float(tau * logsumexp(_filled(weights) / tau, axis=1).sum())
 
 
-def mean_hardness(weights: Matrix) -> float:
-    """Return L_avg(B) = Σ_i mean_j w_ij (HOBIT eq. 14) for weights (s, b)."""
-    return float(_filled(weights).mean(axis=1).sum())
-
-
 def marginal_gain(weights: Matrix, candidates: Matrix, *, tau: float = 0.05) -> Matrix:
     """Return Δ(v) = Σ_i τ_h log(1 + exp(w_iv/τ_h) / Σ_j exp(w_ij/τ_h)) (HOBIT eq. 16) for each candidate v.
 
@@ -112,22 +107,6 @@ def greedy(
         if admits(best):
             chosen.append(best)
     return np.asarray(chosen, np.int64)
-
-
-def query_gradient(query: Matrix, documents: Matrix, *, positive: int, temperature: float = 0.05) -> Matrix:
-    """Return ∇_q L = (1/τ)(Σ_j P_j d_j − d_positive), the InfoNCE gradient of a query (HOBIT Lemma 4.1).
-
-    Args:
-        query: (d,) vector q.
-        documents: (b, d) documents of the batch.
-        positive: the row of `documents` that answers the query.
-        temperature: τ > 0, divides the similarities.
-    """
-    check_tau(temperature)
-    scores = documents @ query / temperature
-    weights = np.exp(scores - logsumexp(scores))
-    gradient: Matrix = (weights @ documents - documents[positive]) / temperature
-    return gradient
 
 
 def check_tau(tau: float) -> None:

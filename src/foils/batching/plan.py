@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from foils.batching.batches import Batches
-from foils.batching.conflicts import Conflicts, known_conflicts, random_order, warn_of_classes
+from foils.batching.batches import Batches, Conflicts, known_conflicts, random_order
 from foils.batching.methods import METHODS
 from foils.data import Collection
 from foils.data.collection import DocumentTexts
@@ -28,34 +27,18 @@ from foils.runtime import progress
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, door, settings_option
 from foils.runtime.parallel import ScaleSettings
-from foils.runtime.results import Result, Table, number, signed
+from foils.runtime.results import Result, Table, number
 
 Vectors = NDArray[np.floating]
 Values = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class RowMeasures:
-    """What its batch offers to each row, by the vectors that the batches were built from.
-
-    A row without a negative, alone in its batch or among known positives only, has NaN.
-
-    Attributes:
-        hardness: (N,) max_j q_i·d_j over the row's in-batch negatives.
-        loss: (N,) InfoNCE at the temperature with known positives masked.
-        contradictions: how many (i, j), i ≠ j, of a batch have in d_j a known positive of q_i; what the loss must
-            mask. None of the measures above looks at them.
-    """
-
-    hardness: Values
-    loss: Values
-    contradictions: int
-
-
-def measure_rows(
+def measure_epoch(
     queries: Vectors, documents: Vectors, batches: Batches, *, conflicts: Conflicts, temperature: float = 0.05
-) -> RowMeasures:
-    """Measure what every row of the epoch meets in its batch.
+) -> dict[str, float]:
+    """Return what the batches of an epoch offer to the training, by the vectors that they were built from.
+
+    A row whose positive is near has a low loss in any batch: compare batches of the same rows alone.
 
     Args:
         queries: (N, d) unit vectors of the pairs' queries.
@@ -63,8 +46,13 @@ def measure_rows(
         batches: of the N rows.
         conflicts: known positives, masked in the measures and counted.
         temperature: τ > 0 of the loss; divides.
+
+    Returns:
+        hardness, the mean over rows of max_j q_i·d_j over their in-batch negatives; loss, of InfoNCE at the temperature
+        with known positives masked (a row without a negative is left out of both); contradictions, pairs (i, j), i ≠ j,
+        of a batch with a known positive of q_i in d_j, which the loss must mask; rows; batches.
     """
-    hardness, loss = (np.full(batches.rows, np.nan) for _ in range(2))
+    hardness, loss = list[Values](), list[Values]()
     contradictions = 0
     with progress.task("measuring batches", total=len(batches), unit="batches") as advance:
         for rows in batches:
@@ -74,42 +62,12 @@ def measure_rows(
             hidden = masked | np.eye(rows.size, dtype=bool)
             able = ~hidden.all(axis=1)
             logits = np.where(masked, -np.inf, scores) / temperature
-            hardness[rows[able]] = np.where(hidden, -np.inf, scores).max(axis=1)[able]
-            loss[rows[able]] = (logsumexp(logits, axis=1) - np.diag(logits))[able]
+            hardness.append(np.where(hidden, -np.inf, scores).max(axis=1)[able])
+            loss.append((logsumexp(logits, axis=1) - np.diag(logits))[able])
             advance(1)
-    return RowMeasures(hardness, loss, contradictions)
-
-
-def epoch_measures(
-    batches: Batches, rows: RowMeasures, *, random: RowMeasures, seconds: float = 0.0
-) -> dict[str, float]:
-    """Sum up what the batches of an epoch offer to the training.
-
-    Rows differ: one whose positive is near has a low loss in any batch. So batches are compared with random ones by
-    the *same rows*: a gain is the mean over rows of what they have here less what they have in random batches.
-
-    Args:
-        batches: of the epoch.
-        rows: what its rows meet.
-        random: what the same rows meet in random batches.
-        seconds: the batches took to build.
-
-    Returns:
-        hardness and loss, means over rows (see `RowMeasures`); hardness_gain and loss_gain; contradictions, pairs that
-        the loss must mask; rows; batches; seconds.
-    """
-    measures: dict[str, float] = {}
-    for name in ("hardness", "loss"):
-        here, there = getattr(rows, name), getattr(random, name)
-        for key, values in ((name, here), (f"{name}_gain", here - there)):
-            known = values[~np.isnan(values)]
-            measures[key] = float(known.mean()) if known.size else np.nan
-    counts = {"contradictions": rows.contradictions, "rows": batches.rows, "batches": len(batches)}
-    return {**measures, **counts, "seconds": seconds}
-
-
-REFERENCE = 2**31
-"""In place of an epoch's number: the generator of the random batches that gains are taken against."""
+    means = [float(np.concatenate(each).mean()) if any(map(len, each)) else np.nan for each in (hardness, loss)]
+    counts = {"contradictions": contradictions, "rows": batches.rows, "batches": len(batches)}
+    return {"hardness": means[0], "loss": means[1], **counts}
 
 
 @dataclass(frozen=True)
@@ -120,8 +78,8 @@ class BatchPlan(Result):
         collection: what the rows are from.
         rows: row i of the batches is row i of the training.
         batches: of the first epoch of a training.
-        measures: of the batches; gains are against an epoch of random batches that keep the same conflicts apart.
-        random: of another epoch of such random batches: its gains are what chance alone makes.
+        measures: of the batches (`measure_epoch`), and the `seconds` that they took.
+        random: of random batches of the same rows that keep the same conflicts apart.
         unguarded: contradictions of random batches that keep nothing apart.
         negative_ids: (N,) ids of the negatives of triplets; None of pairs and lists.
         settings: of the method, as they were given.
@@ -178,25 +136,16 @@ class BatchPlan(Result):
         """Return how hard and clean the batches are, beside random ones."""
         settings = self.provenance["settings"]
         rows = [
-            (
-                label,
-                number(each["hardness"]),
-                signed(each["hardness_gain"]),
-                number(each["loss"]),
-                signed(each["loss_gain"]),
-                f"{each['contradictions']:,}",
-                f"{each['seconds']:.1f} s",
-            )
+            (label, number(each["hardness"]), number(each["loss"]), f"{each['contradictions']:,}")
             for label, each in ((settings["with"], self.measures), ("random", self.random))
         ]
         notes = [
             f"{len(self.rows):,} rows in {len(self.batches):,} batches of {self.batches.batch_size}, made of "
             f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over {settings['max_positives']} "
             f"positives, {self.rows.uncovered:,} without a negative",
-            "gain: against the same pairs in random batches",
-            f"contradictions in a plain shuffle: {self.unguarded:,}",
+            f"contradictions in a plain shuffle: {self.unguarded:,}; built in {self.measures['seconds']:.1f} s",
         ]
-        columns = ["batches", "hardness", "gain", "loss", "loss gain", "contradictions", "time"]
+        columns = ["batches", "hardness", "loss", "contradictions"]
         title = f"Batches of {self.collection.name} ({settings['split']})"
         return [Table(title, columns, rows, "\n".join(notes))]
 
@@ -220,24 +169,15 @@ def plan_epoch(
     Raises:
         InputError: vectors that do not fit, or a number out of range.
     """
-    warn_of_classes(conflicts, batch_size)
-    shuffled = partial(random_order, len(queries), batch_size=batch_size)
-    measure = partial(measure_rows, queries, documents, conflicts=conflicts)
-    first = [seed, 0]
-    reference = measure(shuffled(rng=np.random.default_rng([seed, REFERENCE]), conflicts=conflicts))
-
-    def measured(build: Callable[[], Batches]) -> tuple[Batches, dict[str, float]]:
-        begin = time.perf_counter()
-        batches = build()
-        seconds = time.perf_counter() - begin
-        return batches, epoch_measures(batches, measure(batches), random=reference, seconds=seconds)
-
-    rows: dict[str, Any] = {"rows": len(queries), "conflicts": conflicts, "seed": seed}
-    batches, measures = measured(partial(planner.build, 0, (queries, documents), batch_size, **rows))
-    _, random = measured(partial(shuffled, rng=np.random.default_rng(first), conflicts=conflicts))
+    begin = time.perf_counter()
+    batches = planner.build(0, (queries, documents), batch_size, rows=len(queries), conflicts=conflicts, seed=seed)
+    seconds = time.perf_counter() - begin
+    shuffled, first = partial(random_order, len(queries), batch_size=batch_size), [seed, 0]
+    random = shuffled(rng=np.random.default_rng(first), conflicts=conflicts)
     plain = shuffled(rng=np.random.default_rng(first))
+    measured, beside = (measure_epoch(queries, documents, each, conflicts=conflicts) for each in (batches, random))
     unguarded = sum(int(conflicts.matrix(batch).sum()) for batch in plain)
-    return {"batches": batches, "measures": measures, "random": random, "unguarded": unguarded}
+    return {"batches": batches, "measures": {**measured, "seconds": seconds}, "random": beside, "unguarded": unguarded}
 
 
 @door

@@ -39,8 +39,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from foils.batching.batches import Batches, Matrix, Rows, check_batch_size, check_vectors, nearest
-from foils.batching.conflicts import Conflicts, no_conflicts, separate_conflicts, swap_conflicts
+from foils.batching.batches import (
+    Batches,
+    Conflicts,
+    Matrix,
+    Rows,
+    check_batch_size,
+    check_vectors,
+    nearest,
+    no_conflicts,
+    separate_conflicts,
+    swap_conflicts,
+)
 from foils.runtime.errors import InputError, require
 
 

@@ -26,8 +26,7 @@ import numpy as np
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from transformers import TrainerCallback
 
-from foils.batching.batches import Batches, Rows
-from foils.batching.conflicts import Conflicts, find_conflicts, random_order, warn_of_classes
+from foils.batching.batches import Batches, Conflicts, Rows, find_conflicts, random_order
 from foils.batching.methods import SCHEDULE, TEACHER, method_named
 from foils.batching.multi_dataset import Mixture, mixed_batches
 from foils.batching.rivals import joined, members, rank_communities
@@ -190,7 +189,6 @@ class PlannedBatchSampler(EpochBatchSampler):
         if self.conflicts is None:
             texts = (self.dataset[:][name] for name in self.columns[:2])
             self.conflicts = find_conflicts(*texts, positives=choice.positives)
-        warn_of_classes(self.conflicts, self.batch_size)
         if choice.method.vectors == "cached":
             self.cache = EmbeddingCache(count, scaled=scaled)
 
@@ -329,7 +327,7 @@ class BatchPlanner(BatchHook):
             method begins (HOBIT A.9); `refresh`, embed anew every so many epochs; `anneal`, epochs after the warm-up
             over which HOBIT's α rises linearly from 0 to its value (0: constant).
         positives: further (query text, document text) pairs known to be relevant.
-        known: conflicts among the rows of the one training set, as `foils.batching.conflicts.known_conflicts` finds
+        known: conflicts among the rows of the one training set, as `foils.batching.batches.known_conflicts` finds
             them in a collection; None: found by the texts of the data set and `positives`.
         teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
         mixture: of the one training set, which holds several data sets; None: it is one.

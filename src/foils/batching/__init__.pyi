@@ -1,0 +1,17 @@
+from .batches import Batches as Batches
+from .batches import Conflicts as Conflicts
+from .batches import find_conflicts as find_conflicts
+from .batches import no_conflicts as no_conflicts
+from .batches import random_order as random_order
+from .hobit import hobit_batches as hobit_batches
+from .hobit import mutual_batches as mutual_batches
+from .methods import METHODS as METHODS
+from .multi_dataset import mixed_batches as mixed_batches
+from .objective import batch_hardness as batch_hardness
+from .objective import greedy as greedy
+from .objective import hardness as hardness
+from .objective import marginal_gain as marginal_gain
+from .objective import smooth_hardness as smooth_hardness
+from .rivals import b3_batches as b3_batches
+from .rivals import batchsampler_batches as batchsampler_batches
+from .rivals import ngame_batches as ngame_batches
