@@ -173,7 +173,7 @@ def words_of(model: Any, texts: Iterable[str]) -> Iterator[None]:
 @contextmanager
 def narrowed() -> Iterator[None]:
     """Let trainings of static embeddings read only the rows of the words in their data (`words_of`)."""
-    import foils.training.train as training
+    import foils.training.fit as training
 
     whole = training.train_model
 

@@ -42,7 +42,7 @@ from tokenizers import Tokenizer
 
 import foils
 from common import hidden, load, narrowed, save
-from foils.batching.conflicts import Conflicts, known_conflicts, no_conflicts
+from foils.batching.batches import Conflicts, known_conflicts, no_conflicts
 from foils.batching.methods import method_named
 from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives, load_collection
@@ -50,7 +50,7 @@ from foils.evaluation import measure_encoder
 from foils.runtime.errors import check_names
 from foils.runtime.options import parsed_settings
 from foils.statistics import compare_systems
-from foils.training import train as train_module
+from foils.training import fit as train_module
 from foils.training.data import TrainingSet, training_set
 from foils.training.settings import NO_DUPLICATES, TrainSettings
 

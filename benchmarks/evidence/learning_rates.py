@@ -110,7 +110,7 @@ def trained(kind: str, name: str, data: Any, settings: TrainSettings) -> Any:
     """A model of the kind after training."""
     with tempfile.TemporaryDirectory() as folder:
         if kind == "reranker":
-            from foils.training.train import train_model
+            from foils.training.fit import train_model
 
             model = model_of(kind, name)
             train_model(model, data, Path(folder), settings=settings)

@@ -143,9 +143,9 @@ def their_training(model, texts, folder: Path, batch_size: int, mini_batch: int 
 
 
 def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, loss: str):
+    from foils.training.fit import train_model
     from foils.training.settings import TrainSettings
     from foils.training.tiers import outside_danger
-    from foils.training.train import train_model
 
     loss, by_progress, _ = loss.partition(", curriculum by progress")
     data = outside_danger(data) if by_progress else data

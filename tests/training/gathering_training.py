@@ -22,9 +22,9 @@ from foils.batching.vectors import rank_and_count
 from foils.data import Collection, Negatives
 from foils.data.read import CollectionSettings
 from foils.training.data import TrainingSet, read_data_sets, training_set
+from foils.training.fit import train_model
 from foils.training.losses import TEACHER_LOSSES
 from foils.training.settings import MethodSettings, TrainSettings
-from foils.training.train import train_model
 from train_models import bert_model, made_up, static_model, table
 
 LEARNED = {"learn_temperature": True}

@@ -21,10 +21,10 @@ from foils.encode import VectorStore
 from foils.mining import BM25Retriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
 from foils.training.data import read_data_sets, training_set
+from foils.training.fit import train_model
 from foils.training.losses import make_loss
 from foils.training.refresh import Refresh
 from foils.training.settings import MethodSettings, TrainSettings
-from foils.training.train import train_model
 from train_models import WORDS, made_up, resumed_exactly, static_model, table, unpaired, weights
 
 pytest.importorskip("datasets")
@@ -209,7 +209,7 @@ def test_negatives_are_mined_anew_with_the_model_as_it_is(data, tmp_path):
 
 def test_batches_hold_the_new_negatives(data):
     collection, refresh = made_up(), ance()
-    followed = refresh.following(data, None)
+    followed = refresh.following(data, make_loss("mnrl", static_model(), data, settings={}))
     assert followed.dataset[:3] == data.dataset[:3]
     fresh = refresh.mined({"made-up": collection}, static_model(seed=5))["made-up"]
     refresh.take(fresh)

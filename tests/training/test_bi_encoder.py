@@ -24,11 +24,10 @@ from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError, UnknownNameError
 from foils.selection import LearningProgress
 from foils.training.data import training_set
-from foils.training.fit import LOSS_STATE, WHOLE, Steps, last_whole_checkpoint
+from foils.training.fit import LOSS_STATE, WHOLE, Steps, last_whole_checkpoint, train_model
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss, make_loss
 from foils.training.settings import RECIPES, TrainSettings
 from foils.training.tiers import CURRICULUM, DANGER, UNRATED, Decks, TierCurriculum, by_progress, outside_danger
-from foils.training.train import train_model
 from refusals import refused
 from train_models import (
     Kill,
@@ -450,7 +449,7 @@ def gaps(first, rest=300.0):
         (outside_danger, lambda: with_gap(np.full(80, 10.0)), "all 80 rows are left out"),
         (by_progress, lambda: with_gap(np.full(80, 300.0)), "two tiers or more"),
         (by_progress, lambda: with_gap(gaps(10.0)), "of danger"),
-        (by_progress, lambda: with_gap(gaps(np.nan)), "1 of these have no rating gap"),
+        (by_progress, lambda: with_gap(gaps(np.nan)), "rows as outside_danger leaves them"),
     ],
 )
 def test_rows_that_a_curriculum_by_progress_refuses(made, data, said):
@@ -475,6 +474,5 @@ def test_curricula_that_cannot_lead_are_refused(curriculum, error, said, tmp_pat
 
 
 def test_what_the_curriculum_refuses():
-    refused("expected rows of each", led, np.zeros(4, int), "ab")
     two = SimpleNamespace(world_size=2, n_gpu=1, gradient_accumulation_steps=1)
     refused("one process", led().on_train_begin, two, None, None)

@@ -20,6 +20,7 @@ from foils.encode.models import load_model
 from foils.experiments import StudySettings, open_study, read_cells, run_cells
 from foils.runtime.errors import InputError, MissingExtraError
 from foils.runtime.files import write_json
+from foils.training.fit import train_model
 from foils.training.models import (
     LEARNING_RATES,
     WEIGHTS,
@@ -31,7 +32,6 @@ from foils.training.models import (
     with_defaults,
 )
 from foils.training.settings import RECIPES, TrainSettings
-from foils.training.train import train_model
 from refusals import refused
 from train_models import (
     answering_decoder,

@@ -14,6 +14,7 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
+from foils.training.fit import train_model
 from foils.training.losses import make_loss
 from foils.training.models import load_trainable
 from foils.training.reranker import (
@@ -22,10 +23,8 @@ from foils.training.reranker import (
     reranker_loss,
     reranker_set,
     targets_of,
-    warn_of_nothing_learned,
 )
 from foils.training.settings import TARGETS, TrainSettings
-from foils.training.train import train_model
 from refusals import refused
 from train_models import cross_encoder, gradients, made_up, rows_of, second_gradients, static_model, table
 
@@ -194,7 +193,7 @@ def test_a_curriculum_leaves_hard_negatives_out_of_the_contrast_until_their_epoc
     inputs, labels = lists_of("hybrid")
     loss = reranker_loss("hybrid", {"alpha": 1.0, "curriculum": True}).make(model)
     for epoch, least in ((1, 300.0), (4, 200.0), (7, 100.0)):
-        loss.set_epoch(epoch)
+        loss.terms.set_epoch(epoch)
         each = []
         for s, (_, w, gap) in zip(scored(model, inputs), labels, strict=True):
             e = w * torch.exp(s) * (1 - (gap <= least).float())
@@ -241,7 +240,7 @@ UNRATED = rows_of("lists", rated=False)
             ("debiased", each, None, "expected")
             for each in ({"prior": 1.0}, {"concentration": -1.0}, {"temperature": 0.0})
         ),
-        ("weighted", {"curriculum": True}, UNRATED, "a curriculum goes by gaps"),
+        ("weighted", {"curriculum": True}, UNRATED, "a curriculum goes by ratings"),
         ("regression", {}, UNRATED, "rate the negatives"),
         ("listnett", {}, None, "listnet"),
         ("hybrid", {"alfa": 1}, None, "alpha"),
@@ -306,13 +305,6 @@ def test_mini_batches_bound_the_activations_and_change_nothing(model, tmp_path):
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
     settings = replace(BASE, loss="st:ListMLELoss", mini_batch_size=4)
     refused("mini_batch_size", train_model, model, LISTS, tmp_path / "out", settings=settings)
-
-
-def test_a_reranker_that_learned_nothing_is_warned_of(caplog):
-    warn_of_nothing_learned([{"loss": 1.609}, {"loss": 1.2}])
-    assert not caplog.text
-    warn_of_nothing_learned([{"loss": 1.609}, {"loss": 1.605}, {"loss": 1.600}])
-    assert "hardly fell, from 1.609 to 1.600" in caplog.text
 
 
 def test_other_arguments_of_the_trainer_are_passed_on(model, tmp_path):

@@ -75,7 +75,7 @@ class _Model:
 
     def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
         """Train with sentence-transformers; one that was interrupted goes on from its checkpoint in the folder."""
-        from foils.training.train import train_model
+        from foils.training.fit import train_model
 
         model = self.load(seed=settings.seed)
         settings = replace(settings, max_length=_length(model))

@@ -2,6 +2,7 @@ from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
 from .doors import Trained as Trained
 from .fit import TrainingRun as TrainingRun
+from .fit import train_model as train_model
 from .losses import LOSSES as LOSSES
 from .losses import CachedContrastiveLoss as CachedContrastiveLoss
 from .losses import ContrastiveLoss as ContrastiveLoss
@@ -16,7 +17,6 @@ from .objectives import Mixing as Mixing
 from .objectives import Temperature as Temperature
 from .objectives import UncertaintyMixing as UncertaintyMixing
 from .objectives import debiased_infonce as debiased_infonce
-from .objectives import infonce_gradient as infonce_gradient
 from .objectives import list_distillation as list_distillation
 from .objectives import make_mixing as make_mixing
 from .objectives import margin_mse as margin_mse
@@ -34,4 +34,3 @@ from .tiers import TierBatchSampler as TierBatchSampler
 from .tiers import TierCurriculum as TierCurriculum
 from .tiers import by_progress as by_progress
 from .tiers import outside_danger as outside_danger
-from .train import train_model as train_model

@@ -191,7 +191,18 @@ def own_values(rows: Codes, query: Codes, document: Codes, values: Floats, missi
     return np.append(values, missing)[places].reshape(documents.shape)  # at −1 stands the last
 
 
-@dataclass(frozen=True)
+def rated(what: str, values: Floats) -> Floats:
+    """Return values that ratings give, of which there is one at least.
+
+    Raises:
+        InputError: there is none; the message says what needs them.
+    """
+    if not np.isfinite(values).any():
+        raise InputError(f"{what} goes by ratings, and there are none; rate the negatives first")
+    return values
+
+
+@dataclass
 class RowTexts:
     """The transform of a data set: texts in the place of row numbers.
 
@@ -200,14 +211,19 @@ class RowTexts:
         own: texts that a table of negatives brought along; text i has the row after the collection's documents, + i.
         documents: names of the data set's columns that hold document rows, or lists of them; the others but label
             hold query rows.
+        rows: (N, 2 + k) by label, what stands in the place of the data set's numbers; None: these.
     """
 
     collection: Collection
     own: pa.Array | pa.ChunkedArray | None
     documents: frozenset[str]
+    rows: Rows | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch of the data set with texts in the place of rows."""
+        if self.rows is not None:
+            columns = self.rows[np.asarray(batch["label"], np.int64)].T
+            batch = {**dict(zip(batch, columns, strict=False)), "label": batch["label"]}
         return {name: rows if name == "label" else self.texts(name, rows) for name, rows in batch.items()}
 
     def texts(self, column: str, rows: Sequence[Any] | Rows) -> list[Any]:
@@ -280,6 +296,16 @@ class TrainingSet:
         counts = {**self.counts, reason: int(left_out.sum()), "rows": len(kept)}
         names = [name for name in self.dataset.column_names if name != "label"]
         return replace(self, dataset=_dataset(names, rows, self.texts), facts=facts, rows=rows, counts=counts)
+
+    def distinct(self) -> tuple[Rows, Rows, Rows, Rows]:
+        """Return the query rows and (N,) the place of each row's own; the document rows, and (N, 1 + k) places.
+
+        In the place of an absent document stands its row's positive.
+        """
+        queries, query = np.unique(self.rows[:, 0], return_inverse=True)
+        there = np.where(self.rows[:, 1:] == ABSENT, self.rows[:, 1:2], self.rows[:, 1:])
+        documents, document = np.unique(there, return_inverse=True)
+        return queries, query, documents, document.reshape(there.shape)
 
     def weighed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which documents of each row have a weight other than 1, and which negatives are positives after all.

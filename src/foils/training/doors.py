@@ -18,7 +18,7 @@ from foils.data.sources import SourceLike
 from foils.data.tables import Provenance, provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
-from foils.runtime.errors import InputError, require
+from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, door, refuse, spelled
 from foils.runtime.results import Result, Table, number
 from foils.training.settings import (
@@ -187,8 +187,6 @@ def train(
             f"a model of type {loaded.__name__}, and {spelled('reranker')} {reranker}; expected a CrossEncoder with "
             "reranker=True, or a SentenceTransformer"
         )
-    if steps.lora is not None:
-        require("peft", "lora")
     if reranker and evaluation.dev is not None and evaluation.dev_run is None:
         raise InputError(f"{spelled('dev')} needs a run for the reranker to rerank: give {spelled('dev_run')}")
     batches, batch_settings = method.batches or recipe.batches, dict(method.batch_settings or {})
@@ -206,9 +204,8 @@ def train(
     settings = completed(steps, recipe, evaluated=evaluation.dev is not None)
 
     from foils.training.data import read_data_sets
-    from foils.training.fit import save_model
+    from foils.training.fit import save_model, train_model
     from foils.training.models import load_trainable, with_defaults
-    from foils.training.train import train_model
 
     sets = read_data_sets(collection, source, method, reading)
     if sets.mixed and sets.bare and not method.refresh and rows.form != "pairs":
@@ -216,10 +213,6 @@ def train(
             f"no negatives for {', '.join(sets.bare)}, and {rows.form} need them for each data set; give "
             f"{spelled('also')} with a source of its own, or {spelled('form', 'pairs')}"
         )
-    if reranker:  # an unknown loss is refused before a model is loaded
-        from foils.training.reranker import reranker_loss
-
-        reranker_loss(settings.loss or "listnet", settings.loss_settings, settings.target)
     compared: dict[str, Any] = {
         "similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt
     }  # fmt: skip

@@ -39,7 +39,7 @@ from foils.encode.models import similarity_of
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap
-from foils.training.data import BatchFacts, LeastGap, PairFacts, TrainingSet
+from foils.training.data import BatchFacts, LeastGap, PairFacts, TrainingSet, rated
 from foils.training.masks import FalseNegativeMask
 from foils.training.objectives import (
     Mixing,
@@ -210,10 +210,10 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         mask: FalseNegativeMask | None = None,
     ) -> None:
         super().__init__()
-        if mixing is not None and (facts is None or not np.isfinite(facts.ratings).any()):
-            raise InputError("the hybrid loss regresses on ratings, and there are none; rate the negatives first")
-        if least_gap is not None and (facts is None or not np.isfinite(facts.known_gap).any()):
-            raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
+        if mixing is not None:
+            rated("the hybrid loss", np.zeros(0) if facts is None else facts.ratings)
+        if least_gap is not None:
+            rated("a curriculum", np.zeros(0) if facts is None else facts.known_gap)
         self.model, self.similarity = model, similarity_of(model)
         self.objective, self.facts, self.least_gap = objective, facts, least_gap
         self.temperature = temperature if isinstance(temperature, Temperature) else Temperature(temperature)
@@ -232,10 +232,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         return [p for name, p in self.named_parameters() if not name.startswith("model.") and p.requires_grad]
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell the loss its epoch, counted from 1: schedules go by it."""
+        """Tell the loss its epoch, counted from 1: a curriculum goes by it; `mixing` is told by itself."""
         self.epoch = epoch
-        if self.mixing is not None:
-            self.mixing.set_epoch(epoch)
 
     def learn_from(self, data: TrainingSet) -> None:
         """Take another training set, whose row numbers come as labels from now on."""
@@ -266,35 +264,30 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             norms = None
             if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
                 norms = torch.stack([share.norm(*each) for each in gradients_of(losses, (queries, documents))])
-            return self.total(share.averaged(losses), norms)
+            losses = share.averaged(losses)
+            return losses[0] if self.mixing is None else self.mixing(losses, norms)
 
     def batch_of(
         self, columns: Sequence[Tensor], labels: Tensor | None, *, gather: bool
     ) -> tuple[Tensor, Tensor, Batch]:
         """Return the own queries, all documents column after column, and the batch, of vectors that are compared."""
-        share = Share.of(len(columns[0]), gather=gather)
-        facts, (queries, *rest) = self.facts_of(columns, labels, share), columns
+        if len(columns) < 2:
+            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns of texts")
+        share, facts, (queries, *rest) = Share.of(len(columns[0]), gather=gather), None, columns
+        if self.facts is not None:
+            if labels is None or labels.ndim != 1 or labels.is_floating_point():
+                raise InputError("the loss looks up what is known by each row's number; expected them in column label")
+            if len(rest) != 1 + self.facts.negatives:
+                known, found = self.facts.negatives, len(rest) - 1
+                raise InputError(f"the facts are about {known} negatives a row, the batch has {found}")
+            least = None if self.least_gap is None else self.least_gap(self.epoch)
+            facts = self.facts.batch(share.gathered(labels).cpu().numpy().astype(np.int64), least_gap=least)
         documents = torch.cat([share.gathered(column) for column in rest])
         if self.mask is None:
             return queries, documents, Batch(share, facts)
         rows = None if facts is None else facts.labels
         masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
         return queries, documents, Batch(share, facts, self.mask, masked_by, self.epoch)
-
-    def facts_of(self, columns: Sequence[Tensor], labels: Tensor | None, share: Share) -> BatchFacts | None:
-        """Return what is known about the rows of the whole batch."""
-        if len(columns) < 2:
-            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns of texts")
-        if self.facts is None:
-            return None
-        if labels is None or labels.ndim != 1 or labels.is_floating_point():
-            raise InputError("the loss looks up what is known by each row's number; expected them in the column label")
-        if len(columns) != 2 + self.facts.negatives:
-            raise InputError(
-                f"the facts are about {self.facts.negatives} negatives a row, the batch has {len(columns) - 2}"
-            )
-        least = None if self.least_gap is None else self.least_gap(self.epoch)
-        return self.facts.batch(share.gathered(labels).cpu().numpy().astype(np.int64), least_gap=least)
 
     def sums(self, queries: Tensor, documents: Tensor, begin: int, end: int, batch: Batch) -> Tensor:
         """Return the summed losses of queries begin … end − 1, (1,), with the regression (2,).
@@ -315,8 +308,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         size, width = batch.facts.ratings.shape
         own = positives[:, None] + size * torch.arange(width, device=queries.device)
         ratings = torch.from_numpy(batch.facts.ratings[begin:end]).to(similarities)
-        rated = torch.isfinite(ratings).any(1)
-        predicted, ratings = similarities.gather(1, own)[rated], ratings[rated]
+        there = torch.isfinite(ratings).any(1)
+        predicted, ratings = similarities.gather(1, own)[there], ratings[there]
         if self.regression is not None:
             return torch.stack([per_query.sum(), self.regression(predicted, ratings).sum()])
         errors = rating_regression(self.gain * predicted + self.offset, ratings)
@@ -326,28 +319,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         """Return of how many queries each of the sums is, which makes them means: all, and those with a rating."""
         if self.mixing is None or batch.facts is None:
             return torch.tensor([float(batch.share.size)])
-        rated = np.isfinite(batch.facts.ratings).any(1).sum()
-        return torch.tensor([float(batch.share.size), max(1.0, float(rated))])
-
-    def total(self, losses: Tensor, norms: Tensor | None) -> Tensor:
-        """Return the loss that is minimised, from the means (1,) or (2,) and the norms of their gradients."""
-        return losses[0] if self.mixing is None else self.mixing(losses, norms)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return the settings, for the model card."""
-        return {
-            **_described("objective", self.objective),
-            **self.temperature.describe(),
-            "similarity": self.similarity,
-            "known_positives_left_out": self.facts is not None,
-            **({} if self.mask is None else {"mask": self.mask.describe()}),
-            **({} if self.mixing is None else self.mixing.describe()),
-            **({} if self.regression is None else _described("regression", self.regression)),
-        }
-
-
-def _described(name: str, function: Any) -> dict[str, Any]:
-    return {name: getattr(function, "func", function).__name__, **getattr(function, "keywords", {})}
+        count = np.isfinite(batch.facts.ratings).any(1).sum()
+        return torch.tensor([float(batch.share.size), max(1.0, float(count))])
 
 
 def gradients_of(losses: Iterable[Tensor], of: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
@@ -431,7 +404,7 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
         per_loss = [[each / mean for each in gradients] for gradients, mean in zip(per_loss, means, strict=True)]
         norms = torch.stack([share.norm(*gradients[:2]) for gradients in per_loss])
         losses = share.averaged(sums / means).requires_grad_()
-        loss = self.total(losses, norms)
+        loss = losses[0] if self.mixing is None else self.mixing(losses, norms)
         shares, *mixed = torch.autograd.grad(loss, (losses, *own), allow_unused=True)
         of_queries, of_documents, *joined = (
             sum(weight * g for weight, g in zip(shares, of, strict=True)) for of in zip(*per_loss, strict=True)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from foils.data.training_rows import ABSENT
 from foils.encode import EmbeddingSettings, Vectors
 from foils.encode.models import similarity_of
 from foils.encode.opening import EncoderLike, description
@@ -70,22 +69,16 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
         InputError: a model that cannot be loaded.
     """
     encoder, store = settings.open_encoder(guide, data.texts.collection), settings.open_store()
-    query_rows, query_places = np.unique(data.rows[:, 0], return_inverse=True)
-    rows = data.rows[:, 1:]
-    rows = np.where(rows == ABSENT, data.rows[:, 1:2], rows)
-    document_rows, places = np.unique(rows, return_inverse=True)
+    query_rows, query_places, document_rows, places = data.distinct()
     queries = store.embed(encoder, data.texts.texts("anchor", query_rows), "query", task="embedding queries (guide)")
     documents = store.embed(
         encoder, data.texts.documents_of(document_rows), "document", task="embedding documents (guide)"
     )
-    places = places.reshape(rows.shape)
     return GuideVectors(queries.select(query_places), documents, places, description(encoder), guide, settings)
 
 
 MARGINS = {SELF: 0.1, GUIDE: 0.0}
 """The published margins: Qwen3-Embedding's, by the model's own similarities, and GISTEmbed's, by a guide's."""
-FARTHEST = 2
-"""Difference of two cosines at most."""
 
 
 def mask_log_weights(similarities: Tensor, own: Tensor, positives: Tensor, *, margin: float) -> Tensor:
@@ -194,23 +187,21 @@ def make_mask(model: Any, data: TrainingSet, settings: TrainSettings, use: Embed
         use: how a guide embeds.
 
     Raises:
-        InputError: a guide that cannot be loaded, a margin that no cosines can differ by, or none for a model that
-            compares by inner products.
+        InputError: a guide that cannot be loaded, or no margin for a model that compares by inner products.
     """
     guide, similarity = None, similarity_of(model)
     if settings.mask != SELF:
         guide = guide_vectors(str(settings.mask).removeprefix(GUIDE), data, settings=use)
         similarity = str(guide.encoder.get("similarity", similarity))
-    margin, named = settings.mask_margin, spelled("mask_margin")
+    margin = settings.mask_margin
     if margin is None:
         if guide is None and similarity != "cosine":
             raise InputError(
                 f"{spelled('mask', SELF)}: the margin of {MARGINS[SELF]:g} is made for cosines, and the model compares "
-                f"by inner product; give {named} in its units (0: what is nearer to the query than the positive is)"
+                f"by inner product; give {spelled('mask_margin')} in its units (0: what is nearer to the query than "
+                "the positive is)"
             )
         margin = MARGINS[SELF if guide is None else GUIDE]
-    if similarity == "cosine" and abs(margin) >= FARTHEST:
-        raise InputError(f"{named} {margin:g}: cosines differ by at most {FARTHEST}; give less, as 0.1")
     return FalseNegativeMask(margin, guide)
 
 
@@ -236,10 +227,7 @@ class BM25Partner:
         if (data.rows[:, 1:] >= len(collection.documents)).any():
             raise InputError("negatives with a text of their own have no BM25 score; train beside BM25 without them")
         bm25 = BM25Retriever(collection)
-        queries, self._query = np.unique(data.rows[:, 0], return_inverse=True)
-        there = np.where(data.rows[:, 1:] == ABSENT, data.rows[:, 1:2], data.rows[:, 1:])
-        documents, places = np.unique(there, return_inverse=True)
-        self._document = places.reshape(there.shape)
+        queries, self._query, documents, self._document = data.distinct()
         asked, self._documents = bm25.vectors(queries, documents)
         best = np.nan_to_num(bm25.search(queries, 1)[1].ravel(), nan=1.0)
         self._queries = sparse.diags_array(LOGITS / best) @ asked

@@ -161,12 +161,6 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
             each.data = each.data.float()
 
 
-def merge_trained(model: Any) -> None:
-    """Make the adapters of a trained model part of its weights, none of which stays frozen."""
-    merge_adapters(model)
-    model.requires_grad_(True)
-
-
 def restore(own: Mapping[str, torch.Tensor], path: Path, what: str) -> None:
     """Fill tensors with what a checkpoint saved under their names.
 

@@ -42,18 +42,6 @@ def weighted_infonce(
     return nn.functional.cross_entropy(logits, positives, reduction="none")
 
 
-def infonce_gradient(
-    similarities: Tensor, positives: Tensor, log_weights: Tensor | None = None, *, temperature: float = 0.05
-) -> Tensor:
-    """Return ∂L/∂s of `weighted_infonce`, (b, c): w_i e^{s_i/τ}/(τZ) at negatives, (P₊ − 1)/τ at positives.
-
-    Source: ANMI 2.0 eq. 39.
-    """
-    logits = similarities / temperature if log_weights is None else similarities / temperature + log_weights
-    shares = torch.softmax(logits, 1)
-    return (shares - torch.zeros_like(shares).scatter(1, positives[:, None], 1.0)) / temperature
-
-
 def debiased_infonce(
     similarities: Tensor,
     positives: Tensor,
@@ -218,7 +206,6 @@ class Mixing(nn.Module):  # type: ignore[misc]
         InputError: α outside [0, 1].
     """
 
-    name = "fixed"
     needs_norms = False
 
     def __init__(self, alpha: float = 0.5, schedule: Callable[[int], float] | None = None) -> None:
@@ -240,12 +227,6 @@ class Mixing(nn.Module):  # type: ignore[misc]
         """Return the mixed loss."""
         first, second = self.shares()
         return first * losses[0] + second * losses[1]
-
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def describe(self) -> dict[str, Any]:
-        """Return the name of the way and its shares now, for logs and model cards."""
-        first, second = map(float, self.shares())
-        return {"mixing": self.name, "contrastive_share": first, "regression_share": second}
 
 
 class LearnableMixing(Mixing):
@@ -350,9 +331,7 @@ def make_mixing(name: str, alpha: float) -> Mixing:
         UnknownNameError: no such way.
     """
     check_names("way of mixing", [name], MIXINGS)
-    mixing = MIXINGS[name](alpha) if name in ("fixed", "learnable") else MIXINGS[name]()
-    mixing.name = name
-    return mixing
+    return MIXINGS[name](alpha) if name in ("fixed", "learnable") else MIXINGS[name]()
 
 
 class Temperature(nn.Module):  # type: ignore[misc]
@@ -380,8 +359,3 @@ class Temperature(nn.Module):  # type: ignore[misc]
         with torch.no_grad():
             self.log_scale.clamp_(max=-math.log(self.least))
         return torch.exp(-self.log_scale)
-
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def describe(self) -> dict[str, Any]:
-        """Return τ as it is now, and whether it is learned, for a model card."""
-        return {"temperature": float(self()), "temperature_learned": self.log_scale is not None}

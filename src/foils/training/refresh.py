@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,42 +22,6 @@ from foils.training.fit import checkpoint_of
 NEGATIVES = "foils_negatives.parquet"
 
 
-class LiveTexts:
-    """A data set's transform that looks texts up by row number, in a training set that may be replaced.
-
-    Args:
-        data: the first one.
-    """
-
-    def __init__(self, data: TrainingSet) -> None:
-        self.data = data
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return the texts of the rows whose numbers come as labels."""
-        labels = np.asarray(batch["label"], np.int64)
-        names = [name for name in self.data.dataset.column_names if name != "label"]
-        rows = {name: self.data.rows[labels, column] for column, name in enumerate(names)}
-        return self.data.texts({**rows, "label": batch["label"]})
-
-    def texts(self, column: str, rows: Sequence[int]) -> list[str]:
-        """Return the texts of rows of queries or positives, which are the same in every training set."""
-        return self.data.texts.texts(column, rows)
-
-    def replace(self, data: TrainingSet) -> None:
-        """Take another training set with the same queries and positives.
-
-        Raises:
-            FailureError: it has other rows than the first.
-        """
-        if data.rows.shape != self.data.rows.shape or not np.array_equal(data.rows[:, :2], self.data.rows[:, :2]):
-            raise FailureError(
-                f"mining anew gave {data.rows.shape[0]} rows of {data.rows.shape[1]} texts for "
-                f"{self.data.rows.shape[0]} of {self.data.rows.shape[1]}: a list became shorter or longer; ask for "
-                "fewer negatives, or lists in the place of triplets"
-            )
-        self.data = data
-
-
 class Refresh(TrainerCallback):  # type: ignore[misc]
     """Negatives of all data sets are mined anew, each in its own documents, every so many epochs (ANCE).
 
@@ -68,10 +32,14 @@ class Refresh(TrainerCallback):  # type: ignore[misc]
         rows: of the training set: whose queries, triplets or lists, and how many negatives of a query.
         every: epochs between two refreshes, at least 1; the first is after so many epochs.
 
+    Attributes:
+        data: the first training set, whose texts are replaced.
+        loss: whose facts about rows, and whose mask, are replaced, too.
+
     Source: Xiong et al., ANCE (ICLR 2021), which does so beside the training; here it waits.
     """
 
-    texts: LiveTexts
+    data: TrainingSet
     loss: Any
     negatives: Negatives | None = None
 
@@ -79,14 +47,10 @@ class Refresh(TrainerCallback):  # type: ignore[misc]
         self.sets, self.rows, self.every = sets, rows, every
 
     def following(self, data: TrainingSet, loss: Any) -> TrainingSet:
-        """Return a training set whose texts are looked up where they can be replaced, and follow it.
-
-        Args:
-            data: the first one.
-            loss: whose facts about rows and whose mask, where it has them, are replaced too (`ContrastiveLoss`).
-        """
-        self.texts, self.loss = LiveTexts(data), loss
-        return replace(data, dataset=data.dataset.with_transform(self.texts))
+        """Return a copy of the first training set, whose texts are replaced from now on, and take note of the loss."""
+        texts = replace(data.texts)
+        self.loss, self.data = loss, replace(data, texts=texts, dataset=data.dataset.with_transform(texts))
+        return self.data
 
     def mined(self, collections: Mapping[str, Collection], model: Any) -> dict[str, Negatives]:
         """Return what a model as it is mines in each of these collections, by name."""
@@ -122,9 +86,17 @@ class Refresh(TrainerCallback):  # type: ignore[misc]
             self.negatives.write(checkpoint_of(args, state) / NEGATIVES)
 
     def take(self, negatives: Negatives) -> None:
-        """Train on these negatives from now on, in rows of the same queries and form."""
-        data = self.sets.training_set(negatives, **vars(self.rows))
-        self.texts.replace(data)
-        self.negatives = negatives
-        if hasattr(self.loss, "learn_from"):
-            self.loss.learn_from(data)
+        """Train on these negatives from now on, in rows of the same queries and form.
+
+        Raises:
+            FailureError: they make other rows than the first.
+        """
+        data, first = self.sets.training_set(negatives, **vars(self.rows)), self.data.rows
+        if data.rows.shape != first.shape or not np.array_equal(data.rows[:, :2], first[:, :2]):
+            raise FailureError(
+                f"mining anew gave {data.rows.shape[0]} rows of {data.rows.shape[1]} texts for {first.shape[0]} of "
+                f"{first.shape[1]}: a list became shorter or longer; ask for fewer negatives, or lists in the place of "
+                "triplets"
+            )
+        self.data.texts.own, self.data.texts.rows, self.negatives = data.texts.own, data.rows, negatives
+        self.loss.learn_from(data)

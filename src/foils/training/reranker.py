@@ -30,7 +30,7 @@ from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap
 from foils.selection.rules import BOUNDS, tier_of
 from foils.statistics.elo_scale import ELO_PER_LOGIT
-from foils.training.data import Floats, TrainingSet
+from foils.training.data import Floats, TrainingSet, rated
 from foils.training.losses import LOSSES, gradients_of, settings_checked
 from foils.training.objectives import (
     Mixing,
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 log = logging.getLogger(__name__)
-
-LEARNED = 0.98
-"""Share of its first value to which the loss of a reranker that learned something falls: a guess stays above."""
 
 Terms = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """(n,) logits, targets, weights and rating gaps of a list → (m, 2): each loss's sum, and the number that it is of."""
@@ -81,16 +78,6 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.model, self.terms, self.mixing, self.mini_batch_size = model, terms, mixing, mini_batch_size
-
-    @property
-    def parts(self) -> list[Any]:
-        """What has settings, or learns: terms and mixing."""
-        return [part for part in (self.terms, self.mixing) if isinstance(part, nn.Module)]
-
-    def set_epoch(self, epoch: int) -> None:
-        """Tell the loss its epoch, counted from 1."""
-        for part in self.parts:
-            part.set_epoch(epoch)
 
     def forward(
         self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
@@ -129,11 +116,6 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
 
     def _score(self, tokens: dict[str, Any]) -> Any:
         return self.model(dict(tokens))["scores"].view(-1)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return the settings, for the model card."""
-        own = {name: each for part in self.parts for name, each in part.describe().items()}
-        return {"mini_batch_size": self.mini_batch_size, **own}
 
 
 def _term(total: Tensor, count: float | Tensor = 1) -> Tensor:
@@ -199,13 +181,9 @@ class Contrast(nn.Module):  # type: ignore[misc]
         contrast = _term(objective(scores[None], positive, log_weights[None], temperature=self.temperature()))
         if not self.regresses:
             return contrast
-        rated = torch.isfinite(targets).any()
-        errors = rating_regression(scores[None], targets[None]) if rated else scores.sum() * 0
-        return torch.cat([contrast, _term(errors, rated)])
-
-    def describe(self) -> dict[str, Any]:
-        """Return the settings, for the model card."""
-        return {**self.temperature.describe(), **self.settings}
+        there = torch.isfinite(targets).any()
+        errors = rating_regression(scores[None], targets[None]) if there else scores.sum() * 0
+        return torch.cat([contrast, _term(errors, there)])
 
 
 @dataclass(frozen=True)
@@ -320,18 +298,13 @@ def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
     if target == LABELS:
         return np.repeat(np.eye(1, data.rows.shape[1] - 1), len(data), 0)
     if target == ZONES:
-        gaps = data.facts.own_gaps()
-        if not np.isfinite(gaps).any():
-            raise InputError("zones go by gaps of ratings, and there are none; rate the negatives first")
+        gaps = rated("the target zones", data.facts.own_gaps())
         grades = np.where(np.isnan(gaps), np.nan, len(BOUNDS) - tier_of(gaps.ravel()).reshape(gaps.shape))
         values = np.concatenate([np.full((len(data), 1), float(len(BOUNDS))), grades], 1)
         if scale == CHANCE:
             return values / len(BOUNDS)
     elif target == ELO:
-        values = data.facts.ratings
-        if not np.isfinite(values).any():
-            raise InputError("this loss learns from ratings, and there are none; rate the negatives first, or give "
-                             f"{spelled('target', LABELS)}")  # fmt: skip
+        values = rated("the target elo", data.facts.ratings)
     else:
         values = data.teacher_scores()
     if scale == LOGIT:
@@ -381,8 +354,8 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
             "them so; rate with comparisons between queries (foils rate --between 6), or train with "
             "listnet and the target elo, which compares documents of one query alone"
         )
-    if (loss.settings or {}).get("curriculum") and not np.isfinite(gaps).any():
-        raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
+    if (loss.settings or {}).get("curriculum"):
+        rated("a curriculum", gaps)
     weighed, positive = (int(each.sum()) for each in data.weighed())
     if not ours and (weighed or positive):
         raise InputError(
@@ -418,15 +391,3 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
 def _lists(values: Any, lengths: Rows) -> pa.ListArray:
     """Return consecutive values as lists of these lengths."""
     return pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), values)
-
-
-def warn_of_nothing_learned(history: Sequence[Mapping[str, float]]) -> None:
-    """Say so where the loss hardly fell: the last tenth of its entries against the first one."""
-    losses = [entry["loss"] for entry in history if "loss" in entry]
-    last = losses[-max(1, len(losses) // 10) :]
-    if len(losses) > 1 and losses[0] > 0 and sum(last) / len(last) > LEARNED * losses[0]:
-        log.warning(
-            "the loss hardly fell, from %.3f to %.3f: the reranker learned next to nothing; train for more steps, at "
-            "a higher learning rate, or from a model that knows more",
-            losses[0], sum(last) / len(last),
-        )  # fmt: skip

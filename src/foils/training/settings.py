@@ -194,7 +194,7 @@ def completed(steps: TrainSettings, recipe: Recipe, *, evaluated: bool) -> Train
 
 
 def ways_of_batching() -> list[str]:
-    """Return the names that `foils.training.train.train_model` takes for its batches."""
+    """Return the names that `foils.training.fit.train_model` takes for its batches."""
     return [*METHODS, NO_DUPLICATES, PROGRESS]
 
 

@@ -29,7 +29,7 @@ from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import write_text
 from foils.selection.curriculum import LearningProgress
 from foils.selection.rules import BOUNDS, TIERS, tier_of
-from foils.training.data import TrainingSet
+from foils.training.data import TrainingSet, rated
 from foils.training.fit import CHANCE
 
 CURRICULUM = "foils_curriculum.json"
@@ -63,9 +63,8 @@ def by_progress(data: TrainingSet) -> TierCurriculum:
     names = [TIERS[i] for i in there]
     if np.isnan(gaps).any() or TIERS[0] in names or len(names) < 2:
         raise InputError(
-            f"a curriculum by progress needs two tiers or more among {', '.join(TIERS[1:])}, and rows as "
-            f"outside_danger leaves them; {int(np.isnan(gaps).sum())} of these have no rating gap, the others are of "
-            f"{', '.join(names)}"
+            f"a curriculum by progress needs rows as outside_danger leaves them, of two tiers or more among "
+            f"{', '.join(TIERS[1:])}; these are of {', '.join(names)}"
         )
     return TierCurriculum(numbers.astype(np.int64), LearningProgress(len(names)), names=names)
 
@@ -74,10 +73,7 @@ def _gaps(data: TrainingSet) -> NDArray[np.float64]:
     """Return (N,) the rating gap of each triplet's negative, NaN where it has none."""
     if data.rows.shape[1] != 3:
         raise InputError(f"a curriculum by progress goes by a row's one negative; these have {data.rows.shape[1] - 2}")
-    gaps: NDArray[np.float64] = data.facts.own_gaps()[:, 0]
-    if np.isnan(gaps).all():
-        raise InputError("a curriculum by progress goes by gaps of ratings, and there are none; rate the negatives")
-    return gaps
+    return rated("a curriculum by progress", data.facts.own_gaps()[:, 0])
 
 
 class Decks:
@@ -170,12 +166,9 @@ class TierCurriculum(BatchHook):
     fills a smaller one.
 
     Args:
-        tiers: (N,) tier of each row of the data set, 0 … number of names − 1.
+        tiers: (N,) tier of each row of the data set, 0 … number of names − 1, each with rows.
         bandit: draws from as many tiers as `names` has.
         names: of the tiers.
-
-    Raises:
-        InputError: tiers that have no name, a tier without rows, or a bandit of another number of tiers.
 
     Source: Graves et al. 2017, section 3; the reward is "prediction gain".
     """
@@ -186,12 +179,6 @@ class TierCurriculum(BatchHook):
     _before: Any = None
 
     def __init__(self, tiers: Rows, bandit: LearningProgress, *, names: Sequence[str]) -> None:
-        counts = np.bincount(tiers, minlength=len(names)) if len(tiers) and tiers.min() >= 0 else np.zeros(0, int)
-        if len(counts) != len(names) or not counts.all() or len(bandit.probabilities) != len(names):
-            raise InputError(
-                f"rows of tiers {sorted({int(tier) for tier in tiers})} and a bandit over {len(bandit.probabilities)} "
-                f"for the {len(names)} names {', '.join(names)}; expected rows of each"
-            )
         self.tiers, self.bandit, self.names = tiers, bandit, tuple(names)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -234,20 +221,19 @@ class TierCurriculum(BatchHook):
         """Find the training set's sampler; on resuming, restore what was drawn and learned.
 
         Raises:
-            InputError: sampler or loss are not this curriculum's, several processes, or a checkpoint without it, or
-                with a damaged one.
+            InputError: the sampler is not a curriculum's, several processes, or a checkpoint of other rows.
         """
         if args.world_size > 1 or args.n_gpu > 1 or args.gradient_accumulation_steps > 1:
             raise InputError(
                 "a curriculum by learning progress needs one process, one device and a step for each batch"
             )
         sampler = self.find_sampler(given["train_dataloader"])
-        if self._loss is None or sampler.planner is not self:
-            raise InputError("a curriculum needs its own sampler, and the training's loss through it (wrapped)")
         sampler.start()
         if state.global_step:
             saved = whole_json(self.saved(args, state))
-            fields = {name: tuple(v) if isinstance(v, list) else v for name, v in saved.pop("bandit").items()}
+            fields: dict[str, Any] = {
+                name: tuple(v) if isinstance(v, list) else v for name, v in saved.pop("bandit").items()
+            }
             self.bandit = replace(self.bandit, **fields)
             sampler.take(saved)
 
