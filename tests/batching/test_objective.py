@@ -144,8 +144,6 @@ def test_dominant_negative_bound_eq_5(seed):
 def test_other_bad_input_is_refused():
     with pytest.raises(InputError, match="alpha"):
         hardness(np.ones((1, 2)), np.ones((1, 2)), np.ones((1, 2)), alpha=-1)
-    with pytest.raises(InputError, match="at least one member"):
-        batch_hardness(np.ones((2, 0)))
 
 
 def contradictions(batches, conflicts):

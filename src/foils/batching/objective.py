@@ -44,7 +44,7 @@ def hardness(
 
 def batch_hardness(weights: Matrix) -> float:
     """Return H(B) = Σ_i max_j w_ij (HOBIT eq. 7) for weights (s, b)."""
-    return float(np.max(_filled(weights), axis=1).sum())
+    return float(np.max(weights, axis=1).sum())
 
 
 def smooth_hardness(weights: Matrix, *, tau: float = 0.05) -> float:
@@ -54,7 +54,7 @@ def smooth_hardness(weights: Matrix, *, tau: float = 0.05) -> float:
     by their mean weight (eq. 14–15).
     """
     check_tau(tau)
-    return float(tau * logsumexp(_filled(weights) / tau, axis=1).sum())
+    return float(tau * logsumexp(weights / tau, axis=1).sum())
 
 
 def marginal_gain(weights: Matrix, candidates: Matrix, *, tau: float = 0.05) -> Matrix:
@@ -71,7 +71,7 @@ def marginal_gain(weights: Matrix, candidates: Matrix, *, tau: float = 0.05) -> 
         (n,) non-negative gains.
     """
     check_tau(tau)
-    total = logsumexp(_filled(weights) / tau, axis=1)
+    total = logsumexp(weights / tau, axis=1)
     gains: Matrix = tau * np.logaddexp(0.0, candidates / tau - total[:, None]).sum(axis=0)
     return gains
 
@@ -119,9 +119,3 @@ def check_alpha(alpha: float) -> None:
     """Raise InputError unless alpha is a finite number of at least 0."""
     if not (np.isfinite(alpha) and alpha >= 0):
         raise InputError(f"alpha weighs non-contradiction and is at least 0 (1 in the paper); got {alpha!r}")
-
-
-def _filled(weights: Matrix) -> Matrix:
-    if weights.ndim != 2 or weights.shape[1] == 0:
-        raise InputError(f"weights are (seeds, members of the batch) with at least one member; got {weights.shape}")
-    return weights

@@ -377,13 +377,6 @@ class BatchPlanner(BatchHook):
         """Return how many rows an epoch of a data set has: all, or what its mixture takes."""
         return rows if self.mixture is None or self.mixture.rows != rows else self.mixture.epoch_rows
 
-    def settings_at(self, epoch: int) -> dict[str, Any]:
-        """Return the method's settings in this epoch (α annealed)."""
-        if not self.anneal:
-            return self.settings
-        alpha = self.settings.get("alpha", self.method.settings["alpha"])
-        return {**self.settings, "alpha": alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)}
-
     def kind(self, epoch: int) -> str:
         """Return whose vectors an epoch's batches are built from, as `BatchingMethod.vectors` has it."""
         return "none" if epoch < self.warmup else self.method.vectors
@@ -397,9 +390,9 @@ class BatchPlanner(BatchHook):
             return None
         return np.unique(np.concatenate(self.mixture.drawn(epoch, seed=seed)))
 
-    def communities(self, vectors: tuple[Vectors, Vectors] | None) -> Rows:
+    def communities(self, vectors: Any) -> Rows:
         """Return (N,) the number of each row's community by a teacher's vectors; of a mixture, each data set's own."""
-        queries, documents = self._needed(vectors)
+        queries, documents = vectors
         if self.mixture is None:
             return rank_communities(queries, documents, **self.settings)
         numbers = self.mixture.source_of * len(queries)
@@ -444,8 +437,12 @@ class BatchPlanner(BatchHook):
             if kind == "teacher":
                 numbers = self.communities(self.teacher or vectors) if communities is None else communities
                 return joined(members(numbers, of), **options)
-            queries, documents = (each if of is None else each[of] for each in self._needed(vectors))
-            return self.method.build(queries, documents, **options, **self.settings_at(epoch))
+            settings = dict(self.settings)
+            if self.anneal:
+                alpha = settings.get("alpha", self.method.settings["alpha"])
+                settings["alpha"] = alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)
+            queries, documents = (each if of is None else each[of] for each in vectors or ())
+            return self.method.build(queries, documents, **options, **settings)
 
         if self.mixture is None:
             return built(batch_size, np.random.default_rng([seed, epoch]))
@@ -456,11 +453,6 @@ class BatchPlanner(BatchHook):
         ]
         rng = np.random.default_rng([seed, epoch])
         return mixed_batches(sources, parts=parts, among=self.mixture.rows, rng=rng)
-
-    def _needed(self, vectors: tuple[Vectors, Vectors] | None) -> tuple[Vectors, Vectors]:
-        if vectors is None:
-            raise InputError(f"{self.name} needs vectors; attach an encoder")
-        return vectors
 
     def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
         """Return the sampler of a data set; the trainer that asks for it calls this planner back."""

@@ -218,6 +218,11 @@ def by_person(who: Any) -> bool:
     return who == TERMINAL if isinstance(who, str) else not is_judge(who)
 
 
+def by_program(who: Any) -> bool:
+    """Tell whether a program answers."""
+    return not by_person(who)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelSettings(Settings):
     """How pairs are labelled.
@@ -246,7 +251,7 @@ class LabelSettings(Settings):
     output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
     answers: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
-    checks: Annotated[int, Option(least=0, needs={"ask": lambda who: not by_person(who)})] = 100
+    checks: Annotated[int, Option(least=0, needs={"ask": by_program})] = 100
     question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"ask": "llm"})] = None
     seed: Annotated[int, Option(least=0)] = 0
 
@@ -407,7 +412,7 @@ def label(
     if who == TERMINAL or (who is None and not labelling.answers):
         with keys_of_terminal() as key:
             go_through(sheet, labelling.labeller, key, out=sys.stderr, width=min(get_terminal_size().columns, 120))
-    elif not by_person(who):
+    elif by_program(who):
         program = open_judge(cast("Any", who), loaded, encoding=encoding, llm=llm, question=labelling.question)
         _judged(program, sheet, program.name)
         if labelling.checks:

@@ -150,29 +150,18 @@ def average_gradients(parameters: Sequence[Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of all processes: what is known about it, and whose similarities a mask goes by.
+    """A batch of all processes: what is known about it.
 
     Attributes:
         share: the rows of this process.
         facts: of its rows; None: nothing is known.
-        mask: None: nothing is masked.
-        masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, where there is a mask.
-        epoch: counted from 1.
+        masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, by which the loss masks; None:
+            nothing is masked.
     """
 
     share: Share
     facts: BatchFacts | None
-    mask: FalseNegativeMask | None = None
     masked_by: tuple[Tensor, Tensor] | None = None
-    epoch: int = 1
-
-    def log_weights(self, begin: int, end: int, device: torch.device) -> Tensor | None:
-        """Return (end − begin, c) log-weights of queries begin … end − 1; None where all are 0."""
-        block = None if self.facts is None else self.facts.block(begin, end)
-        known = None if block is None else torch.from_numpy(block).to(device)
-        if self.mask is None or self.masked_by is None:
-            return known
-        return self.mask.log_weights(*self.masked_by, begin, end, known, epoch=self.epoch)
 
 
 class ContrastiveLoss(nn.Module):  # type: ignore[misc]
@@ -287,7 +276,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             return queries, documents, Batch(share, facts)
         rows = None if facts is None else facts.labels
         masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
-        return queries, documents, Batch(share, facts, self.mask, masked_by, self.epoch)
+        return queries, documents, Batch(share, facts, masked_by)
 
     def sums(self, queries: Tensor, documents: Tensor, begin: int, end: int, batch: Batch) -> Tensor:
         """Return the summed losses of queries begin … end − 1, (1,), with the regression (2,).
@@ -301,7 +290,10 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         """
         similarities = queries @ documents.T
         positives = torch.arange(begin, end, device=queries.device)
-        weights = batch.log_weights(begin, end, queries.device)
+        block = None if batch.facts is None else batch.facts.block(begin, end)
+        weights = None if block is None else torch.from_numpy(block).to(queries.device)
+        if self.mask is not None and batch.masked_by is not None:
+            weights = self.mask.log_weights(*batch.masked_by, begin, end, weights, epoch=self.epoch)
         per_query = self.objective(similarities, positives, weights, temperature=self.temperature())
         if self.mixing is None or batch.facts is None:
             return per_query.sum()[None]

@@ -231,11 +231,8 @@ RERANKER_LOSSES: dict[str, RerankerKind] = {
 """With all weights 1 and the target labels the first four are sentence-transformers' MSELoss, BinaryCrossEntropyLoss,
 ListNetLoss and LambdaLoss, which know no weights."""
 
-ST_RERANKER_LOSSES: dict[str, Mapping[str, str]] = {
-    "ADRMSELoss": _ANY, "BinaryCrossEntropyLoss": _CHANCES, "LambdaLoss": _GAINS, "ListMLELoss": _ANY,
-    "ListNetLoss": _ANY, "MSELoss": {LABELS: PLAIN, **_NUMBERS}, "PListMLELoss": _ANY, "RankNetLoss": _ANY,
-}  # fmt: skip
-"""Losses of sentence-transformers by name, after `st:`, and in which scale each takes a target."""
+ST_RERANKER_LOSSES = ("ADRMSELoss", "ListMLELoss", "PListMLELoss", "RankNetLoss")
+"""Losses of sentence-transformers over lists by name, after `st:`; those that ours equal are left out."""
 
 
 def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: str | None = None) -> RerankerKind:
@@ -255,7 +252,7 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
         check_names(f"loss of sentence-transformers ({ST}NAME)", [own], ST_RERANKER_LOSSES)
         known = [each for each in inspect.signature(getattr(theirs, own)).parameters if each != "model"]
         check_names(f"setting of the loss {name}", chosen, known)
-        loss = RerankerKind(partial(_of_st, own), ST_RERANKER_LOSSES[own], None, "mini_batch_size" not in known)
+        loss = RerankerKind(partial(_of_st, own), _ANY, None)
         if target not in (None, LABELS) and "respect_input_order" in known:
             chosen = {"respect_input_order": False, **chosen}  # the order is the targets'
     else:
@@ -272,10 +269,7 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
 
 
 def _of_st(name: str, model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> Any:
-    """Make a loss of sentence-transformers; `weighting_scheme` and `lambda_weight` are names of its classes."""
-    for key in settings.keys() & {"weighting_scheme", "lambda_weight"}:
-        check_names(key, [settings[key]], [each for each in theirs.__all__ if not each.endswith("Loss")])
-        settings[key] = getattr(theirs, settings[key])()
+    """Make a loss of sentence-transformers."""
     try:
         return getattr(theirs, name)(model, **settings)
     except (TypeError, ValueError) as error:
