@@ -396,7 +396,7 @@ def test_negatives_are_mined_anew_in_their_own_data_set(world):
         (["--also", "B", "--mixture", "2,1,1"], "shares 2, 1, 1 of 2 data sets"),
         (["--also", "B", "--mixture", "2,x"], "expected a number for each data set, as 2,1"),
         (["--also", "B", "--mixture", "2,0"], "above 0"),
-        (["--also", "B,SOURCE"], "no negatives for first"),
+        (["--also", "B,SOURCE"], "no rows to train on in first"),
         (["--also", "B", "--reranker"], "of one data set"),
         (["--also", "B", "--batches", "no-duplicates"], "takes one data set"),
         (["--also", "nowhere/"], "nowhere"),

@@ -485,15 +485,14 @@ def test_losses_are_masked_in_training(how, tmp_path):
     assert 0 < share < 1
 
 
-def test_margins_are_the_published_ones_and_inner_products_need_their_own(tmp_path):
+def test_margins_are_the_published_ones_and_0_for_inner_products(tmp_path):
     data, model = rows_of(rated=False), static_model()
     model.save_pretrained(str(tmp_path / "guide"))
     by_guide = f"guide:{tmp_path / 'guide'}"
     assert make_mask(model, data, replace(BASE, mask="self"), USE).margin == 0.1
     assert make_mask(model, data, replace(BASE, mask=by_guide), USE).margin == 0
     model.similarity_fn_name = "dot"
-    with pytest.raises(InputError, match="compares by inner product; give mask_margin in its units"):
-        make_mask(model, data, replace(BASE, mask="self"), USE)
+    assert make_mask(model, data, replace(BASE, mask="self"), USE).margin == 0
     assert make_mask(model, data, replace(BASE, mask="self", mask_margin=20), USE).margin == 20
     assert make_mask(model, data, replace(BASE, mask=by_guide), USE).margin == 0  # the guide's cosines
 

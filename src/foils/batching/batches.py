@@ -46,18 +46,14 @@ class Batches:
 
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
-        order = np.asarray(self.order)
-        if order.ndim != 1 or (order.size and order.dtype.kind not in "iu"):
-            raise InputError(f"an epoch's order is a vector of row numbers; got {order.dtype} {order.shape}")
-        order = order.astype(np.int64)
-        inside = order[(order >= 0) & (order < (order.size if self.among is None else self.among))]
-        if self.among is not None and inside.size < order.size:
-            raise InputError(f"an epoch draws from rows 0..{self.among - 1}; {order.size - inside.size} do not exist")
-        missing = np.flatnonzero(np.bincount(inside, minlength=order.size) == 0)
-        if missing.size and self.among is None:
+        order = np.asarray(self.order).astype(np.int64)
+        rows = order.size if self.among is None else self.among
+        counts = np.bincount(order[(order >= 0) & (order < rows)], minlength=rows)
+        missing = np.flatnonzero(counts == 0) if self.among is None else counts[:0]
+        if counts.sum() < order.size or missing.size:
             raise InputError(
-                f"an epoch visits every row exactly once; of {order.size} rows {missing.size} are missing "
-                f"(first: {missing[:5].tolist()}), others come twice or do not exist"
+                f"an epoch visits every row exactly once, or draws from rows 0..{rows - 1}; of {order.size} rows "
+                f"{missing.size} are missing (first: {missing[:5].tolist()}), others come twice or do not exist"
             )
         order.flags.writeable = False
         object.__setattr__(self, "order", order)

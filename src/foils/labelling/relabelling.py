@@ -459,11 +459,6 @@ class Relabelled(Negatives):
         if not len(self.answers):
             ways = f"{spelled('judge')} or {spelled('labels')}"
             notes.append(f"Nobody was asked: the probabilities are a belief. Give a {ways}.")
-        elif self.high > 1 and self.low < 0:
-            notes.append(
-                "The answers do not tell which rows are which: ask about more rows, ask a better judge, or label some "
-                "yourself, so that the judge's errors are known."
-            )
         tables = [Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))]
         if not self.judges:
             return tables

@@ -124,13 +124,7 @@ class Pairs:
         return Pairs.unchecked(self.offsets, self.first[rows], self.second[rows])
 
     def joined(self, other: Pairs) -> tuple[Pairs, Rows]:
-        """Return the pairs of both, query by query, and the (m + m',) positions they had when laid end to end.
-
-        Raises:
-            InputError: the two are not over the same candidates.
-        """
-        if not np.array_equal(self.offsets, other.offsets):
-            raise InputError("pairs over different candidates cannot be joined; make both from the same sizes")
+        """Return the pairs of both, over the same candidates, and the (m + m',) positions they had laid end to end."""
         order = np.argsort(np.concatenate([self.query, other.query]), kind="stable")
         first, second = np.concatenate([self.first, other.first]), np.concatenate([self.second, other.second])
         return Pairs(self.offsets, first[order], second[order]), order

@@ -208,11 +208,6 @@ def train(
     from foils.training.models import load_trainable, with_defaults
 
     sets = read_data_sets(collection, source, method, reading)
-    if sets.mixed and sets.bare and not method.refresh and rows.form != "pairs":
-        raise InputError(
-            f"no negatives for {', '.join(sets.bare)}, and {rows.form} need them for each data set; give "
-            f"{spelled('also')} with a source of its own, or {spelled('form', 'pairs')}"
-        )
     compared: dict[str, Any] = {
         "similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt
     }  # fmt: skip

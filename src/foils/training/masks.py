@@ -23,7 +23,6 @@ from foils.encode.models import similarity_of
 from foils.encode.opening import EncoderLike, description
 from foils.mining import BM25Retriever
 from foils.runtime.errors import InputError
-from foils.runtime.options import spelled
 from foils.training.data import TrainingSet
 from foils.training.settings import GUIDE, SELF, TrainSettings
 
@@ -187,21 +186,14 @@ def make_mask(model: Any, data: TrainingSet, settings: TrainSettings, use: Embed
         use: how a guide embeds.
 
     Raises:
-        InputError: a guide that cannot be loaded, or no margin for a model that compares by inner products.
+        InputError: a guide that cannot be loaded.
     """
-    guide, similarity = None, similarity_of(model)
+    guide = None
     if settings.mask != SELF:
         guide = guide_vectors(str(settings.mask).removeprefix(GUIDE), data, settings=use)
-        similarity = str(guide.encoder.get("similarity", similarity))
     margin = settings.mask_margin
-    if margin is None:
-        if guide is None and similarity != "cosine":
-            raise InputError(
-                f"{spelled('mask', SELF)}: the margin of {MARGINS[SELF]:g} is made for cosines, and the model compares "
-                f"by inner product; give {spelled('mask_margin')} in its units (0: what is nearer to the query than "
-                "the positive is)"
-            )
-        margin = MARGINS[SELF if guide is None else GUIDE]
+    if margin is None:  # the published one of the model itself is made for cosines
+        margin = MARGINS[SELF if guide is None and similarity_of(model) == "cosine" else GUIDE]
     return FalseNegativeMask(margin, guide)
 
 

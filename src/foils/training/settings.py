@@ -80,7 +80,7 @@ class TrainSettings(Settings):
         mask: Leave out negatives that are probably positives, by the similarities of the model that trains (self) or of
             another encoder (guide:MODEL).
         mask_margin: Leave out a negative that is nearer to the query than the positive by more than this. Default: 0.1;
-            with a guide 0.
+            with a guide, or inner products, 0.
         beside: Retriever that the model is deployed with (bm25). Its scores are a fixed part of the logits, so that the
             model learns what it leaves; docs/training.md says when that helps.
         trainer: Argument of sentence-transformers' trainer, passed on as it is, as lr_scheduler_type=cosine,
