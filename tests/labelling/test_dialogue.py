@@ -15,7 +15,7 @@ import pytest
 from label_world import sheet, source, world_folder
 
 from foils.data import Labels
-from foils.labelling.sheet import QUESTION, Pair, go_through
+from foils.labelling.sheet import GONE, QUESTION, Pair, go_through
 
 pty = pytest.importorskip("pty")
 
@@ -115,7 +115,7 @@ def test_two_people_at_once_keep_both_their_answers(tmp_path: Path) -> None:
         anna.write()
         bert.record(place, "bert", 0)
         bert.write()
-    anna.forget(2, "anna")
+    anna.record(2, "anna", GONE)
     anna.write()
     judged = [row["judge"] for row in Labels.of(path).table.to_pylist()]
     assert (judged.count("anna"), judged.count("bert")) == (2, 3)

@@ -105,7 +105,7 @@ class Pair:
     document: str
 
 
-_GONE: Any = object()  # an answer that was taken back
+GONE: Any = object()  # an answer that was taken back
 
 
 @dataclass
@@ -172,7 +172,7 @@ class LabelSheet:
 
     def _set(self, key: str, judge: str, answer: Any) -> None:
         self.changed[key, judge] = self.answers.setdefault(key, {})[judge] = answer
-        if answer is _GONE:
+        if answer is GONE:
             del self.answers[key][judge]
 
     def open(self, judge: str) -> list[int]:
@@ -183,13 +183,9 @@ class LabelSheet:
         """Tell whether a judge has judged or skipped a pair."""
         return judge in self.answers.get(key, {})
 
-    def record(self, place: int, judge: str, relevant: int | None) -> None:
-        """Keep an answer, None for a pair that is skipped."""
+    def record(self, place: int, judge: str, relevant: Any) -> None:
+        """Keep an answer, None for a pair that is skipped; `GONE` takes one back, where there is one."""
         self._set(self.keys[place], judge, relevant)
-
-    def forget(self, place: int, judge: str) -> None:
-        """Take an answer back, where there is one."""
-        self._set(self.keys[place], judge, _GONE)
 
     def labels(self) -> Labels:
         """Return the drawn pairs with their answers, a row for each judge, and after them the answers to others."""
@@ -256,7 +252,7 @@ def go_through(sheet: LabelSheet, judge: str, key: Callable[[], str], *, out: IO
             break
         if answer == "u":
             at = max(at - 1, 0)
-            sheet.forget(places[at], judge)
+            sheet.record(places[at], judge, GONE)
         else:
             sheet.record(places[at], judge, _RELEVANT[answer])
             at += 1
