@@ -358,8 +358,7 @@ def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, tau
     rows = reranker_set(taught, kind)[:]
     loss = kind.make(Table())
     optimizer = torch.optim.Adam(loss.parameters(), lr=0.05)
-    plain = [torch.tensor(label) for label in rows["label"]]
-    labels = torch.stack(plain) if plain[0].ndim == 0 else plain
+    labels = [torch.tensor(label) for label in rows["label"]]
     columns = [rows[column] for column in rows if column != "label"]
     for _ in range(150):
         optimizer.zero_grad()
