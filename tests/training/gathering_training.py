@@ -76,7 +76,7 @@ def mixture(collection: Collection, negatives: Negatives) -> TrainingSet:
     other = made_up(queries=80, seed=1)
     settings = MethodSettings(also=[(other, table(other, per_query=2))], mixture=(1, 1))
     sets = read_data_sets(collection, negatives, settings, CollectionSettings())
-    data = sets.training_set(sets.joined({name: each.negatives for name, each in sets.sources.items()}))
+    data = sets.training_set()
     assert data.mixture is not None
     assert data.mixture.counts.tolist() == [64, 64]
     return data

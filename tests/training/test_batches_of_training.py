@@ -1,7 +1,6 @@
-"""Training sees the batches that a plan shows, negatives that are mined anew, and several data sets, each by itself."""
+"""Training sees the batches that a plan shows, and several data sets, each by itself."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,16 +15,13 @@ import torch
 from foils.batching.plan import batch as plan_batches
 from foils.data import Collection
 from foils.data.read import CollectionSettings
-from foils.data.training_rows import RowSettings
 from foils.encode import VectorStore
-from foils.mining import BM25Retriever, mine_negatives
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import InputError
 from foils.training.data import read_data_sets, training_set
 from foils.training.fit import train_model
 from foils.training.losses import make_loss
-from foils.training.refresh import Refresh
 from foils.training.settings import MethodSettings, TrainSettings
-from train_models import WORDS, made_up, resumed_exactly, static_model, table, unpaired, weights
+from train_models import WORDS, made_up, resumed_exactly, static_model, table, unpaired
 
 pytest.importorskip("datasets")
 
@@ -170,68 +166,6 @@ def test_settings_that_a_training_cannot_heed_are_refused(name, own, said, colle
         )
 
 
-# Negatives that are mined anew while it trains
-
-
-SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, trainer={"save_steps": 3})
-
-
-@pytest.fixture(scope="module")
-def data():
-    collection = made_up()
-    negatives = mine_negatives(collection, BM25Retriever(collection), split="train", top=4)
-    return training_set(collection, negatives, per_query=4)
-
-
-def ance(every=2, per_query=4, kind=Refresh):
-    sets = read_data_sets(made_up(), None, MethodSettings(), CollectionSettings())
-    return kind(sets, RowSettings(per_query=per_query).completed("triplets"), every)
-
-
-def test_negatives_are_mined_anew_with_the_model_as_it_is(data, tmp_path):
-    seen = []
-
-    class Spying(Refresh):
-        def mined(self, collections, model):
-            seen.append(weights(model).clone())
-            return super().mined(collections, model)
-
-    train = partial(train_model, data=data, settings=SETTINGS)
-    model = train(static_model(), output=tmp_path / "a", refresh=ance(kind=Spying)).model
-    (at_refresh,) = seen  # after two of four epochs
-    assert not torch.equal(at_refresh, weights(model))
-    assert not torch.equal(at_refresh, weights(static_model()))
-    assert not torch.equal(weights(model), weights(train(static_model(), output=tmp_path / "b").model))
-    seen.clear()
-    train(static_model(), output=tmp_path / "c", refresh=ance(every=1, kind=Spying))
-    assert len(seen) == 3
-
-
-def test_batches_hold_the_new_negatives(data):
-    collection, refresh = made_up(), ance()
-    followed = refresh.following(data, make_loss("mnrl", static_model(), data, settings={}))
-    assert followed.dataset[:3] == data.dataset[:3]
-    fresh = refresh.mined({"made-up": collection}, static_model(seed=5))["made-up"]
-    refresh.take(fresh)
-    before, after, assembled = data.dataset[:], followed.dataset[:], training_set(collection, fresh, per_query=4)
-    assert (after["anchor"], after["positive"]) == (before["anchor"], before["positive"])
-    assert after["negative"] == assembled.dataset[:]["negative"] != before["negative"]
-
-
-@pytest.mark.parametrize(("loss", "step"), [("mnrl", 7), ("weighted", 11), ("mnrl", 16)])
-def test_it_resumes_exactly_before_and_after_a_refresh(data, tmp_path, loss, step):
-    def train(folder, **more):
-        settings = replace(SETTINGS, loss=loss)
-        return train_model(static_model(), data, folder, settings=settings, refresh=ance(), **more)
-
-    resumed_exactly(train, tmp_path, step)
-
-
-def test_a_refresh_that_gives_fewer_negatives_is_refused(data, tmp_path):
-    with pytest.raises(FailureError, match="a list became shorter"):
-        train_model(static_model(), data, tmp_path, settings=SETTINGS, refresh=ance(every=1, per_query=3))
-
-
 # Several data sets
 
 
@@ -259,7 +193,7 @@ def sets(also=None, first=None, source=None, **how):
 
 
 def mixed_set(**how):
-    return sets(mixture=(2, 1), **how).training_set(None, form="pairs")
+    return sets(mixture=(2, 1), **how).training_set(form="pairs")
 
 
 def test_joined_collections_keep_every_text_and_judgement():
@@ -306,8 +240,7 @@ def test_what_the_program_names_is_a_collection_or_a_pair(tmp_path):
 def test_the_loss_is_that_of_each_data_set_apart(form, mini_batch_size, tmp_path):
     """By plain loops: every query against the documents of its own data set alone."""
     both = sets(source=table(made_up()), also=[(other(), table(other(), per_query=3))])
-    tables = both.joined({name: each.negatives for name, each in both.sources.items()})
-    data = both.training_set(tables, form=form, per_query=None if form == "pairs" else 2)
+    data = both.training_set(form=form, per_query=None if form == "pairs" else 2)
     source_of, model = data.mixture.source_of, bert_model(tmp_path)
     rows = np.concatenate([np.flatnonzero(source_of == k)[:5] for k in (0, 1)])[[0, 5, 1, 6, 7, 2, 8, 3, 4, 9]]
     batch = data.dataset[rows.tolist()]
@@ -382,13 +315,6 @@ def test_the_program_and_python_train_the_same(world, capsys):
     assert trained.scores["nDCG@10 on dev after"] == pytest.approx(np.mean(each))
 
 
-def test_negatives_are_mined_anew_in_their_own_data_set(world):
-    folder, (a, b), _, common = world
-    more = ["--also", b, "--refresh", "1", "--epochs", "2", "--per-query", "2"]
-    assert run(["train", a, *more, *common, "-o", str(folder / "out"), "--json", str(folder / "out.json")]) == 0
-    assert json.loads((folder / "out.json").read_text())["counts"]["rows of second"] == 36
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -413,5 +339,5 @@ def test_what_does_not_go_together_is_refused(more, said, world, capsys):
 def test_a_data_set_without_rows_is_named():
     documents = {"d": " ".join(WORDS[:5])}
     empty = Collection.from_dicts("empty", documents, {"q": "ba"}, {"test": {"q": {"d": 1}}})
-    refused("no rows to train on in empty", sets(also=[empty]).training_set, None, form="pairs")
+    refused("no rows to train on in empty", sets(also=[empty]).training_set, form="pairs")
     refused("rows of a mixture cannot be left out", mixed_set().without, np.zeros(38, bool), reason="any")

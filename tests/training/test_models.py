@@ -459,8 +459,6 @@ def test_a_reranker(world):
         (["--query-prompt", "@nowhere"], "nowhere"),
         (["--reranker", "--dev", "dev"], "--dev-run"),
         (["--set", "curriculum=true"], "unknown setting of the loss mnrl"),
-        (["--batches", "progress", "--refresh", "1"], "which go by the ratings"),
-        (["--refresh", "1", "--form", "pairs"], "--refresh 1: no effect with pairs"),
         (["--batches", "progress", "--form", "pairs"], "one negative"),
         (["--set-trainer", "report_to=tensorbord"], "tensorbord is not supported"),
         (["--mask", "other"], "expected self, or guide:MODEL"),
@@ -482,11 +480,6 @@ def test_a_guide_masks_and_the_shares_that_it_took_are_shown(world, capsys):
     assert (mask["margin"], len(mask["guide"]["fingerprint"]), list(shares)) == (-0.4, 32, ["1", "2"])
     assert all(0 < share < 1 for share in shares.values())
     assert f"masked in epoch 2 | {shares['2']:.2%}" in (folder / "out" / "README.md").read_text()
-    anew = ("--refresh", "1", "--epochs", "2", "--per-query", "3")
-    assert call("--mask", "self", *anew, source=None, output="anew") == 0
-    found, wanted = result(folder, "anew"), {"refresh": 1, "form": "triplets", "per_query": 3}
-    assert {name: settings(folder, "anew")[name] for name in wanted} == wanted
-    assert (len(found["masked"]["shares"]), found["counts"]["rows"]) == (2, 60)
 
 
 def test_a_static_embedding_from_a_word_table(tmp_path):

@@ -33,7 +33,6 @@ from foils.training.objectives import (
     rating_regression,
     weighted_infonce,
 )
-from foils.training.refresh import Refresh
 from foils.training.settings import TrainSettings
 from refusals import refused
 from train_models import evaluated, features, made_up, rows_of, same, static_model, table
@@ -376,5 +375,3 @@ def test_trainings_that_cannot_work_are_refused(data, tmp_path):
     settings = replace(BASE, loss="margin-mse")
     with pytest.raises(InputError, match="mask: no effect on margin-mse with alpha=0"):
         train_model(static_model(), data, tmp_path, settings=replace(settings, mask="self"))
-    with pytest.raises(InputError, match="have no teacher's scores"):
-        train_model(static_model(), data, tmp_path, settings=settings, refresh=Refresh(None, None, 1))

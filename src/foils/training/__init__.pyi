@@ -23,7 +23,6 @@ from .objectives import margin_mse as margin_mse
 from .objectives import rating_regression as rating_regression
 from .objectives import weighted_infonce as weighted_infonce
 from .objectives import weighted_listnet as weighted_listnet
-from .refresh import Refresh as Refresh
 from .reranker import RERANKER_LOSSES as RERANKER_LOSSES
 from .reranker import RerankerLoss as RerankerLoss
 from .reranker import reranker_loss as reranker_loss

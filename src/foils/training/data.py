@@ -202,7 +202,7 @@ def rated(what: str, values: Floats) -> Floats:
     return values
 
 
-@dataclass
+@dataclass(frozen=True)
 class RowTexts:
     """The transform of a data set: texts in the place of row numbers.
 
@@ -211,19 +211,14 @@ class RowTexts:
         own: texts that a table of negatives brought along; text i has the row after the collection's documents, + i.
         documents: names of the data set's columns that hold document rows, or lists of them; the others but label
             hold query rows.
-        rows: (N, 2 + k) by label, what stands in the place of the data set's numbers; None: these.
     """
 
     collection: Collection
     own: pa.Array | pa.ChunkedArray | None
     documents: frozenset[str]
-    rows: Rows | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch of the data set with texts in the place of rows."""
-        if self.rows is not None:
-            columns = self.rows[np.asarray(batch["label"], np.int64)].T
-            batch = {**dict(zip(batch, columns, strict=False)), "label": batch["label"]}
         return {name: rows if name == "label" else self.texts(name, rows) for name, rows in batch.items()}
 
     def texts(self, column: str, rows: Sequence[Any] | Rows) -> list[Any]:
@@ -516,28 +511,19 @@ class DataSets:
         named = {f"{name}: {each.name}": each.digest for name, each in self.sources.items()}
         return {**{name: each.digest for name, each in self.collections.items()}, **named}
 
-    @property
-    def bare(self) -> dict[str, Collection]:
-        """The data sets that have no negatives."""
-        return {name: each for name, each in self.collections.items() if name not in self.sources}
-
-    def joined(self, negatives: Mapping[str, Negatives]) -> Negatives:
-        """Return tables of negatives, by data set, as one; at least one is given."""
-        return joined_negatives(negatives) if self.mixed else next(iter(negatives.values()))
-
-    def training_set(self, negatives: Negatives | None, **rows: Any) -> TrainingSet:
+    def training_set(self, **rows: Any) -> TrainingSet:
         """Return what is trained on; of several data sets, one set that knows which row is whose.
 
         Args:
-            negatives: of all data sets (`joined`); None: pairs alone are trained on.
             rows: settings of `foils.training.data.training_set`.
 
         Raises:
             InputError: a data set without rows.
         """
-        data = training_set(self.whole, negatives, **rows)
+        tables = {name: each.negatives for name, each in self.sources.items()}
         if not self.mixed:
-            return data
+            return training_set(self.whole, next(iter(tables.values()), None), **rows)
+        data = training_set(self.whole, joined_negatives(tables) if tables else None, **rows)
         ends = np.cumsum([len(each.queries) for each in self.collections.values()])
         source_of = np.searchsorted(ends, data.rows[:, 0], "right").astype(np.int64)
         sizes = np.bincount(source_of, minlength=len(ends))

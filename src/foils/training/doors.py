@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -19,11 +19,10 @@ from foils.data.tables import Provenance, provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, door, refuse, spelled
+from foils.runtime.options import Option, Settings, door, spelled
 from foils.runtime.results import Result, Table, number
 from foils.training.settings import (
     CHECKPOINTS,
-    MINED_ANEW,
     OPEN,
     PROGRESS,
     RECIPES,
@@ -194,13 +193,9 @@ def train(
     if method.also and batches not in METHODS:
         raise InputError(f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of "
                          f"{', '.join(METHODS)}")  # fmt: skip
-    negatives = source is not None or any(isinstance(each, tuple) for each in method.also) or method.refresh
+    negatives = source is not None or any(isinstance(each, tuple) for each in method.also)
     form = "lists" if reranker else recipe.form or ("triplets" if negatives else "pairs")
     rows = rows.completed(form, max_positives=recipe.max_positives)
-    if rows.form == "pairs":
-        refuse({"refresh": method.refresh}, "with pairs: it mines the negatives of triplets or lists; leave it out")
-    if method.refresh:
-        rows = replace(rows, per_query=rows.per_query or MINED_ANEW)
     settings = completed(steps, recipe, evaluated=evaluation.dev is not None)
 
     from foils.training.data import read_data_sets
@@ -211,26 +206,20 @@ def train(
     compared: dict[str, Any] = {
         "similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt
     }  # fmt: skip
-    load = partial(load_trainable, model, reranker=reranker, seed=settings.seed, device=device, **compared)
-    load = partial(load, trust_remote_code=trust_remote_code)
-    tables, refresh = {name: each.negatives for name, each in sets.sources.items()}, None
-    if method.refresh:
-        from foils.training.refresh import Refresh
-
-        refresh = Refresh(sets, rows, method.refresh)
-        tables |= refresh.mined(sets.bare, load()) if sets.bare else {}
-    data = sets.training_set(sets.joined(tables) if tables else None, **vars(rows))
+    data = sets.training_set(**vars(rows))
     if batches == PROGRESS:
         from foils.training.tiers import outside_danger
 
         data = outside_danger(data)
-    trainable = load()
+    trainable = load_trainable(
+        model, reranker=reranker, seed=settings.seed, device=device, trust_remote_code=trust_remote_code, **compared
+    )
     settings = with_defaults(settings, trainable)
     card = getattr(model, "model_card_data", None)
     name = str(model if named else getattr(card, "base_model", None) or loaded.__name__)
     described = {
         "model": name, "reranker": reranker, "recipe": method.recipe, "batches": batches,
-        "batch_settings": batch_settings, "refresh": method.refresh, **vars(rows), **settings.describe(), **compared,
+        "batch_settings": batch_settings, **vars(rows), **settings.describe(), **compared,
         **({"mixture": method.mixture} if method.also else {}),
     }  # fmt: skip
     history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
@@ -238,7 +227,7 @@ def train(
     before = score(trainable) if score else None
     run = train_model(
         trainable, data, checkpoints, settings=settings, batches=batches, batch_settings=batch_settings, score=score,
-        refresh=refresh, resume=resume,
+        resume=resume,
     )  # fmt: skip
     measured = {"before": before, "after": run.best}
     scores = {f"{MEASURE} on {evaluation.dev} {at}": each for at, each in measured.items() if each is not None}

@@ -40,14 +40,13 @@ from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TrainingSet
-from foils.training.losses import TEACHER_LOSSES, average_gradients, make_loss, matryoshka_loss
+from foils.training.losses import average_gradients, make_loss, matryoshka_loss
 from foils.training.masks import BM25Partner, FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import AdapterCheckpoints, add_adapters, restore, with_defaults
 from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings
 
 if TYPE_CHECKING:
     from foils.training.doors import Trained
-    from foils.training.refresh import Refresh
 
 log = logging.getLogger(__name__)
 
@@ -420,7 +419,6 @@ def train_model(
     batches: str | BatchHook = "random",
     batch_settings: Mapping[str, Any] | None = None,
     score: Callable[[Any], float] | None = None,
-    refresh: Refresh | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     resume: bool = False,
 ) -> TrainingRun:
@@ -441,7 +439,6 @@ def train_model(
             meet, have random ones.
         batch_settings: of that way.
         score: model → score on dev, higher is better: chooses the model and stops the training early.
-        refresh: makes negatives anew while the model trains, as `foils.training.refresh.Refresh` says.
         callbacks: further ones of transformers.
         resume: go on where an earlier call with the same arguments stopped.
 
@@ -449,7 +446,7 @@ def train_model(
         InputError: settings that do not go together or do not fit the model or the data, or `output` holds checkpoints
             and is not to be resumed.
         UnknownNameError: no such loss or way of batching, or setting of it.
-        FailureError: the loss is no finite number, or mining anew gave other rows.
+        FailureError: the loss is no finite number.
     """
     settings = with_defaults(settings or TrainSettings(), model)
     static = has_static_embedding_input(model)
@@ -458,14 +455,9 @@ def train_model(
     how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if isinstance(model, CrossEncoder):
         return _train_reranker(model, data, Path(output), **how, callbacks=callbacks)
-    if batches == PROGRESS:
-        refuse({"refresh": refresh}, f"with batches {PROGRESS}, which go by the ratings of the negatives there are")
     name, of_loss = str(settings.loss), settings.loss_settings
-    if name in TEACHER_LOSSES:
-        refuse({"refresh": refresh}, f"with loss {name}: negatives that are mined anew have no teacher's scores")
     check_temperature_of(similarity_of(model), of_loss.get("temperature", OF_COSINES))
     if settings.beside is not None:
-        refuse({"refresh": refresh}, f"with {spelled('beside')}, whose scores are of the negatives there are")
         data = replace(data, facts=replace(data.facts, partner=BM25Partner(data)))
     size = None if static or settings.mini_batch_size is None else min(settings.mini_batch_size, settings.batch_size)
     # a teacher's and a guide's texts are cut as the model's are
@@ -477,9 +469,6 @@ def train_model(
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
     hook = _hook(data, batches, batch_settings, settings=settings, use=use)
     callbacks = [*([] if hook is None else [hook]), *callbacks]
-    if refresh is not None:
-        data = refresh.following(data, loss)
-        callbacks.append(refresh)
     document = next((text for each in PROMPT_NAMES["document"] if (text := (model.prompts or {}).get(each))), None)
     prompts = {each: document for each in data.dataset.column_names if each not in ("anchor", "label")}
     prompts["anchor"] = (model.prompts or {}).get("query")

@@ -224,12 +224,6 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         """Tell the loss its epoch, counted from 1: a curriculum goes by it; `mixing` is told by itself."""
         self.epoch = epoch
 
-    def learn_from(self, data: TrainingSet) -> None:
-        """Take another training set, whose row numbers come as labels from now on."""
-        self.facts = data.facts
-        if self.mask is not None:
-            self.mask.learn_from(data)
-
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Return the loss of a batch.
 

@@ -36,16 +36,12 @@ class GuideVectors:
         documents: of the documents of `places`.
         places: (N, 1 + k) where the vectors of a row's documents lie; those of absent ones are some document's.
         encoder: what provenance says of the guide.
-        guide: an encoder, or the name of one.
-        settings: how it is used, and where its vectors are kept.
     """
 
     queries: Vectors
     documents: Vectors
     places: NDArray[np.int64]
     encoder: Mapping[str, Any]
-    guide: EncoderLike
-    settings: EmbeddingSettings
 
     def of_rows(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return (b, d) vectors of these rows' queries and ((1 + k)·b, d) of their documents, column after column."""
@@ -73,7 +69,7 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
     documents = store.embed(
         encoder, data.texts.documents_of(document_rows), "document", task="embedding documents (guide)"
     )
-    return GuideVectors(queries.select(query_places), documents, places, description(encoder), guide, settings)
+    return GuideVectors(queries.select(query_places), documents, places, description(encoder))
 
 
 MARGINS = {SELF: 0.1, GUIDE: 0.0}
@@ -161,11 +157,6 @@ class FalseNegativeMask:
     def shares(self) -> dict[int, float]:
         """Return the share that was left out in each epoch of this run, counted from 1; those without a pair lack."""
         return {epoch: float(taken / pairs) for epoch, (pairs, taken) in sorted(self._epochs.items()) if pairs}
-
-    def learn_from(self, data: TrainingSet) -> None:
-        """Take another training set, whose texts a guide embeds; it counts on."""
-        if self.guide is not None:
-            self.guide = guide_vectors(self.guide.guide, data, settings=self.guide.settings)
 
     def describe(self) -> dict[str, Any]:
         """Return what the model's card and the result say of it."""

@@ -27,8 +27,6 @@ PROGRESS = "progress"
 ST = "st:"  # before the name of a reranker's loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 LABELS, TEACHER, ELO, ZONES = TARGETS = ("labels", "teacher", "elo", "zones")  # what a reranker learns from
-MINED_ANEW = 10
-"""Negatives of a query that are mined anew where no number is given."""
 SHARES = partial(numbers_of, float, "mixture", "a number for each data set, as 2,1")
 DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
 
@@ -200,15 +198,13 @@ def ways_of_batching() -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings(Settings):
-    """What is learned from: a recipe, the batches, negatives that are mined anew, several data sets.
+    """What is learned from: a recipe, the batches, several data sets.
 
     Attributes:
         recipe: A paper's settings to begin with; options that are given take the place of the recipe's.
         batches: How batches are filled; progress draws batches of one tier of rating gaps each, by what the model
             learns from them. Default: the recipe's, or random.
         batch_settings: Setting of the batching method, as seeds=4; may be given several times. In Python a dictionary.
-        refresh: Number of epochs after which negatives are mined anew with the current model (ANCE). Without a source,
-            training begins with negatives of the untrained model.
         also: Another data set to train on, as COLLECTION or COLLECTION,SOURCE; may be given several times. In Python a
             list of collections, or of pairs of a collection and a source.
         mixture: Shares of the data sets in an epoch, as 2,1. Default: by their sizes.
@@ -222,7 +218,6 @@ class MethodSettings(Settings):
     batch_settings: Annotated[
         Mapping[str, Any] | None, settings_option("batch_settings", flag="--set-batches", words=True)
     ] = None
-    refresh: Annotated[int | None, Option(metavar="EPOCHS", least=1)] = None
     also: Annotated[DataSetsLike, Option(metavar="SET", parse=parsed_data_sets, repeated=True)] = ()
     mixture: Annotated[
         Sequence[float] | None, Option(parse=SHARES, metavar="SHARES", above=0, needs={"also": True})
