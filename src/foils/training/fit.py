@@ -391,23 +391,17 @@ def save_model(trained: Trained) -> None:
 
 
 def card_section(trained: Trained) -> str:
-    """Return the card's section on the training, in Markdown: tables of names and values."""
-    run, losses = trained.run, [entry["loss"] for entry in trained.run.history if "loss" in entry]
-    own = {"precision": run.precision, "seed": trained.provenance["seed"], "steps": run.steps}
-    settings = {**trained.provenance["settings"], **own}
+    """Return the card's section on the training, in Markdown: a table of settings, data and measures."""
+    run, history = trained.run, trained.provenance
+    settings = {**history["settings"], "precision": run.precision, "seed": history["seed"], "steps": run.steps}
+    rows = [(name, each if isinstance(each, str) else json.dumps(each)) for name, each in settings.items()]
+    rows += [(name, f"{count:,}") for name, count in trained.counts.items()]
+    rows += [(name, f"digest `{digest}`") for name, digest in history["inputs"].items()]
+    rows += [(name, f"{value:.4f}") for name, value in trained.scores.items()]
     masked = {} if run.masked is None else run.masked["shares"]
-    ends = {"loss at the start": losses[0], "loss at the end": losses[-1]} if losses else {}
-    tables = {
-        "setting": [(name, each if isinstance(each, str) else json.dumps(each)) for name, each in settings.items()],
-        "data": [(name, f"{count:,}") for name, count in trained.counts.items()],
-        "input": [(name, f"digest `{digest}`") for name, digest in trained.provenance["inputs"].items()],
-        "measure": [(name, f"{value:.4f}") for name, value in {**trained.scores, **ends}.items()]
-        + [(f"masked in epoch {epoch}", f"{share:.2%}") for epoch, share in masked.items()],
-    }
-    lines = ["## Training with foils", ""]
-    for title, rows in tables.items():
-        lines += [f"| {title} | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
-    return "\n".join(lines)
+    rows += [(f"masked in epoch {epoch}", f"{share:.2%}") for epoch, share in masked.items()]
+    lines = [f"| {name} | {value} |" for name, value in rows]
+    return "\n".join(["## Training with foils", "", "| setting | |", "|---|---|", *lines, ""])
 
 
 def train_model(
