@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import foils
 from common import save
-from foils.statistics.agreement import kendall_tau, rank_stability
+from foils.statistics.agreement import kendall_tau
 
 TOP, FAR, LENGTH, AND = 10, 50, 128, " & "
 SHOWN = ("benefit", "eci_sem", "eci", "mnrl_proxy", "gradient_energy", "rho")
@@ -44,6 +45,13 @@ def sources_of(collection: Any, encoder: str) -> dict[str, Any]:
     return {**sources, **hybrids}
 
 
+def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, settings: npt.ArrayLike) -> float:
+    """Return the share of pairs of sources of one setting that a and b put in the same order."""
+    x, y, of = (np.subtract.outer(each, each) for each in (a, b, np.asarray(settings, int)))
+    counted = (of == 0) & ~np.eye(len(of), dtype=bool)
+    return float((np.sign(x) == np.sign(y))[counted].mean())
+
+
 def rows_of(study: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what each predictor says of each source beside what training on it gave, and the agreement below."""
     (cell,) = study["cells"]
@@ -60,7 +68,7 @@ def rows_of(study: dict[str, Any]) -> list[dict[str, Any]]:
     for name in SHOWN:
         predicted = np.array([cell["predictors"][each["source"]][name] for each in sources])
         within[name] = np.mean([kendall_tau(predicted[of], reached[of]) for of in (settings, ~settings)])
-        in_order[name] = rank_stability(predicted, reached, settings=settings.tolist())
+        in_order[name] = rank_stability(predicted, reached, settings)
     return [*rows, {"trained on": "τ within settings", **within}, {"trained on": "share of pairs in order", **in_order}]
 
 

@@ -1,11 +1,9 @@
-"""Does a predictor order the sources as the measured result does? Kendall's τ, its bootstrap, and rank stability.
+"""Does a predictor order the sources as the measured result does? Kendall's τ and its bootstrap.
 
 A predictor gives one number a source, before training; an outcome gives one or several (seeds) after it.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,27 +29,6 @@ def kendall_taus(a: Floats, b: Floats) -> Floats:
     x, y = _signs(a), _signs(b)
     both = np.sqrt(np.count_nonzero(x, axis=(1, 2)) * np.count_nonzero(y, axis=(1, 2)).astype(np.float64))
     return np.asarray(np.divide((x * y).sum(axis=(1, 2)), both, out=np.full(both.shape, np.nan), where=both > 0))
-
-
-def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[str] | None = None) -> float:
-    """Return the share of pairs of sources, within one setting, that a and b put in the same order.
-
-    A pair agrees where sign(a_i − a_j) = sign(b_i − b_j): a tie agrees with a tie alone.
-
-    Args:
-        a: (n,) finite numbers, n ≥ 2.
-        b: (n,) finite numbers.
-        settings: (n,) which setting each source belongs to (as hybrid or not); None: all belong to one.
-
-    Returns:
-        A share in [0, 1]; NaN where no setting holds two sources.
-
-    Source: ECI_sem, section on simplifications (Table 4).
-    """
-    x, y = (_signs(np.asarray(each, np.float64)[None])[0] for each in (a, b))
-    of = np.zeros(len(x)) if settings is None else np.asarray(settings)
-    counted = (of[:, None] == of) & ~np.eye(len(of), dtype=bool)
-    return float((x == y)[counted].mean()) if counted.any() else float("nan")
 
 
 def resampled_taus(
