@@ -40,43 +40,28 @@ def sun(feedback: npt.ArrayLike, k_plus: int) -> Floats:
 
     Source: Eclipse, the sun for PRF (below eq. 4); with k⁺ = 1 the published DIME baseline (eq. 1).
     """
-    vectors = _listed(feedback)
+    vectors = np.asarray(feedback)
+    if vectors.ndim < 2 or not np.isfinite(vectors).all():
+        raise InputError(f"expected finite feedback vectors of shape (…, k, d); found shape {vectors.shape}")
     check_depths(vectors.shape[-2], k_plus, 0)
     return _mean(vectors[..., :k_plus, :])
-
-
-def moon(
-    feedback: npt.ArrayLike, k_minus: int, *, pool: int | None = None, rng: np.random.Generator | None = None
-) -> Floats:
-    """Return the mean of the last k⁻ documents, m = (1/k⁻) Σ_{i=0..k⁻−1} d_{k−i}, or of k⁻ drawn from the last `pool`.
-
-    Args:
-        feedback: (…, k, d) vectors of the retrieved documents, best first.
-        k_minus: how many, 0 < k⁻ < k.
-        pool: draw the k⁻ at random, without replacement, from the last `pool` documents; None: take the last k⁻.
-        rng: source of the draw; needed with `pool`. Each query has its own draw.
-
-    Returns:
-        (…, d), float64.
-
-    Raises:
-        InputError: k⁻ or the pool out of range, or a pool without a generator.
-
-    Source: Eclipse eq. 3; the draw: its Table 3.
-    """
-    vectors = _listed(feedback)
-    k = vectors.shape[-2]
-    check_depths(k, 0, k_minus)
-    rows = np.empty((*vectors.shape[:-2], k_minus), np.int64)
-    for index in np.ndindex(rows.shape[:-1]):
-        rows[index] = moon_rows(k, k_minus, pool=pool, rng=rng)
-    return _mean(np.take_along_axis(vectors, rows[..., None], axis=-2))
 
 
 def moon_rows(k: int, k_minus: int, *, pool: int | None = None, rng: np.random.Generator | None = None) -> Rows:
     """Return which of a list's k rows make the moon, ascending: the last k⁻, or k⁻ drawn from the last `pool`.
 
-    Arguments and errors as `moon`.
+    The moon is their mean, m = (1/k⁻) Σ_{i=0..k⁻−1} d_{k−i}.
+
+    Args:
+        k: length of the list, best first.
+        k_minus: how many, 0 < k⁻ < k.
+        pool: draw the k⁻ at random, without replacement, from the last `pool` documents; None: take the last k⁻.
+        rng: source of the draw; needed with `pool`. Each query has its own draw.
+
+    Raises:
+        InputError: k⁻ or the pool out of range, or a pool without a generator.
+
+    Source: Eclipse eq. 3; the draw: its Table 3.
     """
     check_depths(k, 0, k_minus)
     if pool is None:
@@ -298,7 +283,9 @@ def sharpened_queries(
             f"expected feedback and answers for each of {n} queries of dimension {d}; found {len(feedback)} lists"
             + ("" if answers is None else f" and answers {answers.shape}")
         )
-    feedback = checked_positions(feedback, len(documents))
+    known = np.concatenate([np.zeros(0, np.int64), *feedback])
+    if len(known) and not 0 <= known.min() <= known.max() < len(documents):  # NumPy takes −1 for the last document
+        raise InputError(f"feedback {known.min()} to {known.max()}; expected positions of {len(documents):,} documents")
     made = Sharpened(queries.copy(), np.ones((n, d), bool), np.zeros(n, bool), np.zeros(n, bool))
     if settings.keeps_all:
         return made
@@ -352,31 +339,6 @@ def feedback_needed(settings: DimensionSettings, depth: int, *, answered: bool =
     return min(depth, settings.k_plus)
 
 
-def checked_positions(lists: Sequence[Rows], count: int) -> list[Rows]:
-    """Return lists of document positions as arrays.
-
-    Args:
-        lists: of whole numbers; any lengths.
-        count: how many documents there are.
-
-    Raises:
-        InputError: numbers that are not in 0..count − 1; NumPy would take −1 for the last document.
-    """
-    arrays = [np.asarray(ranking) if len(ranking) else np.empty(0, np.int64) for ranking in lists]
-    for at, ranking in enumerate(arrays):
-        if (
-            ranking.ndim != 1
-            or ranking.dtype.kind not in "iu"
-            or (len(ranking) and not 0 <= ranking.min() <= ranking.max() < count)
-        ):
-            wrong = [each for each in ranking.ravel().tolist() if each not in range(count)]
-            raise InputError(
-                f"expected lists of document positions, whole numbers from 0 to {count - 1:,}; list {at} holds "
-                f"{wrong[:5] or ranking.dtype}; leave out what was not found"
-            )
-    return arrays
-
-
 def _gathered(documents: Vectors, lists: Sequence[Rows]) -> npt.NDArray[np.floating]:
     """Vectors of lists of one length, (n, k, d)."""
     rows = np.stack(lists)
@@ -385,13 +347,6 @@ def _gathered(documents: Vectors, lists: Sequence[Rows]) -> npt.NDArray[np.float
 
 def _mean(vectors: npt.NDArray[np.floating]) -> Floats:
     return np.asarray(vectors.astype(np.float64).sum(axis=-2) / vectors.shape[-2])
-
-
-def _listed(feedback: npt.ArrayLike) -> npt.NDArray[np.floating]:
-    vectors = np.asarray(feedback)
-    if vectors.ndim < 2 or not np.isfinite(vectors).all():
-        raise InputError(f"expected finite feedback vectors of shape (…, k, d); found shape {vectors.shape}")
-    return vectors
 
 
 def _vectors(**named: npt.ArrayLike) -> tuple[Floats, ...]:

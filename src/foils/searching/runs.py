@@ -90,19 +90,13 @@ class Searched(Result):
         return 1.0 if self.ranked is None else float(self.ranked.sharpened.masks.mean())
 
     @property
-    def no_feedback(self) -> list[str]:
-        """Ids of the queries that kept every dimension for want of feedback or of an answer."""
-        return [] if self.ranked is None else self._ids(self.ranked.sharpened.no_feedback)
-
-    @property
-    def masked(self) -> list[str]:
-        """Ids of the queries that lost dimensions."""
-        return [] if self.ranked is None else self._ids(np.asarray(~self.ranked.sharpened.masks.all(axis=1)))
-
-    @property
-    def moved(self) -> list[str]:
-        """Ids of the queries that were moved towards their feedback."""
-        return [] if self.ranked is None else self._ids(self.ranked.sharpened.moved)
+    def counts(self) -> dict[str, int]:
+        """How many queries lost dimensions, were moved, and stayed for want of feedback or of an answer."""
+        if self.ranked is None:
+            return {}
+        made = self.ranked.sharpened
+        each = {"masked": ~made.masks.all(axis=1), "moved": made.moved, "no_feedback": made.no_feedback}
+        return {name: int(which.sum()) for name, which in each.items()}
 
     def write(self, path: str | Path) -> None:
         """Write the run in TREC form."""
@@ -115,26 +109,20 @@ class Searched(Result):
             changed = int(self.ranked.sharpened.changed.sum())
             rows += [
                 ("dimensions kept", f"{100 * self.kept:.1f} %"),
-                ("queries moved towards their feedback", f"{len(self.moved):,}"),
+                ("queries moved towards their feedback", f"{self.counts['moved']:,}"),
                 ("queries that stayed as they were", f"{len(self.query_ids) - changed:,}"),
-                ("of these, for want of feedback or answer", f"{len(self.no_feedback):,}"),
+                ("of these, for want of feedback or answer", f"{self.counts['no_feedback']:,}"),
             ]
         written = f" → {self.facts['run']}" if self.facts.get("run") else ""
         title = f"{self.method} search of {self.collection.name} ({self.split}){written}"
         return [Table(title, ["", ""], rows, identical_ids_caption(self.collection.identical_ids(self.split)))]
 
     def to_json(self) -> dict[str, Any]:
-        """Return how the search was made, what was kept, and which queries were masked or moved."""
+        """Return how the search was made, what was kept, and how many queries were masked or moved."""
         said: dict[str, Any] = {"queries": len(self.query_ids)}
         if self.settings is not None:
-            said = {
-                "settings": self.settings.to_json(), "kept": self.kept, "masked": self.masked, "moved": self.moved,
-                "no_feedback": self.no_feedback,
-            }  # fmt: skip
+            said = {"settings": self.settings.to_json(), "kept": self.kept, **self.counts}
         return {**self.facts, **said, "identical_ids": self.collection.identical_ids(self.split)}
-
-    def _ids(self, which: npt.NDArray[np.bool_]) -> list[str]:
-        return [self.query_ids[row] for row in np.flatnonzero(which)]
 
 
 def embed_collection(
