@@ -1,6 +1,5 @@
 """Docstrings in the styles that packages use, and the collection of an invented package and of a real one."""
 
-import inspect
 import os
 import re
 import shutil
@@ -11,11 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from foils.data import load_collection
-from foils.data.pydocs import plain, pydocs_versions, read_pydocs, split_docstring, split_of
+from foils.data.pydocs import pydocs_versions, read_pydocs, split_of
 from foils.runtime.errors import InputError
 
 REST = "The window falls from the middle to both ends as half a period of the cosine does, never below zero."
@@ -25,9 +22,9 @@ PACKAGE = {
     """,
     "windows/_hann.py": f'''
         def hann(size):
-            """Return a raised cosine window. It is Hann's.
+            """Return a raised cosine window.
 
-            {REST}
+            It is Hann's. {REST}
 
             Parameters
             ----------
@@ -185,110 +182,26 @@ def test_packages_are_named_with_the_collection(tmp_path, monkeypatch):
         load_collection("pydocs:nowhere")
 
 
-# Docstrings
+def test_what_is_read_of_a_docstring(tmp_path, monkeypatch):
+    """Doctests, underlines, roles and quotes go; a signature, a section or an announcement is no summary."""
+    norm = f"""Return the `n`-th norm of :class:`numpy.ndarray` x,
+    i.e. its length.
 
+    {REST}
 
-NUMPY = """
-Return the `n`-th norm of :class:`~numpy.ndarray` x, i.e. its length.
-It is never negative.
+    Examples
+    --------
+    >>> norm([3, 4])
+    5.0
 
-.. versionadded:: 1.8
-
-Parameters
-----------
-x : array_like
-    Input array.  If `axis` is None,
-    `x` must be 1-D [1]_.
-axis : {None, int}, *optional*
-    The axis.
-
-Examples
---------
->>> norm([3, 4])
-5.0
-
-.. code-block:: python
-
-    norm(x)
-
-Notes
------
-* See ``lstsq``.
-* It is::
-
-    sqrt(x @ x)
-%(shared_notes)s
-
-References
-----------
-.. [1] Golub and Van Loan
-"""
-
-
-def test_numpy_style() -> None:
-    split = split_docstring(inspect.cleandoc(NUMPY))
-    assert split is not None
-    summary, rest = split
-    assert summary == "Return the n-th norm of ndarray x, i.e. its length."
-    assert rest == (
-        "It is never negative. Parameters x : array_like Input array. If axis is None, x must be 1-D. "
-        "axis : {None, int}, optional The axis. Notes * See lstsq. * It is: sqrt(x @ x) References "
-        "[1] Golub and Van Loan"
-    )
-
-
-@pytest.mark.parametrize(
-    "docstring",
-    [
-        "   ",
-        "norm(x, axis=None) -> float\n\nThe norm.",
-        "Args:\n    x: the input.",
-        "The function is defined as::\n\n    f(x) = 1",
-    ],
-)
-def test_what_is_no_sentence_gives_no_summary(docstring: str) -> None:
-    assert split_docstring(docstring) is None
-
-
-@pytest.mark.parametrize(
-    ("paragraph", "summary"),
-    [
-        ("Sort by value (cf. Knuth) or key. Ties keep.", "Sort by value (cf. Knuth) or key."),
-        ("Named for R. W. Hamming. It tapers.", "Named for R. W. Hamming."),
-        ("Sort the rows\nin place", "Sort the rows in place"),
-    ],
-)
-def test_the_summary_is_the_first_sentence(paragraph: str, summary: str) -> None:
-    split = split_docstring(paragraph + "\n\nMore.")
-    assert split is not None
-    assert split[0] == summary
-    left = " ".join(paragraph.split())[len(summary) :].strip()
-    assert split[1] == f"{left} More.".strip()
-
-
-@pytest.mark.parametrize(
-    ("marked", "text"),
-    [
-        (":func:`~torch.nn.functional.relu` is", "relu is"),
-        (":py:meth:`sum() <numpy.sum>` is", "sum() is"),
-        ("[`~Hub.path`] or [the site](https://example.org)", "Hub.path or the site"),
-        ("`the page <https://example.org>`_ is", "the page is"),
-        ("**bold** and *thin*", "bold and thin"),
-        ("a * b * c and 2**3 and *args, **kwargs", "a * b * c and 2**3 and *args, **kwargs"),
-        ("as in [1]_ [#note]_, yes", "as in, yes"),
-        ("``code`` here::", "code here:"),
-    ],
-)
-def test_inline_markup(marked: str, text: str) -> None:
-    assert plain(marked) == text
-
-
-@given(st.text(alphabet=st.sampled_from("ab .:\n`*>-=[]()_~%#!?A1"), max_size=120))
-def test_any_text_gives_a_clean_summary_or_none(docstring: str) -> None:
-    split = split_docstring(docstring)
-    if split is not None:
-        summary, rest = split
-        assert summary == " ".join(summary.split())
-        assert summary[0].isalnum()
-        assert not summary.endswith(":")
-        assert rest == " ".join(rest.split())
+    Notes
+    -----
+    See ``lstsq``."""
+    no_summaries = "norm(x) -> float", "Args:\n    x: the input.", "It is defined as::", "- one thing and many others."
+    texts = [norm, *(f"{summary}\n\n    {REST}" for summary in no_summaries)]
+    functions = [f'def norm_{at}(x):\n    """{text}"""' for at, text in enumerate(texts)]
+    (tmp_path / "norms.py").write_text("\n\n\n".join(functions))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (only,) = read_pydocs(["norms"])
+    assert only.summary == "Return the n-th norm of numpy.ndarray x, i.e. its length."
+    assert only.text == f"{REST} Examples Notes See lstsq."

@@ -1,8 +1,4 @@
-"""The documentation of installed packages: the first sentence of a docstring asks, and the rest of it answers.
-
-Sections, parameters and notes stay; what only a renderer or an interpreter wants goes (underlines, directives,
-roles and quotes of reStructuredText and Markdown, doctests and fenced code, placeholders of templates).
-"""
+"""The documentation of installed packages: the first paragraph of a docstring asks, and the rest of it answers."""
 
 from __future__ import annotations
 
@@ -21,75 +17,8 @@ from foils.data.tokens import near_pairs
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 
-LEFT_OUT = {
-    r"(?m)^[ \t]*```[\s\S]*?(?:^[ \t]*```.*|\Z)": "\n",  # fenced code
-    r"(?m)^[ \t]*>>>.*(?:\n[ \t]*\S.*)*": "\n",  # a doctest, to the next blank line
-    r"(?m)^([ \t]*)\.\. ?(?:code|code-block|sourcecode|plot|testcode|doctest) ?::.*(?:\n(?:\1[ \t].*|[ \t]*$))*": "\n",
-    r"(?m)^[ \t]*\.\. ?(?:(?:version\w+|deprecated|autosummary|toctree|index) ?::|_[^:\n]*:).*": "\n",
-    r"(?m)\n[ \t]*([-=~^\"*+#])\1{2,}[ \t]*$": "\n",  # the line under a heading
-    r"(?m)^[^\w\n]*(?:[Ee]xamples?|[Uu]sage)[^\w\n]*$": "\n",  # of nothing, when the code is gone
-    r"(?m)^([ \t]*)(?:\.\.[ \t]+(?:[\w-]+ ?::)?|[!?]{3}\+?|>(?: ?\[!\w+\])?)": r"\1",  # .. note::, !!!, > [!NOTE]
-}
-"""What is not read of a docstring's lines, and what stands in its place; one after the other."""
-_MARKUP = {
-    r"%\([^)]*\)[sd]": " ",  # a template's placeholder
-    r":[\w:+-]+:`([^`<>]+?)\s*<[^`>]*>`": r"\1",  # :ref:`text <target>`
-    r"`([^`<>]+?)\s*<[^`>]*>`_{1,2}": r"\1",  # `text <address>`_
-    r"\[+`~?([^`]*)`\]+(?:\([^)]*\))?": r"\1",  # [`Class`](address)
-    r"`~[^`]*?([^`.]+)`": r"`\1`",  # :class:`~torch.nn.ReLU` shows ReLU
-    r":[\w:+-]+:`!?([^`]+)`": r"\1",
-    r"\[([^\]\[]+)\]\([^)]*\)": r"\1",  # [text](address)
-    r"(?:\s*\[#?\w+\]_)+": "",  # a citation's mark
-    r"`+([^`]*)`+_{0,2}": r"\1",
-    r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+?)(?<!\s)\1(?![\w*])": r"\2",  # emphasis
-    r"::(?=\s|$)": ":",
-}
-"""Inline markup, and what it shows."""
-_SECTION = (
-    r"(?:(?:keyword |other )?(?:args|arguments|parameters|params)|inputs?|outputs?|returns?|yields?|raises|notes?"
-    r"|examples?|usage|attributes|shapes?|references|see also|warnings?|methods)\s*::?"
-)
-_PARAGRAPH_END = re.compile(
-    rf"\n(?=[ \t]*(?:$|:param|(?i:{_SECTION})\s*$|(?:[-*+•]|\(?\w{{1,2}}[.)]|:\w+ [^:\n]*:)\s))", re.MULTILINE
-)
-_NO_SENTENCE = re.compile(
-    rf"(?i:{_SECTION})|[\w.]+\s*\(.*\)\s*(?:->.*|:)?$|.*\)\s*->|\*{{0,2}}[\w.]+\*{{0,2}}\s*(?:\(.*?\))?\s*:(?:\s|$)",
-    re.DOTALL,
-)  # a section, a signature, or a parameter
-_SENTENCE_END = re.compile(r"(?<!\.)[.!?][\"')\]]*(?=\s+[\"'`(\[]*[A-Z0-9])")
-_ABBREVIATION = re.compile(r"(?:^|[\s(\[])(?:(?:\w\.)+|(?:cf|resp|vs|etc|eq|fig|al|approx|no)\.)$", re.IGNORECASE)
-
-
-def split_docstring(docstring: str) -> tuple[str, str] | None:
-    """Split a docstring into its summary, the first sentence of the first paragraph, and the rest, which may be empty.
-
-    Args:
-        docstring: dedented, as `ast.get_docstring` gives it.
-
-    Returns:
-        (summary, rest), each plain text on one line; None where the docstring does not open with a sentence: a
-        signature, a parameter, a section, or words that announce a list or a formula (they end in a colon).
-    """
-    for pattern, shown in LEFT_OUT.items():
-        docstring = re.sub(pattern, shown, docstring)
-    paragraph, *rest = _PARAGRAPH_END.split(docstring.strip(), maxsplit=1)
-    if _NO_SENTENCE.match(paragraph):
-        return None
-    ends = (match.end() for match in _SENTENCE_END.finditer(paragraph))
-    end = next((end for end in ends if not _ABBREVIATION.search(paragraph[:end])), len(paragraph))
-    summary = plain(paragraph[:end])
-    if not summary or not summary[0].isalnum() or summary.endswith(":"):
-        return None
-    return summary, plain(" ".join([paragraph[end:], *rest]))
-
-
-def plain(text: str) -> str:
-    """Return text on one line, without inline markup."""
-    for pattern, shown in _MARKUP.items():
-        text = re.sub(pattern, shown, text)
-    return " ".join(text.split())
-
-
+LEFT_OUT = re.compile(r"(?m)^[ \t]*>>>.*(?:\n[ \t]*\S.*)*|^[ \t]*([-=~])\1{2,}[ \t]*$|:[\w:+-]+:(?=`)|`")
+"""What is not read of a docstring: doctests to the next blank line, the lines under headings, roles and quotes."""
 DEFAULT_PACKAGES = (
     "filelock",
     "fsspec",
@@ -112,7 +41,6 @@ DEFAULT_PACKAGES = (
 its docstrings repeat one template for each of hundreds of models)."""
 MIN_WORDS, MAX_WORDS = 20, 200  # of a document, which is cut after the last; a word is a run of letters and digits
 NEAR = 0.85  # Jaccard similarity of case-folded words from which two summaries or documents are nearly equal
-_SUMMARY_WORDS = (4, 32)
 _COMMON = 0.03  # a word in more than this share of the docstrings, and in more than _COMMON_LEAST of them, is common
 _COMMON_LEAST = 20
 _SKIPPED_FOLDERS = frozenset({"benchmarks", "examples", "externals", "test", "tests", "vendor", "vendored"})
@@ -142,12 +70,12 @@ class Docstring:
 def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
     """Return a query and a document for each function and class of installed packages, from their sources, by name.
 
-    A docstring is left out when its name is private, it has no summary sentence of 4 to 32 words, the rest is short or
-    repeats the summary, its summary has common words alone (each in more than 3 % of the docstrings that are left), or
-    its summary or its rest nearly equals that of an earlier one: so that the one judgement of each query is the right
-    one. Tests, vendored copies, private subpackages and files that do not parse are not read. A
-    module's queries are all in one split: test and dev have a tenth of the modules each, by a digest of the module's
-    name.
+    A docstring is left out when its name is private, its first paragraph is no summary (4 to 32 words without a colon
+    that end in a full stop), the rest is short or repeats the summary, the summary has common words alone (each in
+    more than 3 % of the docstrings that are left), or its summary or its rest nearly equals that of an earlier one: so
+    that the one judgement of each query is the right one. Tests, vendored copies, private subpackages and files that
+    do not parse are not read. A module's queries are all in one split: test and dev have a tenth of the modules each,
+    by a digest of the module's name.
 
     Args:
         packages: names as imported, such as `sklearn`; None for those of `DEFAULT_PACKAGES` that are installed.
@@ -185,10 +113,7 @@ def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
     """Find where each package's source lies: its folder, or its one file."""
     found: dict[str, Path] = {}
     for package in (wanted := sorted({*(DEFAULT_PACKAGES if packages is None else packages)})):
-        try:  # looking for a dotted name imports its parents; __main__ says nothing of where it comes from
-            spec = find_spec(package) if package.isidentifier() else None
-        except ValueError:
-            continue
+        spec = find_spec(package) if package.isidentifier() else None  # a dotted name's parents would be imported
         if spec and spec.has_location and (origin := Path(spec.origin or "")).suffix == ".py":
             found[package] = origin.parent if origin.name == "__init__.py" else origin
     if packages is not None and (missing := [package for package in wanted if package not in found]):
@@ -234,11 +159,10 @@ def _documented(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
 
 def _docstring(name: str, module: str, docstring: str) -> Docstring | None:
     """Return the query and document of one docstring; None where it gives none."""
-    if len(_WORD.findall(docstring)) < MIN_WORDS or (parts := split_docstring(docstring)) is None:
-        return None
-    summary, rest = parts
+    summary, _, rest = (" ".join(part.split()) for part in LEFT_OUT.sub("", docstring).strip().partition("\n\n"))
     asked, words = _WORD.findall(summary.casefold()), list(_WORD.finditer(rest))
-    if not _SUMMARY_WORDS[0] <= len(asked) <= _SUMMARY_WORDS[1] or len(words) < MIN_WORDS:
+    is_sentence = summary.endswith(".") and summary[0].isalnum() and ":" not in summary
+    if not is_sentence or not 4 <= len(asked) <= 32 or len(words) < MIN_WORDS:
         return None
     text = rest[: words[MAX_WORDS - 1].end()] if len(words) > MAX_WORDS else rest
     repeated = f" {' '.join(asked)} " in f" {' '.join(_WORD.findall(text.casefold()))} "
@@ -248,14 +172,11 @@ def _docstring(name: str, module: str, docstring: str) -> Docstring | None:
 def _distinct(found: list[Docstring]) -> list[Docstring]:
     """Keep the first of those that have nearly a document or a summary in common."""
     texts, summaries = [_words(each.text) for each in found], [_words(each.summary) for each in found]
-    earlier: dict[int, list[int]] = {}
-    for i, j in (*near_pairs(texts, threshold=NEAR), *near_pairs(summaries, threshold=NEAR)):
-        earlier.setdefault(j, []).append(i)
-    kept: dict[int, Docstring] = {}
-    for at, each in enumerate(found):
-        if kept.keys().isdisjoint(earlier.get(at, ())):
-            kept[at] = each
-    return list(kept.values())
+    left_out = set[int]()
+    for earlier, later in sorted(near_pairs(texts, threshold=NEAR) + near_pairs(summaries, threshold=NEAR)):
+        if earlier not in left_out:
+            left_out.add(later)
+    return [each for at, each in enumerate(found) if at not in left_out]
 
 
 def _words(text: str) -> frozenset[str]:
