@@ -538,3 +538,16 @@ def test_another_prompt_or_token_is_another_model(tmp_path):
         model.append(LogitScore(token)) if token == 3 else setattr(model[-1], "true_token_id", token)
         digests.add(cross_encoder_digest(model))
     assert len(digests) == 5
+
+
+def test_the_hub_is_asked_once_for_a_model_that_is_not_there(monkeypatch):
+    asked = []
+
+    def model_info(_, name, *, timeout):
+        asked.append(name)
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
+    refused("cannot load the model 'no/such': no network; give a folder, or a hub name", load_model, "no/such")
+    assert asked == ["no/such"]

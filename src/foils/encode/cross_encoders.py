@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.encoder import weights_digest
-from foils.encode.models import find_model, loaded, refuse_own
+from foils.encode.models import check_hub, find_model, loaded, refuse_own
 from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def load_cross_encoder(
         InputError: there is no such model, it cannot be loaded, it has several outputs, or it is a sparse or
             multi-vector one.
     """
+    check_hub(find_model(name), "cross-encoder")
     refuse_own(name)
     model: CrossEncoder = loaded(
         "CrossEncoder", "cross-encoder", name, device=device, trust_remote_code=trust_remote_code, seed=seed,

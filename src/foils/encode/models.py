@@ -77,6 +77,7 @@ def load_model(
     """
     name = find_model(name) if Fusion.of(name) else name
     place = find_model(str(name).removeprefix(STATIC))
+    check_hub(place, kind)
     if str(name).startswith(STATIC):
         with loading(kind, name):
             return static_embedding(place, device=device)
@@ -142,6 +143,28 @@ def is_static(model: Any) -> bool:
     from sentence_transformers.base.losses.gradcache import has_static_embedding_input
 
     return bool(has_static_embedding_input(model))
+
+
+def check_hub(place: Path | str, kind: str) -> None:
+    """Ask the hub once for a model that is not in its cache: its own client tries for a minute and a half.
+
+    Raises:
+        InputError: there is no such model, or the hub cannot be reached.
+    """
+    if isinstance(place, Path):
+        return
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+
+    try:
+        if any(isinstance(try_to_load_from_cache(place, file), str) for file in ("config.json", "modules.json")):
+            return
+        if constants.HF_HUB_OFFLINE:
+            raise OSError("it is not in the cache, and HF_HUB_OFFLINE is set")
+        HfApi().model_info(place, timeout=10)
+    except Exception as error:  # no name of a hub, or what the client's HTTP library raises
+        why = str(error).strip().partition("\n")[0]
+        reach = "give a folder, or a hub name that can be reached"
+        raise InputError(f"cannot load the {kind} {place!r}: {why}; {reach}") from error
 
 
 def refuse_pickles(place: Path | str) -> None:
