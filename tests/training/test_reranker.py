@@ -350,7 +350,8 @@ def taught():
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, taught):
-    scales = RERANKER_LOSSES[name].scales if name in RERANKER_LOSSES else TARGETS
+    scales = {**RERANKER_LOSSES, **{f"st:{k}": v for k, v in ST_RERANKER_LOSSES.items()}}[name]
+    scales = getattr(scales, "scales", scales)
     if target not in scales:
         refused(f"cannot learn from target {target}; it takes {', '.join(scales)}", reranker_loss, name, target=target)
         return
@@ -358,7 +359,8 @@ def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, tau
     rows = reranker_set(taught, kind)[:]
     loss = kind.make(Table())
     optimizer = torch.optim.Adam(loss.parameters(), lr=0.05)
-    labels = [torch.tensor(label) for label in rows["label"]]
+    plain = [torch.tensor(label) for label in rows["label"]]
+    labels = torch.stack(plain) if plain[0].ndim == 0 else plain
     columns = [rows[column] for column in rows if column != "label"]
     for _ in range(150):
         optimizer.zero_grad()

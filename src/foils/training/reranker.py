@@ -231,8 +231,11 @@ RERANKER_LOSSES: dict[str, RerankerKind] = {
 """With all weights 1 and the target labels the first four are sentence-transformers' MSELoss, BinaryCrossEntropyLoss,
 ListNetLoss and LambdaLoss, which know no weights."""
 
-ST_RERANKER_LOSSES = ("ADRMSELoss", "ListMLELoss", "PListMLELoss", "RankNetLoss")
-"""Losses of sentence-transformers over lists by name, after `st:`; those that ours equal are left out."""
+ST_RERANKER_LOSSES: dict[str, Mapping[str, str]] = {
+    "ADRMSELoss": _ANY, "BinaryCrossEntropyLoss": _CHANCES, "LambdaLoss": _GAINS, "ListMLELoss": _ANY,
+    "ListNetLoss": _ANY, "MSELoss": {LABELS: PLAIN, **_NUMBERS}, "PListMLELoss": _ANY, "RankNetLoss": _ANY,
+}  # fmt: skip
+"""Losses of sentence-transformers by name, after `st:`, and in which scale each takes a target."""
 
 
 def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: str | None = None) -> RerankerKind:
@@ -252,7 +255,7 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
         check_names(f"loss of sentence-transformers ({ST}NAME)", [own], ST_RERANKER_LOSSES)
         known = [each for each in inspect.signature(getattr(theirs, own)).parameters if each != "model"]
         check_names(f"setting of the loss {name}", chosen, known)
-        loss = RerankerKind(partial(_of_st, own), _ANY, None)
+        loss = RerankerKind(partial(_of_st, own), ST_RERANKER_LOSSES[own], None, "mini_batch_size" not in known)
         if target not in (None, LABELS) and "respect_input_order" in known:
             chosen = {"respect_input_order": False, **chosen}  # the order is the targets'
     else:
