@@ -307,10 +307,14 @@ def decide(
     return _decided(weighed, ground, every, candidates, judged, most, confidence)
 
 
+def _lengths(sources: Mapping[str, Negatives]) -> list[float]:
+    """Negatives a query of each source."""
+    return [len(kept) / max(1, len(kept["query_id"].unique())) for kept in map(Negatives.kept, sources.values())]
+
+
 def _random(collection: Collection, sources: Mapping[str, Negatives], split: str, seed: int) -> Negatives:
     """As many random documents for each query of the split as the sources have on average, none a known positive."""
-    sizes = [len(kept) / max(1, len(kept["query_id"].unique())) for kept in (each.kept() for each in sources.values())]
-    size = max(1, round(float(np.mean(sizes)))) if sizes else 1
+    size = max(1, round(float(np.mean(_lengths(sources))))) if sources else 1
     queries, documents = np.sort(collection.positives(split).query_rows), len(collection.documents)
     rng = np.random.default_rng([seed, 2])
     query = np.repeat(queries, size + 8)
@@ -559,11 +563,10 @@ def _cost(name: str, every: Mapping[str, Negatives]) -> int:
 
 def _lost(weighed: _Weighed, mean: Any, may: Sequence[int], chosen: int) -> float:
     """Points that the choice may lose for what is not known of unlabelled answers; the form's error is left out."""
-    if weighed.drawn_shares is None:
-        values = mean(weighed.plain)
-        return float((values[:, may].max(axis=1) - values[:, chosen]).max())
-    values = mean(weighed.benefits[0])
-    return float((values[:, may].max(axis=1) - values[:, chosen]).mean())
+    labelled = weighed.drawn_shares is not None
+    values = mean(weighed.benefits[0] if labelled else weighed.plain)
+    lost = values[:, may].max(axis=1) - values[:, chosen]
+    return float(lost.mean() if labelled else lost.max())
 
 
 def _turn(weighed: _Weighed, chosen: int, best_at: Rows, share: float) -> Turn | None:
@@ -648,14 +651,11 @@ def _cautions(decision: Decision, every: Mapping[str, Negatives]) -> list[str]:
             f"The encoder puts only {percent(decision.ability)} of random documents below the positive: a model that "
             "starts with so little learns from easy negatives first (--starts nothing)."
         )
-    lengths = {
-        name: len(kept) / max(1, len(kept["query_id"].unique()))
-        for name, kept in ((name, table.kept()) for name, table in every.items())
-    }
-    if max(lengths.values()) > LONGER * min(lengths.values()):
+    shortest, longest = min(lengths := _lengths(every)), max(lengths)
+    if longest > LONGER * shortest:
         lines.append(
-            f"The sources have {min(lengths.values()):.0f} to {max(lengths.values()):.0f} negatives a query, and a "
-            "longer list is worth more for its length alone; decide between lists of equal length."
+            f"The sources have {shortest:.0f} to {longest:.0f} negatives a query, and a longer list is worth more for "
+            "its length alone; decide between lists of equal length."
         )
     return lines
 
