@@ -296,12 +296,12 @@ def test_every_seed_draws_a_head(place):
     assert len(set(loads["cross"])) == 1
 
 
-def test_a_report_takes_studies_by_name_and_as_results(study):
+def test_a_report_takes_one_study_or_several(study):
     study("random", "bm25")
     folder = study.folder
     found = report(folder)
-    assert report([str(folder)]).to_json() == report(found).to_json() == found.to_json() != report(folder, seed=3)
-    assert len(report([found, folder]).cells) == 2
+    assert report([str(folder)]).to_json() == found.to_json() != report(folder, seed=3).to_json()
+    assert len(report([folder, folder]).cells) == 2
 
 
 # What lies on disk.

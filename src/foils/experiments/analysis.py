@@ -153,14 +153,10 @@ class Reliability:
     whole: float
 
     @property
-    def reliable(self) -> bool:
-        """Whether the reliability of all seeds, four or more, is .8 or more."""
-        return self.seeds >= LEAST_SEEDS and self.whole >= RELIABLE - ROUNDING
-
-    @property
     def verdict(self) -> str:
-        """In a word or two: reliable, not reliable, or too few seeds to say."""
-        return "too few seeds" if self.seeds < LEAST_SEEDS else "reliable" if self.reliable else "not reliable"
+        """Reliable where that of all seeds, four or more, is .8 or more; not reliable, or too few seeds to say."""
+        found = "reliable" if self.whole >= RELIABLE - ROUNDING else "not reliable"
+        return found if self.seeds >= LEAST_SEEDS else "too few seeds"
 
 
 def reliability_of(results: Floats) -> Reliability:
@@ -210,11 +206,6 @@ class Standing:
     regret: float
 
     @property
-    def title(self) -> str:
-        """What it is."""
-        return PREDICTORS[self.predictor]
-
-    @property
     def worst(self) -> float:
         """The lowest τ of a cell; where all values are alike it orders nothing, and has 0."""
         return float(np.nan_to_num([*self.cells.values()]).min())
@@ -260,8 +251,8 @@ class StudyAnalysis(Result):
         best = self.leaderboard[0]
         return (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is best "
-            f"foreseen by {best.predictor} ({best.title}): mean τ {best.kendall:+.2f} [{best.low:+.2f}, "
-            f"{best.high:+.2f}], {best.worst:+.2f} in its worst cell."
+            f"foreseen by {best.predictor} ({PREDICTORS[best.predictor]}): mean τ {best.kendall:+.2f} "
+            f"[{best.low:+.2f}, {best.high:+.2f}], {best.worst:+.2f} in its worst cell."
         )
 
     def doubts(self) -> list[str]:
@@ -339,24 +330,23 @@ class StudyAnalysis(Result):
         columns = ["cell", "seeds", "τ of halves", "of all seeds", "order"]
         return Table("How far the order of the sources repeats", columns, rows)
 
-    def predictor_table(self, *, by_cell: bool = False) -> Table:
-        """Return the predictors, best first; if wanted, with what they are and their τ in each cell."""
-        names = [*self.reliability] if by_cell else []
+    def predictor_table(self) -> Table:
+        """Return the predictors, best first."""
         rows = [
             (
-                *([each.predictor, each.title] if by_cell else [each.predictor]),
+                each.predictor,
+                PREDICTORS[each.predictor],
                 _tau(each.kendall),
                 "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}",
                 _tau(each.worst),
                 number(each.regret, 4),
-                *(_tau(each.cells.get(name, math.nan)) for name in names),
             )
             for each in self.leaderboard
         ]
-        columns = ["predictor", *["what it is"] * by_cell, "mean τ", "95 % interval", "worst cell", "regret", *names]
+        columns = ["predictor", "what it is", "mean τ", "95 % interval", "worst cell", "regret"]
         title = f"Which predictor orders the sources as {self.measure} does"
         marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
-        return Table(title, columns, rows, "", marked, frozenset({1}) if by_cell else frozenset())
+        return Table(title, columns, rows, "", marked, frozenset({1}))
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
@@ -375,7 +365,7 @@ class StudyAnalysis(Result):
             "leaderboard": [
                 {
                     **{name: each for name, each in vars(standing).items() if name != "cells"},
-                    "title": standing.title,
+                    "title": PREDICTORS[standing.predictor],
                     "worst": standing.worst,
                     "cells": {name: {"kendall": tau} for name, tau in standing.cells.items()},
                 }

@@ -20,7 +20,7 @@ from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cache import read_sealed
 from foils.experiments.plan import Plan, check_sizes
-from foils.experiments.study import Cell, StudySettings, open_study, read_cells, run_cells
+from foils.experiments.study import StudySettings, open_study, read_cells, run_cells
 from foils.experiments.tune import Tuned, Tuning
 from foils.runtime.errors import InputError
 from foils.runtime.files import fill_folder, write_json, write_sealed
@@ -28,7 +28,7 @@ from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
-    StudiesLike = str | Path | StudyAnalysis | Sequence[str | Path | StudyAnalysis]
+    StudiesLike = str | Path | Sequence[str | Path]
     TestsLike = CollectionLike | Sequence[CollectionLike]
 else:
     TestsLike = list[str]
@@ -309,7 +309,7 @@ def report(
     A study that still runs can be looked at: what is finished is shown.
 
     Args:
-        studies: Folder of a study; several may be given. In Python also the result of one.
+        studies: Folder of a study; several may be given.
         measure: Compare predictors with this measure. Default: the first of the study.
         seed: Seed of the bootstraps; the same seed gives the same bytes.
 
@@ -319,9 +319,7 @@ def report(
     Raises:
         InputError: no study in a folder, or nothing finished in any.
     """
-    cells, given = list[Cell](), cast("Any", studies)
-    for each in several(given):
-        cells += each.cells if isinstance(each, StudyAnalysis) else read_cells(Path(each))
+    cells = [cell for each in several(cast("Any", studies)) for cell in read_cells(Path(each))]
     return analyse(cells, measure=measure, seed=seed)
 
 

@@ -58,7 +58,7 @@ def study_page(analysis: StudyAnalysis) -> str:
         axis = "mean Kendall's τ with the measured result"
         figure = intervals_figure({axis: points}, axis, "Mean over the cells, with its interval.", range=[-1.05, 1.05])
         caption = "Higher predictor is taken to mean better; ECI_sem is marked."
-        table = replace(analysis.predictor_table(by_cell=True), title="", caption=caption)
+        table = replace(analysis.predictor_table(), title="", caption=caption)
         sections.append(Section("Predictors", [figure, table]))
     if analysis.reliability:
         sections.append(Section("Reliability", [replace(analysis.reliability_table(), title="")]))
