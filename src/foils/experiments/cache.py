@@ -52,8 +52,7 @@ class StepCache:
 
     def negatives(self, name: str, key: object, make: Callable[[], Negatives]) -> Negatives:
         """Return a step's table of negatives."""
-        path = self.path(name, key, ".parquet")
-        if not path.is_file():
+        if not (path := self.path(name, key, ".parquet")).is_file():
             make().write(path)
         return Negatives.read(path)
 

@@ -104,11 +104,11 @@ class Plan(Result):
             read = tomllib.loads(whole_text(path))
         except tomllib.TOMLDecodeError as error:
             raise FormatError(f"not a plan: {error}; expected TOML as foils tune writes it", path) from error
-        wrong = [f"[{name}] is no section of a plan" for name in read if name not in SECTIONS]
+        sections = {name: section for name, section in read.items() if name in SECTIONS and isinstance(section, dict)}
+        wrong = [f"[{name}] is no section of a plan" for name in read if name not in sections]
         wrong += [] if "given" in read else ["[given] is missing"]
-        wrong += [f"{name} is no section" for name, section in read.items() if not isinstance(section, dict)]
-        for name, section in (each for each in read.items() if isinstance(each[1], dict)):
-            for key, kinds in SECTIONS.get(name, {}).items():
+        for name, section in sections.items():
+            for key, kinds in SECTIONS[name].items():
                 if type(section.get(key)) not in kinds:
                     expected = " or ".join(each.__name__ for each in kinds)
                     wrong.append(f"{key} of [{name}] is {section.get(key)!r}; expected {expected}")
@@ -215,13 +215,10 @@ def schedule(
         timed = {"seconds": round(max(0.0, seconds - (searched + 3 * dev) * text), 1), "may_fit": may_fit}
         little = not reranker and fitting < min(ENOUGH_ROWS, 3 * rows)
         epochs, final = ([4], 0) if little else ([1, 2, 3], 3)
-        reason = f"{SEVERAL}, an eighth of the time each, then a training in the time that is left"
-        if little:
-            reason = "so little training fits into the time that one takes all of it: the default learning rate of few "
-            reason += "steps alone, on pairs alone"
+        several = f"{SEVERAL}, an eighth of the time each, then a training in the time that is left"
+        reason = "little fits into the time: one training on pairs alone takes all of it" if little else several
         if (*queries.values(), documents) != whole:
-            reason += "; of queries and documents what may fit: the positives, what BM25 ranks first for dev and test, "
-            reason += "and random ones; measures are of these alone"
+            reason += "; trained on and measured is a part that may fit (positives, BM25's first, random ones)"
     learning_rates = [rates[1]] if little else [rates[0] * each for each in MULTIPLES]
     return {
         "documents": documents, "train_queries": queries["train"], "test_queries": queries["test"],
@@ -275,29 +272,21 @@ def halving(
     run: Callable[[float, int], Trial],
     learning_rates: Sequence[float],
     epochs: Sequence[int],
-    *,
-    extend: bool,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Trial:
     """Return the best short run.
 
     Every learning rate runs for the first number of epochs; the better half of them (rounded up) runs for the next, and
-    so on, until longer training is no better on dev. Where the largest learning rate is the best of the first round,
-    three times of it is tried, too.
+    so on, until longer training is no better on dev.
 
     Args:
         run: learning rate, epochs → the trial.
         learning_rates: to begin with.
         epochs: of the rounds, ascending.
-        extend: whether three times the largest is tried.
         goes_on: whether there is time for another round.
     """
-    rates = list(learning_rates)
-    tried = [run(rate, epochs[0]) for rate in rates]
+    tried = [run(rate, epochs[0]) for rate in learning_rates]
     best = max(tried, key=lambda each: each.order)
-    if extend and best.learning_rate == max(rates):
-        tried.append(run(float(f"{3 * best.learning_rate:.2g}"), epochs[0]))
-        best = max(tried, key=lambda each: each.order)
     for each in epochs[1:]:
         if not goes_on():
             break

@@ -582,7 +582,6 @@ class Tuning:
             run,
             [float(each) for each in trials["learning_rates"]],
             [int(each) for each in trials["epochs"]],
-            extend=total is None and not last,
             goes_on=lambda: total is None or (self.trials[-1].whole and (self.left() or 0) > float(total) / 2),
         )
         if chooses and not self.task.in_batch:
