@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 
 import foils as library
 from foils.data import load_collection
-from foils.experiments.doors import demo
+from foils.experiments.doors import PACKAGES, demo
 from foils.runtime.errors import InputError
 from foils.training.settings import OPEN, RECIPES, Recipe, TrainSettings, completed
 from train_models import cross_encoder, made_up_folder, static_model, table
@@ -65,4 +65,4 @@ def test_one_model_is_decided_for_and_tuned(foils, tmp_path, monkeypatch):
     assert (tmp_path / "out" / "tuned" / "report.html").is_file()
     assert shown.to_json()["tuned"] == shown.tuned.to_json()
     named = shown.tuned.plan["given"]["collection"]
-    assert named == "pydocs", "the next command would measure on other queries"
+    assert named == f"pydocs:{','.join(PACKAGES)}", "the next command would measure on other queries"

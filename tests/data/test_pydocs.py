@@ -5,13 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from foils.data import load_collection
-from foils.data.pydocs import read_pydocs, split_of
+from foils.data.pydocs import pydocs_versions, read_pydocs, split_of
 from foils.runtime.errors import InputError
 
 REST = "The window falls from the middle to both ends as half a period of the cosine does, never below zero."
@@ -123,6 +124,7 @@ def test_the_invented_package_gives_exactly_its_public_documentation(tapers):
     (text,) = (each.text for each in tapers if each.name == "tapers.again.cosine_window")
     assert text == f"It is Hann's. {REST} Parameters: size : int, the number of points in it."
     assert "tapers" not in sys.modules, "nothing is imported"
+    assert pydocs_versions(["tapers"]) == {"tapers": ""}
 
 
 def test_a_summary_of_common_words_is_left_out(tmp_path, monkeypatch):
@@ -151,6 +153,7 @@ def test_a_real_package(jinja2):
     assert [each.name for each in jinja2] == sorted({each.name for each in jinja2})
     assert all(20 <= len(re.findall(r"[^\W_]+", each.text)) <= 200 for each in jinja2)
     assert not any(each.summary in each.text or "\n" in each.summary for each in jinja2)
+    assert pydocs_versions(["jinja2"]) == {"jinja2": version("jinja2")}
     assert [split_of(name) for name in ("jinja2.filters", "jinja2.lexer", "rich.text")] == ["train", "test", "dev"]
     splits = {(each.module, split_of(each.module)) for each in jinja2}
     assert len(splits) == len({module for module, _ in splits}), "a module is in one split"

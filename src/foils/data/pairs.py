@@ -173,7 +173,14 @@ class Columns:
 
     def pairs(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
         """Yield (line, what a record of pairs says); what is wrong in others is added to the complaints."""
+        only_two = {role for role, names in self.names.items() if names} == {"query", "positive"}
+        first, second = (*self.names["query"], *self.names["positive"]) if only_two else ("", "")
         for line, fields in records.read(complaints):
+            if only_two and type(given := fields.get(second)) is str:  # what most records are is read quickly
+                query, positive = _text(fields.get(first)), _passage(given)
+                if query and positive:
+                    yield line, Example(query, (positive,))
+                    continue
             try:
                 yield line, self._pair(fields)
             except InputError as error:

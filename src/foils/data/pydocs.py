@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,8 +19,26 @@ from foils.runtime.errors import InputError
 
 LEFT_OUT = re.compile(r"(?m)^[ \t]*>>>.*(?:\n[ \t]*\S.*)*|^[ \t]*([-=~])\1{2,}[ \t]*$|:[\w:+-]+:(?=`)|`")
 """What is not read of a docstring: doctests to the next blank line, the lines under headings, roles and quotes."""
-PACKAGES = "joblib", "networkx", "numpy", "scipy", "sentence_transformers", "sklearn"
-"""Whose documentation is read where no package is named: what two cores embed in a minute."""
+DEFAULT_PACKAGES = (
+    "filelock",
+    "fsspec",
+    "huggingface_hub",
+    "jinja2",
+    "joblib",
+    "networkx",
+    "numpy",
+    "pyarrow",
+    "rich",
+    "scipy",
+    "sentence_transformers",
+    "sklearn",
+    "sympy",
+    "torch",
+    "tqdm",
+    "typer",
+)
+"""Packages with much documentation that foils' own requirements bring along (`transformers` is left out: most of
+its docstrings repeat one template for each of hundreds of models)."""
 MIN_WORDS, MAX_WORDS = 20, 200  # of a document, which is cut after the last; a word is a run of letters and digits
 NEAR = 0.85  # Jaccard similarity of case-folded words from which two summaries or documents are nearly equal
 _COMMON = 0.03  # a word in more than this share of the docstrings, and in more than _COMMON_LEAST of them, is common
@@ -59,12 +78,12 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
     by a digest of the module's name.
 
     Args:
-        packages: names as imported, such as `sklearn`; None for those of `PACKAGES` that are installed.
+        packages: names as imported, such as `sklearn`; None for those of `DEFAULT_PACKAGES` that are installed.
 
     Raises:
         InputError: a named package is not installed as Python source, or there is no documentation.
     """
-    roots = package_roots(packages)
+    roots = _roots(packages)
     documented = (
         _docstring(name, module, text) for module, tree in _modules(roots) for name, text in _documented(tree, module)
     )
@@ -78,16 +97,22 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
     return kept
 
 
+def pydocs_versions(packages: Sequence[str] | None = None) -> dict[str, str]:
+    """Return the version of each package that `read_pydocs` would read; with Python's they decide the collection."""
+    distributions = packages_distributions()
+    return {package: ", ".join(map(version, sorted({*distributions.get(package, [])}))) for package in _roots(packages)}
+
+
 def split_of(module: str) -> str:
     """Return the split of a module's queries: `test`, `dev` (a tenth of the names each) or `train`."""
     tenth = int.from_bytes(blake2b(module.encode(), digest_size=8).digest(), "big") * 10 >> 64
     return ("test", "dev")[tenth] if tenth < 2 else "train"
 
 
-def package_roots(packages: Sequence[str] | None) -> dict[str, Path]:
-    """Return where each package's source lies: its folder, or its one file."""
+def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
+    """Find where each package's source lies: its folder, or its one file."""
     found: dict[str, Path] = {}
-    for package in (wanted := sorted({*(PACKAGES if packages is None else packages)})):
+    for package in (wanted := sorted({*(DEFAULT_PACKAGES if packages is None else packages)})):
         spec = find_spec(package) if package.isidentifier() else None  # a dotted name's parents would be imported
         if spec and spec.has_location and (origin := Path(spec.origin or "")).suffix == ".py":
             found[package] = origin.parent if origin.name == "__init__.py" else origin

@@ -115,12 +115,20 @@ def read_ir_datasets(name: str) -> Collection:
         raise InputError(f"ir_datasets:{name} {said}")
     rows = row_sources(
         f"ir_datasets:{name}",
-        lambda: ({"_id": each.doc_id, "text": each.default_text()} for each in documents.docs_iter()),
+        lambda: map(_ir_document, documents.docs_iter()),
         lambda: _ir_queries(judged.values()),
         {split: partial(_ir_judgements, part) for split, part in judged.items()},
     )
     place = cache_place("ir_datasets", version("ir_datasets"), name)
     return build(name, place, partial(checked_collection, **rows, lenient=True))
+
+
+def _ir_document(document: Any) -> Fields:
+    """Id, title and text; the title apart where the type has one and its default text begins with it."""
+    text, title = document.default_text(), getattr(document, "title", None)
+    if isinstance(title, str) and text.startswith(title):
+        return {"_id": document.doc_id, "title": title, "text": text[len(title) :].strip()}
+    return {"_id": document.doc_id, "text": text}
 
 
 def _ir_queries(parts: Iterable[Any]) -> Iterator[Fields]:
@@ -239,8 +247,8 @@ def collection_from_mteb(task: Any) -> Collection:
 
 
 def _pydocs(packages: Sequence[str] | None) -> Collection:
-    """The documentation of installed packages, kept in the cache until they are installed anew."""
-    from foils.data.pydocs import package_roots, read_pydocs, split_of
+    """The documentation of installed packages, kept in the cache for as long as their versions stay."""
+    from foils.data.pydocs import pydocs_versions, read_pydocs, split_of
 
     def make(keep: Keep) -> Collection:
         found = read_pydocs(packages)
@@ -255,8 +263,8 @@ def _pydocs(packages: Sequence[str] | None) -> Collection:
         )
         return checked_collection(keep, **rows)
 
-    place = cache_place("pydocs", version("foils"), python_version(), *package_roots(packages).values())
-    return build("pydocs", place, make)
+    versions = sorted(pydocs_versions(packages).items())
+    return build("pydocs", cache_place("pydocs", version("foils"), python_version(), *versions), make)
 
 
 def load_collection(

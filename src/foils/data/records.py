@@ -51,6 +51,9 @@ class Complaints:
         self.path = path
         self._found: list[tuple[int | None, str]] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def add(self, message: str, line: int | None = None) -> None:
         """Note one complaint."""
         message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"

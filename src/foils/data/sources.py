@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -395,7 +395,7 @@ def tevatron(example: Example, _: int) -> Iterator[Record]:
     """Yield query_id, query, positive_passages, negative_passages: docid, title, text, and a score if there is one."""
 
     def passage(each: Passage) -> Record:
-        score = {} if each.score is None else {"score": each.score}
+        score = {} if each.score is None or np.isnan(each.score) else {"score": each.score}
         return {"docid": each.doc_id, "title": each.title, "text": each.text.removeprefix(each.title).lstrip(), **score}
 
     sides = {"positive_passages": example.positives, "negative_passages": example.negatives}
@@ -403,15 +403,33 @@ def tevatron(example: Example, _: int) -> Iterator[Record]:
     yield {"query_id": example.query_id, "query": example.query, **documents}
 
 
-FORMS: dict[str, Callable[[Example, int], Iterator[Record]]] = {
-    "triplets": triplets,
-    "tuples": tuples,
-    "labelled-pairs": labelled_pairs,
-    "labelled-lists": labelled_lists,
-    "flagembedding": flagembedding,
-    "tevatron": tevatron,
+class Form(NamedTuple):
+    """A form of records.
+
+    Attributes:
+        tool: what reads it.
+        records: yields the records of an example; the number is of negatives in an n-tuple.
+        counted: how many records there are of queries with these numbers of positives and of negatives.
+        ranked: whether negatives have the score of their ranking where no other is chosen.
+    """
+
+    tool: str
+    records: Callable[[Example, int], Iterator[Record]]
+    counted: Callable[[Rows, Rows, int], Any] = lambda answers, *_: len(answers)
+    ranked: bool = False
+
+
+FORMS: dict[str, Form] = {
+    "triplets": Form("sentence-transformers", triplets, lambda answers, others, _: answers @ others),
+    "tuples": Form("sentence-transformers", tuples, lambda answers, others, number: answers @ (others >= number)),
+    "labelled-pairs": Form(
+        "sentence-transformers", labelled_pairs, lambda answers, others, _: (answers + others).sum()
+    ),
+    "labelled-lists": Form("sentence-transformers, PyLate", labelled_lists),
+    "flagembedding": Form("FlagEmbedding", flagembedding),
+    "tevatron": Form("Tevatron", tevatron, ranked=True),
 }
-"""What yields the records of an example, by the form's name; the number is of negatives in an n-tuple."""
+"""By name. Files are JSON lines."""
 
 
 @dataclass(frozen=True)
@@ -423,7 +441,7 @@ class Exported(Result):
         table: negatives, and rejected rows of labelled positives, whose scores may be asked for.
         form: its name in FORMS.
         split: whose positives. Rows of other queries are left out.
-        scores: the column of scores that go along; empty: none.
+        scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
         number: negatives in an n-tuple; None: as many as the query with most has.
 
     Raises:
@@ -473,7 +491,8 @@ class Exported(Result):
         listed, counts = np.unique(places[order], return_counts=True)
         of_listed = np.isin(np.repeat(np.arange(len(positives)), positives.counts), listed)
         queries, answers = (of[of_listed] for of in positives.pairs())
-        scores = table[self.scores].to_numpy() if self.scores else np.full(len(table), None)
+        column = self.scores or ("score" if FORMS[self.form].ranked else "")
+        scores = table[column].to_numpy() if column else np.full(len(table), None)
         known = np.full(len(answers), None)
         if self.scores:  # rejected rows of the table have those of the positives
             known = np.append(scores, np.nan)[PairIndex(of_query, np.where(keep, -1, rows)).places(queries, answers)]
@@ -494,10 +513,14 @@ class Exported(Result):
         texts = DocumentTexts(self.collection, rows, self._texts[1].own)[:]
         return map(Passage, texts, documents["doc_id"].to_pylist(), titles, documents["score"].to_pylist())
 
+    @property
+    def _number(self) -> int:
+        return self.number or int(np.diff(self._sides[1][1][0]).max())
+
     def records(self) -> Iterator[Record]:
         """Yield the records, with their texts, which are read as they are needed."""
         queries, sides = self._sides
-        ids, number = self.collection.queries["query_id"], self.number or int(np.diff(sides[1][0]).max())
+        ids, number = self.collection.queries["query_id"], self._number
         for start in range(0, len(queries), AT_ONCE):
             block = queries[start : start + AT_ONCE]
             read = [self._passages(side[ends[start] : ends[start + len(block)]]) for ends, side in sides]
@@ -506,7 +529,7 @@ class Exported(Result):
                 positives, negatives = (
                     list(islice(each, ends[at + 1] - ends[at])) for each, (ends, _) in zip(read, sides, strict=True)
                 )
-                yield from FORMS[self.form](Example(query, positives, negatives, query_id=query_id), number)
+                yield from FORMS[self.form].records(Example(query, positives, negatives, query_id=query_id), number)
 
     def to_arrow(self) -> pa.Table:
         """Return the records as an Arrow table."""
@@ -534,22 +557,22 @@ class Exported(Result):
 
     def tables(self) -> list[Table]:
         """Return how many queries, positives and negatives go along, and how many rows do not."""
-        rows = [(name.replace("_", " "), f"{count:,}") for name, count in self._counts.items()]
+        rows = [(name.replace("_", " "), f"{count:,}") for name, count in self._counts().items()]
         scores = f", with {self.scores} as scores" if self.scores else ""
-        return [Table(f"{self.form}{scores}", ("", "count"), rows)]
+        return [Table(f"{self.form} for {FORMS[self.form].tool}{scores}", ("", "count"), rows)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form, the scores, and the counts."""
-        return {"form": self.form, "scores": self.scores or None, "split": self.split, **self._counts}
+        """Return the form, its tool, the scores, and the counts."""
+        facts = {"form": self.form, "tool": FORMS[self.form].tool, "scores": self.scores or None}
+        return {**facts, "split": self.split, **self._counts()}
 
-    @cached_property
     def _counts(self) -> dict[str, int]:
         positives, negatives = (np.diff(ends) for ends, _ in self._sides[1])
         return {
             "queries": len(positives),
             "positives": int(positives.sum()),
             "negatives": int(negatives.sum()),
-            "records": sum(1 for _ in self.records()),
+            "records": int(FORMS[self.form].counted(positives, negatives, self._number)),
             "rows_of_other_queries": int(self.table.keep.sum() - negatives.sum()),
         }
 

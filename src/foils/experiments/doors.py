@@ -35,6 +35,8 @@ else:
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
+PACKAGES = "joblib", "networkx", "numpy", "scipy", "sentence_transformers", "sklearn"
+"""Whose documentation the demo reads: a part of pydocs that two cores embed in a minute."""
 MINUTES = 0.5  # of the demo's tuning
 
 log = logging.getLogger(__name__)
@@ -362,7 +364,8 @@ def demo(
     Example:
         foils demo -o foils-demo/
     """
-    folder, collection = Path(output), load_collection("pydocs")
+    read, folder = f"pydocs:{','.join(PACKAGES)}", Path(output)
+    collection = load_collection(read)
     options: dict[str, dict[str, Any]] = {"random": {"seed": seed}, "bm25": {}, "dense": {"encoder": model}}
     sources = {method: mine(collection, method, **more) for method, more in options.items()}
     for method, negatives in sources.items():
@@ -371,5 +374,5 @@ def demo(
     write_json(folder / "scores.json", scores.to_json())
     scores.report(folder / PAGE)
     log.info("report: %s", folder / PAGE)
-    tuned = tune("pydocs", model=model, output=folder / "tuned", minutes=MINUTES, seed=seed)
+    tuned = tune(read, model=model, output=folder / "tuned", minutes=MINUTES, seed=seed)
     return Demo(scores, cast("Tuned", tuned))
