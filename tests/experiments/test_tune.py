@@ -242,6 +242,26 @@ def test_a_reranker_takes_harder_negatives_where_dev_says_so(dev, found, expecte
     assert (f"has {dev:.4f} on dev with {HARDER}, and 0.6000 without" in plan["negatives"]["reason"]) is found
 
 
+@pytest.mark.parametrize(("longest", "expected"), [(0.5, 0.6), (0.6, 0.6), (0.7, 0.7)])
+def test_a_short_training_is_taken_where_the_last_one_is_worse(longest, expected):
+    def train_once(rows, rate, epochs, queries, *, seconds):
+        return Trial(rate, epochs, queries, longest if epochs == 3 else 0.6, (), 3, 9, 1.0, whole=False)
+
+    trials = {
+        "seconds": 8.0,
+        "learning_rates": [1e-4],
+        "epochs": [1],
+        "queries": 9,
+        "train_queries": 9,
+        "final_epochs": 3,
+    }
+    tuning = SimpleNamespace(train_once=train_once, keep_models=lambda *_: None, left=lambda: 4.0)
+    tuning.task, tuning._fitting = SimpleNamespace(in_batch=True), lambda queries, share: queries
+    tuning.trials = [Trial(1e-4, 1, 9, 0.6, (), 3, 9, 1.0, whole=False)]
+    best = Tuning._search(tuning, {}, trials, False, True)
+    assert (best.dev, best.epochs) == (expected, 1 if longest < 0.6 else 3)
+
+
 @pytest.mark.parametrize(("model", "native", "expected"), [
     ("encoder", True, {"bf16": True}), ("encoder", False, {}), ("static", True, {}),
 ])  # fmt: skip

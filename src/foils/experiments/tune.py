@@ -589,12 +589,15 @@ class Tuning:
             rows = self.plan["negatives"]
         if not last or (total is not None and best.whole):
             return best
-        self.keep_models()
+        self.keep_models(best)
         left = self.left()
         seconds = None if left is None else left / 2 if ablates else left
         share = seconds / float(total) if seconds and total else 1.0  # 0: embedding took all of the time
         queries = self._fitting(int(trials["train_queries"]), share)
-        return self.train_once(rows, best.learning_rate, last, queries, seconds=seconds)
+        longest = self.train_once(rows, best.learning_rate, last, queries, seconds=seconds)
+        best = best if best.dev > longest.dev else longest  # a busy machine may have left it a few steps
+        self.keep_models(best)
+        return best
 
     def _harder(self, best: Trial, seconds: float | None) -> Trial:
         """Make the best run of a reranker on harder negatives, too; the better one on dev tells what to train on."""
