@@ -158,7 +158,7 @@ def made_of(
     """Score the sources, and decide; `believed` are settings of the belief."""
     settings, store = settings_of(cell), _store()
     (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
-    encoder = opened.scorer(settings.score_with)
+    encoder = opened.scorer
     scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1), replicates=0)
     belief = replace(opened.belief, **believed)
     return Made(scores, decide_between(collection, sources, encoder, store, belief, candidates=[*sources, "none"]))

@@ -79,7 +79,7 @@ def part(collection: Collection, grid: Grid) -> tuple[Collection, Negatives]:
     train = drawn("train", 0 if own else grid.measured, grid.queries)
     judged = replace(collection, qrels={TRAINED_ON: train, HELD_OUT: held_out})
     most = max(negatives for negatives, _, _ in grid.trainings)
-    negatives = mine_negatives(judged, BM25Retriever(judged), split=TRAINED_ON, top=most).without_rejected()
+    negatives = mine_negatives(judged, BM25Retriever(judged), split=TRAINED_ON, top=most)
     wanted = pa.concat_arrays(
         [
             column.combine_chunks().cast(pa.string())

@@ -96,7 +96,7 @@ class World:
     def lexical_part(self, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
         """(q, d) BM25's score over the query's largest."""
         parts = []
-        for _, counts in self.bm25._counted(queries):
+        for _, _, counts in self.bm25._counted(queries):
             product = counts @ self.bm25._scores
             largest = np.maximum(product.max(axis=1).toarray().ravel(), 1e-9)
             parts.append(product[:, documents].toarray() / largest[:, None])

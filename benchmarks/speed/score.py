@@ -103,7 +103,7 @@ def large(dimension: int, records: int = 400_000, documents: int = 500_000) -> d
                 array[start : start + 20_000] = unit(rng, min(20_000, count - start), dimension)
             array.flush()
             mapped.append(Vectors.of(np.memmap(path, np.float32, "r", shape=(count, dimension))))
-        geometry = geometry_of(*mapped, rng)
+        geometry = geometry_of(mapped[0], mapped[1], rng)
         coverage = rng.random(len(geometry.record))
         peak: list[int] = []
         with watched(peak):

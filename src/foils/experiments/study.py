@@ -32,7 +32,7 @@ from foils.data import Collection, Negatives, Run
 from foils.data.negatives import Recapture
 from foils.data.run import Fusion, fuse_runs
 from foils.deciding import BeliefSettings, decide
-from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
+from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_run
 from foils.experiments.cache import read_sealed
 from foils.experiments.plan import with_queries
@@ -393,20 +393,24 @@ class OpenCell:
         if len({**known, **given}) < 2:
             raise InputError(f"{len(given)} source; a study compares two at least")
 
+    @property
+    def scorer(self) -> SentenceEncoder:
+        """The encoder that scores the sources."""
+        task, named = self.task, self.settings.score_with
+        if named is None and isinstance(task, EncoderTask):
+            return task.encoder
+        return load_encoder(named or DEFAULT_MODEL, EncoderSettings(max_length=task.max_length, device=task.device))
+
     def score(self, store: VectorStore) -> None:
         """Write the predictors of every source of the cell, all of them scored together, unless they are there."""
-        path, settings, task, named = self.folder / SCORES_FILE, self.settings, self.task, self.settings.score_with
+        path, settings, named = self.folder / SCORES_FILE, self.settings, self.settings.score_with
         belief, digests = self.belief, known_sources(self.folder)
         basis = {"score_with": named, "starts": belief.starts, "in_batch": belief.in_batch, "sources": digests}
         if path.is_file() and read_sealed(path)["of"] == basis:
             return
         files = {name: source_file(self.folder, name, digest) for name, digest in digests.items()}
         sources = {name: self.sources.get(name) or Negatives.read(file) for name, file in files.items()}
-        if named is None and isinstance(task, EncoderTask):
-            encoder = task.encoder
-        else:
-            own = EncoderSettings(max_length=task.max_length, device=task.device)
-            encoder = load_encoder(named or DEFAULT_MODEL, own)
+        encoder = self.scorer
         how: dict[str, Any] = {"split": settings.split, "temperature": settings.temperature}
         scores = score_sources(self.collection, sources, encoder, store, ScoreSettings(hybrids=1, **how), replicates=0)
         worths = decide(self.collection, sources, encoder, store, belief, **how).worths
