@@ -21,7 +21,9 @@ from foils.batching import (
     smooth_hardness,
 )
 from foils.batching import hobit as hobit_module
-from foils.batching.batches import nearest
+from foils.batching.batches import Unused, find_conflicts, nearest
+from foils.batching.hobit import WIDER
+from foils.batching.methods import METHODS
 from foils.runtime.errors import InputError
 
 
@@ -163,3 +165,19 @@ def test_settings_out_of_range_are_refused(pairs, change, message):
 def test_vectors_that_do_not_fit_are_refused(pairs, change, message):
     with pytest.raises(InputError, match=message):
         build((pairs[0], change(pairs[1])))
+
+
+@pytest.mark.parametrize("method", ["hobit", "mutual"])
+def test_batches_larger_than_the_classes_are_not_sought_for_long(method, monkeypatch):
+    """12 classes of 100 rows, batches of 48: once a row of each class is in, wider candidates are not asked for."""
+    label = np.repeat(np.arange(12), 100)
+    names = [f"d{i}" for i in range(1200)]
+    positives = [(f"q{i}", names[j]) for i in range(1200) for j in np.flatnonzero(label == label[i])]
+    conflicts = find_conflicts([f"q{i}" for i in range(1200)], names, positives=positives)
+    assert (conflicts.classes, no_conflicts(9).classes) == (12, 9)
+    factors, own = set(), Unused.candidates
+    monkeypatch.setattr(Unused, "candidates", lambda *a, factor=1: factors.add(factor) or own(*a, factor=factor))
+    queries, documents = clustered(1200, 8, 12)
+    how = {"batch_size": 48, "rng": np.random.default_rng(0), "conflicts": conflicts}
+    assert len(list(METHODS[method].build(queries, documents, **how))) == 25
+    assert factors == {WIDER[0]}

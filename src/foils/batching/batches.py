@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 
 from foils.data import Collection
 from foils.data.training_rows import TextNumbers
@@ -219,6 +221,20 @@ class Conflicts:
     def rows(self) -> int:
         """How many rows the conflicts speak of."""
         return int(self.query.size)
+
+    @cached_property
+    def classes(self) -> int | None:
+        """How many classes of rows there are, where most rows of a class conflict; None where there are none.
+
+        A class is a component of the graph of queries and the documents that they are known to be answered by. A batch
+        that has a row of each cannot grow without conflicts.
+        """
+        queries, documents = self.relevant_start.size - 1, self.asking_start.size - 1
+        asking = np.repeat(np.arange(queries), np.diff(self.relevant_start))
+        edges = np.ones(asking.size, np.int8), (asking, self.relevant + queries)
+        count, label = connected_components(csr_matrix(edges, shape=(queries + documents,) * 2), directed=False)
+        complete = np.bincount(label[:queries], minlength=count) * np.bincount(label[queries:], minlength=count)
+        return len(np.unique(label[self.query])) if 2 * asking.size > complete.sum() else None
 
     def of(self, rows: Rows) -> Conflicts:
         """Return the conflicts among these rows, (m,) of the N, numbered 0..m−1; a row that comes twice conflicts."""

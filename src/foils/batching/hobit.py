@@ -196,7 +196,7 @@ class Filler:
         rows = self.queries.shape[0]
         self.known = no_conflicts(rows) if self.conflicts is None else self.conflicts
         check_rows(rows, self.known)
-        self.state = self.known.state()
+        self.state, self.classes = self.known.state(), self.known.classes or rows
         self.unused = Unused(self.queries, self.documents, self.state[0], self.candidates)
 
     def epoch(self, line: Rows, groups: Rows) -> Batches:
@@ -237,6 +237,8 @@ class Filler:
         for factor in WIDER:
             if filled == size:
                 return batch
+            if filled >= self.classes:
+                break
             filled = self.greedy(toward, totals, self.unused.candidates(seed_rows, factor=factor), batch, filled)
         return self.at_random(batch, filled)
 
@@ -356,7 +358,7 @@ class _Grower(Filler):
         self.stamp += 1
         filled = self.take(self.line, batch, 0, 1, NO_ROWS)
         first = batch[:filled].copy()
-        for factor in WIDER:
+        for factor in WIDER if self.classes >= size else WIDER[:1]:
             rows = self.unused.candidates(first, factor=factor) if filled < size else NO_ROWS
             while filled < size and (grown := self._round(rows, batch, filled)) > filled:
                 filled = grown
