@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -18,15 +19,10 @@ from foils.runtime.results import Result, Table
 
 __all__ = ["Cache", "Entry", "cache"]
 
-KINDS = (
-    "vectors",
-    "collections",
-    "mined",
-    "bm25",
-    "faiss",
-    "judgements",
-    "llm",
-)  # folders, a folder of each entry in them
+KINDS = {  # folder in the cache -> names of its entries; what foils did not put there stays
+    "vectors": r"[^/]+-float(32|16)(-xxh3)?", "collections": r"(pydocs-)?[0-9a-f]{32}", "mined": r"[0-9a-f]{32}",
+    "bm25": r"[0-9a-f]{32}", "faiss": r"[0-9a-f]{32}", "judgements": r"[^/]+-[0-9a-f]{16}", "llm": r"[0-9a-f]{16}",
+}  # fmt: skip
 DAY = 86_400.0  # seconds
 
 
@@ -88,7 +84,7 @@ def cache(
     """Show how large the cache is, or remove what was not used for long, while no other command runs.
 
     The cache ($FOILS_CACHE, or foils in the user's cache) holds what can be made again; answers of language models
-    (llm, judgements) cost money to ask for again.
+    (llm, judgements) cost money to ask for again. Links, and what foils did not put there, stay.
 
     Args:
         action: What to do: size, or prune.
@@ -107,7 +103,12 @@ def cache(
             f"prune, and prune alone, takes {spelled('keep')} (a size), {spelled('older_than')} (days), or both"
         )
     folder = cache_folder()
-    entries = [_entry(kind, path) for kind in KINDS for path in sorted((folder / kind).glob("[!.]*")) if path.is_dir()]
+    entries = [
+        _entry(kind, path)
+        for kind, names in KINDS.items()
+        for path in sorted((folder / kind).glob("*"))
+        if re.fullmatch(names, path.name) and path.is_dir() and not path.is_symlink()
+    ]
     removed, size, now = list[Entry](), sum(each.bytes for each in entries), time.time()
     for each in sorted(entries, key=lambda entry: entry.used) if action == "prune" else ():
         if (keep is not None and size > keep) or (older_than is not None and each.used < now - older_than * DAY):
@@ -121,6 +122,6 @@ def cache(
 
 
 def _entry(kind: str, path: Path) -> Entry:
-    states = [Path(folder, name).stat() for folder, _, names in os.walk(path) for name in names]
+    states = [Path(folder, name).lstat() for folder, _, names in os.walk(path) for name in names]
     used = max((max(each.st_atime, each.st_mtime) for each in states), default=path.stat().st_mtime)
     return Entry(kind, path, sum(each.st_size for each in states), used)

@@ -9,7 +9,7 @@ import foils
 from foils.cli.app import run
 from refusals import refused
 
-ENTRIES = ("llm/a", "vectors/b", "collections/c")  # the least recently used first
+ENTRIES = (f"llm/{16 * 'a'}", "vectors/b-float32", f"collections/{32 * 'c'}")  # the least recently used first
 DAY = 86_400
 
 
@@ -17,7 +17,7 @@ DAY = 86_400
 def kept(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("FOILS_CACHE", str(folder))
-    for age, name in enumerate((*ENTRIES, "vectors/.half.part", "mine/d")):
+    for age, name in enumerate((*ENTRIES, "vectors/.half.part", "vectors/mine", "mine/d")):
         (folder / name / "inner").mkdir(parents=True)
         file = folder / name / "inner" / "file"
         file.write_bytes(bytes(100 * (age + 1)))
@@ -35,12 +35,12 @@ def test_the_least_recently_used_are_removed_first(kept, keep, removed):
     found = foils.cache("prune", keep=keep)
     assert [each.path for each in found.removed] == [kept / name for name in ENTRIES[:removed]]
     assert [(kept / name).exists() for name in ENTRIES] == [False] * removed + [True] * (3 - removed)
-    assert all((kept / name).exists() for name in ("vectors/.half.part", "mine/d"))
+    assert all((kept / name).exists() for name in ("vectors/.half.part", "vectors/mine", "mine/d"))
     assert len(foils.cache().to_json()["entries"]) == 3 - removed
 
 
 def test_what_was_not_used_for_days_is_removed(kept, capsys):
-    os.utime(kept / "vectors/b/inner/file", (1_000 * DAY, 1_000 * DAY))
+    os.utime(kept / ENTRIES[1] / "inner/file", (1_000 * DAY, 1_000 * DAY))
     assert run(["cache", "prune", "--older-than", "30"]) == 0
     assert "vectors" in capsys.readouterr().out
     assert [(kept / name).exists() for name in ENTRIES] == [True, False, True]
