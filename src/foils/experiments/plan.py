@@ -51,7 +51,7 @@ ENOUGH_ROWS = 10_000  # rows that have to fit into the time before any of it goe
 SLACK = 4  # times as many training queries as seem to fit are kept: the machine may have been busy when it was timed
 MULTIPLES = (1 / 3, 1.0, 3.0)
 """Learning rates that are tried, as multiples of the default of the model's kind."""
-SEVERAL = "the default learning rate of this kind of model, a third and three times of it"
+SEVERAL = "the usual learning rate of this kind of model (of a new head three times it), a third and three times of it"
 SAMPLE_TEXTS = 32
 DEV_QUERIES = 500
 HARD = 10  # BM25's first documents of a query, on which it is measured
