@@ -34,10 +34,7 @@ EVERYWHERE = {
     "or auto (the cluster of this machine). The result has the same bytes.",
     "--trust-remote-code": "Run code that comes with a model.",
 }
-OPTIONS = {
-    "-h, --help": "Show this help; foils VERB --help shows a verb's.",
-    "--version": "Print the version.",
-}
+OPTIONS = {"-h, --help": "Show this help; foils VERB --help shows a verb's.", "--version": "Print the version."}
 Door = Any  # a function, with its settings by name
 Values = Mapping[str, Any]
 

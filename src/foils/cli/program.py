@@ -47,9 +47,7 @@ def add_verb(app: App, name: str) -> None:
             for each in settings:
                 if each.option.parse is not None and values.get(each.name, each.default) != each.default:
                     values[each.name] = each.option.parse(values[each.name])
-            taken = door.settings
-            result = door(**{key: value for key, value in values.items() if key in taken})
-            _finish(name, result, values)
+            _finish(name, door(**{key: value for key, value in values.items() if key in door.settings}), values)
 
     headings = list(dict.fromkeys(each.heading for each in settings))
     parameters = [_parameter(each, 1 + headings.index(each.heading)) for each in settings]
@@ -76,13 +74,8 @@ def one_by_one(arguments: Sequence[str], flags: Collection[str]) -> Iterator[str
 
 def settings_of_verb(name: str) -> list[Setting]:
     """Return what a verb takes: the settings of its door that the program has, and those of the program alone."""
-    every = door_of(name).settings.values()
-    return [*(each for each in every if each.option.in_program), *DOORS[name].outputs, JSON]
-
-
-def options_of_verb(name: str) -> list[Setting]:
-    """Return the options of a verb, without its arguments."""
-    return [each for each in settings_of_verb(name) if not each.positional and not is_wide(each)]
+    of_door = [each for each in door_of(name).settings.values() if each.option.in_program]
+    return [*of_door, *DOORS[name].outputs, JSON]
 
 
 def is_wide(setting: Setting) -> bool:

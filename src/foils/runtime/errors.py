@@ -106,6 +106,5 @@ def require(package: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
             raise
-        raise MissingExtraError(
-            f"this needs the package {package!r}, which is not installed; run: pip install 'foils[{extra}]'"
-        ) from error
+        said = f"this needs the package {package!r}, which is not installed"
+        raise MissingExtraError(f"{said}; run: pip install 'foils[{extra}]'") from error

@@ -89,18 +89,6 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
-def remove_dead(folder: Path) -> None:
-    """Remove what writers that were killed left in a folder: that on which nobody holds a lock."""
-    for left in folder.glob(".*.part") if fcntl else ():
-        if TEMPORARY.fullmatch(left.name):
-            with suppress(OSError), _locked(left):
-                _remove(left)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-
-
 def _remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -112,11 +100,14 @@ def _remove(path: Path) -> None:
 def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
     """Give a new file or folder beside `path`, locked for as long as this process lives; it is removed at the end.
 
-    What writers that were killed left in the folder is removed first.
+    What writers that were killed left in the folder, on which nobody holds a lock, is removed first.
     """
     make_folder(path.parent)
-    remove_dead(path.parent)
-    temporary = _beside(path)
+    for left in path.parent.glob(".*.part") if fcntl else ():
+        if TEMPORARY.fullmatch(left.name):
+            with suppress(OSError), _locked(left):
+                _remove(left)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         with ExitStack() as lock:
             while not temporary.exists():  # also where another process took it for dead before it was locked

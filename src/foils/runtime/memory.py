@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
+from foils.runtime.contexts import holding
 from foils.runtime.errors import InputError
 
 LEAST = 2**20
@@ -33,14 +33,9 @@ def budget() -> int:
     return size
 
 
-@contextmanager
-def limited(size: int) -> Iterator[None]:
+def limited(size: int) -> AbstractContextManager[None]:
     """Let blocks of everything inside the context take at most `size` bytes."""
-    token = _budget.set(size)
-    try:
-        yield
-    finally:
-        _budget.reset(token)
+    return holding(_budget, size)
 
 
 def rows_at_once(row: float, *, most: int) -> int:

@@ -30,8 +30,8 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, replace
 from math import isfinite
@@ -39,6 +39,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
+from foils.runtime.contexts import holding
 from foils.runtime.errors import InputError, UnknownNameError
 
 N = TypeVar("N", int, float)
@@ -303,8 +304,15 @@ def door(
                 around.enter_context(each.applied())
             return function(**{name: given[name] for name in inspect.signature(function).parameters})
 
+    arguments = ""
+    for each in settings.values():
+        names, bounds = each.option.allowed(), each.option.range
+        words = [each.help, f"One of {', '.join(names)}." if names else "", f"Range: {bounds}." if bounds else ""]
+        arguments += f"    {each.name}: {' '.join(filter(None, words))}\n"
+    before, found, after = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
+    before, raises, after = (before, "", after.partition("\n\n")[2]) if found else before.partition("Raises:\n")
     opened.__signature__ = signature  # type: ignore[attr-defined]
-    opened.__doc__ = _with_arguments(function.__doc__ or "", settings.values())
+    opened.__doc__ = f"{before.rstrip()}\n\nArgs:\n{arguments}\n{raises}{after}".rstrip()
     opened.settings = settings  # type: ignore[attr-defined]
     return opened
 
@@ -335,29 +343,12 @@ def _taken(
     return groups, settings, parameters
 
 
-def _with_arguments(docstring: str, settings: Iterable[Setting]) -> str:
-    """The docstring, its section of arguments made of the settings, in their order."""
-    arguments, text = "", inspect.cleandoc(docstring)
-    for each in settings:
-        names, bounds = each.option.allowed(), each.option.range
-        words = [each.help, f"One of {', '.join(names)}." if names else "", f"Range: {bounds}." if bounds else ""]
-        arguments += f"    {each.name}: {' '.join(filter(None, words))}\n"
-    before, found, after = text.partition("Args:\n")
-    before, raises, after = (before, "", after.partition("\n\n")[2]) if found else text.partition("Raises:\n")
-    return f"{before.rstrip()}\n\nArgs:\n{arguments}\n{raises}{after}".rstrip()
-
-
 _flags: ContextVar[Mapping[str, str]] = ContextVar("foils_flags", default=MappingProxyType({}))
 
 
-@contextmanager
-def spelling(flags: Mapping[str, str]) -> Iterator[None]:
+def spelling(flags: Mapping[str, str]) -> AbstractContextManager[None]:
     """Let messages call options as the program does: name of the keyword argument -> name in the program."""
-    token = _flags.set(flags)
-    try:
-        yield
-    finally:
-        _flags.reset(token)
+    return holding(_flags, flags)
 
 
 def spelled(name: str, value: object = None) -> str:
@@ -380,8 +371,7 @@ def refuse(given: Mapping[str, Any], why: str) -> None:
         given: names of keyword arguments, and values; None: not given.
         why: completes `NAME VALUE: no effect …`, and says what to do.
     """
-    named = [_with_value(name, value) for name, value in given.items() if value is not None]
-    if named:
+    if named := [_with_value(name, value) for name, value in given.items() if value is not None]:
         raise InputError(f"{', '.join(named)}: no effect {why}")
 
 

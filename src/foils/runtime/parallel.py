@@ -26,6 +26,7 @@ from typing import Annotated, Any, TypeVar
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from foils.runtime import memory
+from foils.runtime.contexts import holding
 from foils.runtime.errors import FailureError, FoilsError, InputError, require
 from foils.runtime.options import Option, Settings
 
@@ -54,14 +55,9 @@ network, for which an accelerator is to be had.
 _executor: ContextVar[Executor | None] = ContextVar("foils_executor", default=None)
 
 
-@contextmanager
-def executing(executor: Executor | None) -> Iterator[None]:
+def executing(executor: Executor | None) -> AbstractContextManager[None]:
     """Give the shards of everything inside the context to `executor`; None: they are done here."""
-    token = _executor.set(executor)
-    try:
-        yield
-    finally:
-        _executor.reset(token)
+    return holding(_executor, executor)
 
 
 def workers() -> int:
@@ -122,11 +118,9 @@ def spread_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iter
         yield from map_blocks(work, items)
         return
 
-    def shard(blocks: list[Item]) -> list[Result]:
-        return list(map_blocks(work, blocks))
-
     source = iter(items)
-    yield from chain.from_iterable(map_shards(shard, iter(lambda: list(islice(source, TOGETHER)), [])))
+    shards = iter(lambda: list(islice(source, TOGETHER)), [])
+    yield from chain.from_iterable(map_shards(lambda blocks: list(map_blocks(work, blocks)), shards))
 
 
 # Ray
@@ -229,8 +223,7 @@ def on_ray(address: str = LOCAL) -> Iterator[RayExecutor]:
         InputError: no cluster can be reached there, or it has no machine large enough for a task.
     """
     ray = require("ray", "ray")
-    connect = not ray.is_initialized()
-    if connect:
+    if connect := not ray.is_initialized():
         _connect(ray, address)
     try:
         executor = RayExecutor()

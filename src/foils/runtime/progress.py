@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
+from foils.runtime.contexts import holding
 from foils.runtime.results import counted
 
 Advance = Callable[[int], None]
@@ -59,11 +60,6 @@ def task(description: str, total: int | None = None, unit: str = "items") -> Abs
     return _reporter.get()(description, total, unit)
 
 
-@contextmanager
-def reporting(reporter: Reporter) -> Iterator[None]:
+def reporting(reporter: Reporter) -> AbstractContextManager[None]:
     """Send the progress of everything inside the context to `reporter`; `silent`: a part of a task reports nothing."""
-    token = _reporter.set(reporter)
-    try:
-        yield
-    finally:
-        _reporter.reset(token)
+    return holding(_reporter, reporter)

@@ -44,9 +44,8 @@ class Table:
         head = "".join(f"<th>{escape(str(cell))}</th>" for cell in self.columns)
         body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in self.rows)
         caption = "".join(f"<p>{escape(line)}</p>" for line in self.caption.splitlines())
-        return (
-            f"<h4>{escape(self.title)}</h4><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{caption}"
-        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<h4>{escape(self.title)}</h4>{table}{caption}"
 
 
 def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
