@@ -164,8 +164,8 @@ def test_other_slots_are_refused(tmp_path):
     path = tmp_path / "mine.v2.txt"
     path.write_text("{c}")
     with pytest.raises(FormatError, match=r"mine\.v2\.txt: the template lacks \{a\}"):
-        Template.read(path, needed=("a",), optional=("c",))
-    assert Template.read(path, needed=("c",)).version == "mine.v2"
+        Template.of(path, "", "", needed=("a",), optional=("c",))
+    assert Template.of(path, "", "", needed=("c",)).version == "mine.v2"
 
 
 def test_costs_are_said_before_the_first_request(tmp_path, caplog):

@@ -45,9 +45,8 @@ class AnswerStore:
         with self._told():
             connection = self._connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, record TEXT NOT NULL, checksum TEXT)"
-            )
+            columns = "key TEXT PRIMARY KEY, record TEXT NOT NULL, checksum TEXT"
+            connection.execute(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
             connection.commit()
         return self
 
@@ -62,8 +61,7 @@ class AnswerStore:
         """Keep a record, in the place of an earlier one of its key, and wait until it is on disk."""
         text = json.dumps(record)
         with self._told(), self._opened() as connection:
-            row = (key, text, _checksum(key, text))
-            connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
+            connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, text, _checksum(key, text)))
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the record of a key, None where there is none."""
@@ -86,8 +84,7 @@ class AnswerStore:
     def _read(self, key: str, text: str, checksum: str) -> dict[str, Any]:
         if _checksum(key, text) != checksum:
             raise FormatError(_DAMAGED, self.path)
-        record: dict[str, Any] = json.loads(text)
-        return record
+        return dict(json.loads(text))
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -66,47 +66,41 @@ def ask_all(
         MissingExtraError: the openai package is not installed.
     """
     require("openai", "llm")
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(_ask_all(client, records, serve, finished))
-        return
-    context = contextvars.copy_context()
-    with ThreadPoolExecutor(1) as pool:  # the caller runs a loop, as notebooks do: take another thread's
-        pool.submit(context.run, lambda: asyncio.run(_ask_all(client, records, serve, finished))).result()
-
-
-async def _ask_all(
-    client: Client,
-    records: Sequence[R],
-    serve: Callable[[Session, R], Awaitable[Served]],
-    finished: Callable[[R, Served], None],
-) -> None:
     from openai import AsyncOpenAI
 
     key = os.environ.get(client.key_variable) or "none"
     waiting, in_a_row = iter(records), 0
-    async with AsyncOpenAI(api_key=key, base_url=client.base_url, max_retries=0, timeout=client.timeout) as openai:
-        server = _Server(client, openai, key)
 
-        async def work() -> None:
-            nonlocal in_a_row
-            for record in waiting:
-                served = await serve(Session(server), record)
-                finished(record, served)
-                in_a_row = 0 if served["failure"] is None else in_a_row + 1
-                if in_a_row >= client.patience:
-                    where = f"(last: {served['failure']}) at {client.server or 'the default server'}"
-                    said = f"{in_a_row} records in a row failed {where}; what was finished is kept"
-                    raise FailureError(f"{said}, and another run asks for the rest")
+    async def work(server: _Server) -> None:
+        nonlocal in_a_row
+        for record in waiting:
+            served = await serve(Session(server), record)
+            finished(record, served)
+            in_a_row = 0 if served["failure"] is None else in_a_row + 1
+            if in_a_row >= client.patience:
+                where = f"(last: {served['failure']}) at {client.server or 'the default server'}"
+                said = f"{in_a_row} records in a row failed {where}; what was finished is kept"
+                raise FailureError(f"{said}, and another run asks for the rest")
 
-        workers = [asyncio.create_task(work()) for _ in range(min(client.concurrency, len(records)))]
-        try:
-            await asyncio.gather(*workers)
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+    async def ask() -> None:
+        async with AsyncOpenAI(api_key=key, base_url=client.base_url, max_retries=0, timeout=client.timeout) as openai:
+            server = _Server(client, openai, key)
+            workers = [asyncio.create_task(work(server)) for _ in range(min(client.concurrency, len(records)))]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for worker in workers:
+                    worker.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(ask())
+        return
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(1) as pool:  # the caller runs a loop, as notebooks do: take another thread's
+        pool.submit(context.run, lambda: asyncio.run(ask())).result()
 
 
 class Session:
@@ -131,23 +125,21 @@ class Session:
             completion = await self._server.complete(request, self.usage)
             return request.answer_of(completion, self.usage)
         except NoAnswerError as error:
-            raise NoAnswerError(self._server.scrubbed(str(error))) from None
+            said, key = str(error), self._server.key
+            raise NoAnswerError(said if key == "none" else said.replace(key, "***")) from None
 
 
 class _Server:
     """One server, for the time of a run.
 
     Attributes:
+        key: that it is asked with, which no message may show; "none": it needs none.
         unknown: names of what it refused to know: settings of a request, or its `response_format`.
     """
 
     def __init__(self, client: Client, openai: AsyncOpenAI, key: str) -> None:
-        self._client, self._openai, self._key = client, openai, key
+        self._client, self._openai, self.key = client, openai, key
         self.unknown: frozenset[str] = frozenset()
-
-    def scrubbed(self, text: str) -> str:
-        """Return the text without the key."""
-        return text.replace(self._key, "***") if self._key != "none" else text
 
     async def complete(self, asked: Request, usage: Usage) -> Any:
         """Return a completion, asked for as often as the client allows, without what the server refuses to know."""

@@ -61,8 +61,7 @@ class Client:
     @property
     def server(self) -> str | None:
         """The server's address less any name, password and query; None: the openai package's own default."""
-        parts = urlsplit(self.base_url or os.environ.get("OPENAI_BASE_URL", ""))
-        if not parts.hostname:
+        if not (parts := urlsplit(self.base_url or os.environ.get("OPENAI_BASE_URL", ""))).hostname:
             return None
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
@@ -82,8 +81,7 @@ class Client:
         Raises:
             FailureError: it does.
         """
-        cost = used.cost(self.price)
-        if cost is not None and self.max_cost is not None and cost > self.max_cost:
+        if (cost := used.cost(self.price)) is not None and self.max_cost is not None and cost > self.max_cost:
             said = f"{self.model} has cost {cost:,.2f}, more than {spelled('max_cost', self.max_cost)}"
             raise FailureError(f"{said}; every answer is kept, and the same command with more goes on")
 

@@ -43,20 +43,6 @@ class Template:
             raise InputError(f"the template lacks {', '.join(f'{{{slot}}}' for slot in missing)}")
 
     @classmethod
-    def read(cls, path: str | Path, *, needed: Sequence[str] = (), optional: Sequence[str] = ()) -> Template:
-        """Read a template from a file; its name, less the ending, is the version.
-
-        Raises:
-            InputError: no such file.
-            FormatError: it is not UTF-8, or its slots are not those expected.
-        """
-        text = whole_text(path)
-        try:
-            return cls(text, Path(path).stem, needed, optional)
-        except InputError as error:
-            raise FormatError(str(error), path) from error
-
-    @classmethod
     def of(
         cls,
         given: TemplateLike | None,
@@ -66,11 +52,24 @@ class Template:
         needed: Sequence[str] = (),
         optional: Sequence[str] = (),
     ) -> Template:
-        """Return a template as it is, that of a file (see `read`), or for None prompts/VERSION.txt of a package."""
+        """Return a template as it is, that of a file, or for None prompts/VERSION.txt of a package.
+
+        The name of a file, less the ending, is the version.
+
+        Raises:
+            InputError: no such file.
+            FormatError: it is not UTF-8, or its slots are not those expected.
+        """
+        if isinstance(given, Template):
+            return given
         if given is None:
             text = (files(package) / "prompts" / f"{version}.txt").read_text("utf-8")
             return cls(text, version, needed, optional)
-        return given if isinstance(given, Template) else cls.read(given, needed=needed, optional=optional)
+        text = whole_text(given)
+        try:
+            return cls(text, Path(given).stem, needed, optional)
+        except InputError as error:
+            raise FormatError(str(error), given) from error
 
     @property
     def slots(self) -> set[str]:

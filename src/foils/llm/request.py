@@ -47,8 +47,7 @@ class Request:
         """
         body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": self.prompt}]}
         body |= {"temperature": self.sampling.temperature, "seed": self.sampling.seed + self.attempt}
-        most = 1 if self.first_token else self.sampling.max_tokens
-        if most is not None:
+        if (most := 1 if self.first_token else self.sampling.max_tokens) is not None:
             body["max_completion_tokens" if "max_tokens" in without else "max_tokens"] = most
         if self.first_token:
             body |= {"logprobs": True, "top_logprobs": TOP_TOKENS}
@@ -63,12 +62,10 @@ class Request:
         Raises:
             NoAnswerError: the model refused, said nothing, or was cut off; or there are no log-probabilities.
         """
-        used = getattr(completion, "usage", None)
-        if used is not None:
+        if (used := getattr(completion, "usage", None)) is not None:
             usage.prompt_tokens += used.prompt_tokens or 0
             usage.completion_tokens += used.completion_tokens or 0
-        choices = getattr(completion, "choices", None)
-        if not choices:
+        if not (choices := getattr(completion, "choices", None)):
             raise NoAnswerError("an answer without choices")
         choice = choices[0]
         if getattr(choice.message, "refusal", None):
@@ -78,8 +75,7 @@ class Request:
             if not listed or not listed[0].top_logprobs:
                 raise NoAnswerError("an answer without log-probabilities")
             return {each.token: math.exp(min(each.logprob, 0.0)) for each in listed[0].top_logprobs}
-        reason = getattr(choice, "finish_reason", None)
-        if reason == "length":
+        if (reason := getattr(choice, "finish_reason", None)) == "length":
             raise NoAnswerError("an answer that was cut off; allow it more tokens")
         if not choice.message.content:
             raise NoAnswerError(f"an empty answer (finish reason {reason})")
