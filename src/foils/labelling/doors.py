@@ -20,15 +20,7 @@ from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.sheet import (
-    LabelSheet,
-    Pair,
-    PairPool,
-    go_through,
-    keys_of_terminal,
-    pairs_of,
-    shown_of,
-)
+from foils.labelling.sheet import LabelSheet, Pair, PairPool, go_through, keys_of_terminal, pairs_of, shown_of
 from foils.llm import Client, Form, LLMSettings, ModelUse, Questions, Sampling, Template
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LONGEST
@@ -197,9 +189,8 @@ def judge_known(
             "sources": [CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random),
         }
     )
-    open_rows = [
-        row for row, key in zip(table.to_pylist(), pair_keys(table).to_pylist(), strict=True) if not known(key)
-    ]
+    keyed = zip(table.to_pylist(), pair_keys(table).to_pylist(), strict=True)
+    open_rows = [row for row, key in keyed if not known(key)]
     answers = zip(open_rows, judge.judge(shown_of(collection, open_rows)), strict=True)
     rows = [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]
     return Labels(pa.Table.from_pylist(rows, LABELS))
@@ -313,8 +304,16 @@ class Labelled(Result):
     def shares(self) -> list[SourceShare]:
         """The share of false negatives of each source, by people, and by each program that judged."""
         programs, names = self.labels.programs(), self.labels.table["judge"].unique().drop_null()
-        people = [None] if len(names) > len(programs) or not programs else []
-        return [share for judge in (*people, *programs) for share in self._by(judge)]
+        people, shares = [None] if len(names) > len(programs) or not programs else [], []
+        for judge in (*people, *programs):
+            relevant, probability = self.labels.match(self.universe.table, judge=judge)
+            judged = np.isfinite(relevant) & np.isfinite(probability)
+            for name, rows in self.universe.members.items():
+                here = rows[judged[rows]]
+                share = estimate_share(relevant[here], probability[here])
+                counts = (len(rows), int(np.isin(rows, self.drawn).sum()), int(relevant[here].sum()))
+                shares.append(SourceShare(name, judge or PEOPLE, *counts, share))
+        return shares
 
     def tables(self) -> list[Table]:
         """Return for each source how many pairs were drawn and judged, and the share of false negatives."""
@@ -338,17 +337,6 @@ class Labelled(Result):
         more = {name: use.to_json() for name, use in self.models.items()}
         facts = {**self.facts, "pairs": len(self.drawn), "sources": sources}
         return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
-
-    def _by(self, judge: str | None) -> list[SourceShare]:
-        relevant, probability = self.labels.match(self.universe.table, judge=judge)
-        judged = np.isfinite(relevant) & np.isfinite(probability)
-        shares = []
-        for name, rows in self.universe.members.items():
-            here = rows[judged[rows]]
-            share = estimate_share(relevant[here], probability[here])
-            counts = (len(rows), int(np.isin(rows, self.drawn).sum()), int(relevant[here].sum()))
-            shares.append(SourceShare(name, judge or PEOPLE, *counts, share))
-        return shares
 
 
 def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
@@ -396,8 +384,7 @@ def label(
     """
     loaded = reading.open(collection)
     named = as_sources(sources, loaded)
-    negatives = {source.name: source.negatives for source in named}
-    universe = pairs_of(negatives)
+    universe = pairs_of({source.name: source.negatives for source in named})
     who, models = labelling.ask, dict[str, ModelUse]()
     name = who if isinstance(who, str | None) else getattr(who, "name", type(who).__name__)
     settings = {"n": labelling.n, "with": name, "checks": labelling.checks, "as": labelling.labeller}

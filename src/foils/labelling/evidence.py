@@ -94,15 +94,20 @@ def evidence_of(
         columns["gap"] = -table["gap"].to_numpy()[rows]
     columns |= _of_scorers(collection, negatives, rows, split)
     belief = logits_of(decision.ground.expected[triplet])
-    names, features = _standardised({**columns, "belief": belief})
-    return Evidence(rows, belief, decision.worths["rows"].false_share_high, names, features)
+    kept = {}  # the columns that vary, and their squares
+    for name, values in {**columns, "belief": belief}.items():
+        if (plain := _scaled(values)) is not None:
+            kept[name] = plain
+            if (square := _scaled(plain**2)) is not None:
+                kept[f"{name}, squared"] = np.minimum(square, FARTHEST)
+    features = np.column_stack([np.zeros((len(rows), 0)), *kept.values()])
+    return Evidence(rows, belief, decision.worths["rows"].false_share_high, tuple(kept), features)
 
 
 def _likenesses(measured: Measured, triplet: Rows) -> dict[str, Floats]:
     """Likeness of documents to queries and to positives, by triplet."""
     records, geometry = measured.records, measured.geometry
-    count = len(records.record)
-    resemblance, nearest, positives = np.full((3, count), np.nan)
+    resemblance, nearest, positives = np.full((3, len(records.record)), np.nan)
     begins = np.searchsorted(records.record, np.arange(len(records) + 1))
     order = np.argsort(records.positive_record, kind="stable")
     own = np.searchsorted(records.positive_record[order], np.arange(len(records) + 1))
@@ -117,12 +122,8 @@ def _likenesses(measured: Measured, triplet: Rows) -> dict[str, Floats]:
             nearest[here] = alike.max(axis=1)
             positives[here] = float((texts @ geometry.queries.take(np.array([record]))[0]).mean())
             advance(1)
-    columns = {
-        "similarity": measured.similarities.s_n,
-        "positives' similarity": positives,
-        "resemblance": resemblance,
-        "nearest": nearest,
-    }
+    columns = {"similarity": measured.similarities.s_n, "positives' similarity": positives}
+    columns |= {"resemblance": resemblance, "nearest": nearest}
     return {name: np.asarray(values, np.float64)[triplet] for name, values in columns.items()}
 
 
@@ -166,8 +167,7 @@ def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
 
 def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split: str) -> dict[str, Floats]:
     """What scorers of pairs say of some rows, and of the positives of their queries."""
-    names = [name for name in SCORERS if name in negatives.table.column_names]
-    if not names:
+    if not (names := [name for name in SCORERS if name in negatives.table.column_names]):
         return {}
     queries, documents = negatives.rows_in(collection)
     positive = collection.positives(split).contain(queries, documents)
@@ -175,9 +175,8 @@ def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split:
     for name in names:
         scores = np.asarray(negatives.table[name].to_numpy(), np.float64)
         there = positive & np.isfinite(scores)
-        sums, counts = (
-            np.bincount(queries[there], weights, len(collection.queries)) for weights in (scores[there], None)
-        )
+        size = len(collection.queries)
+        sums, counts = (np.bincount(queries[there], weights, size) for weights in (scores[there], None))
         with np.errstate(invalid="ignore"):
             columns |= {name: scores[rows], f"positives' {name}": (sums / counts)[queries[rows]]}
     return columns
@@ -195,20 +194,8 @@ def _by_source(negatives: Negatives) -> Floats:
     return standardised
 
 
-def _standardised(columns: dict[str, Floats]) -> tuple[tuple[str, ...], Floats]:
-    """The columns that vary, and their squares, each of mean 0 and standard deviation 1; a missing value is 0."""
-    kept = {}
-    for name, values in columns.items():
-        if (plain := _scaled(values)) is not None:
-            kept[name] = plain
-            if (square := _scaled(plain**2)) is not None:
-                kept[f"{name}, squared"] = np.minimum(square, FARTHEST)
-    rows = len(next(iter(columns.values())))
-    return tuple(kept), np.column_stack([np.zeros((rows, 0)), *kept.values()])
-
-
 def _scaled(values: Floats) -> Floats | None:
-    there = np.isfinite(values)
-    if not there.any() or (spread := values[there].std()) <= 1e-9:
+    """Values of mean 0 and standard deviation 1, a missing one 0; None where they do not vary."""
+    if not (there := np.isfinite(values)).any() or (spread := values[there].std()) <= 1e-9:
         return None
     return np.where(there, (values - values[there].mean()) / spread, 0.0)

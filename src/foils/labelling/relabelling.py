@@ -92,9 +92,8 @@ class RelabelSettings(Settings):
         super().__post_init__()
         check_names("judge", [each.partition(":")[0] for each in self.judges if isinstance(each, str)], JUDGES)
         if (given := len(self.budgets)) not in (1, max(1, len(self.judges))):
-            raise InputError(
-                f"{given} values of {spelled('budget')} for {len(self.judges)} judges; give one, or one for each"
-            )
+            said = f"{given} values of {spelled('budget')} for {len(self.judges)} judges"
+            raise InputError(f"{said}; give one, or one for each")
 
     @property
     def judges(self) -> list[str | Judge | Answer]:
@@ -229,8 +228,7 @@ class Cascade:
         """Take over answers that are there already, before anybody is asked: people's are taken for the truth."""
         for name in (*labels.programs(), None):
             given, probability = labels.match(self.pairs, judge=name)
-            rows = np.flatnonzero(np.isfinite(given))
-            if len(rows):
+            if len(rows := np.flatnonzero(np.isfinite(given))):
                 known = (SURE, SURE) if name is None else believed_errors(*labels.checks(name))
                 self.judges[name or PEOPLE] = Judged(probability, known, Answers(rows, given[rows]))
         self._learn()
@@ -449,9 +447,8 @@ class Relabelled(Negatives):
             POSITIVE: f"≥ {self.high:.2f}" if self.high <= 1 else "–",
             NEGATIVE: f"≤ {self.low:.2f}" if self.low >= 0 else "–",
         }
-        rows = [
-            (name, f"{of['rows']:,}", number(of["relevant"]), bars.get(name, "")) for name, of in self.counts().items()
-        ]
+        counts = self.counts().items()
+        rows = [(name, f"{of['rows']:,}", number(of["relevant"]), bars.get(name, "")) for name, of in counts]
         notes = [f"{name}: {count}" for name, count in self.rejected_rows()]
         if without := self.table["verdict"].null_count:
             why = "their query has no positive in the split, or they are positives"
@@ -525,8 +522,7 @@ def relabel(
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     encoder, store = encoding.open(loaded)
-    taken = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
-    if taken:
+    if taken := [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]:
         raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
     labels = [Labels.of(each, loaded) for each in several(relabelling.labels)]
     judges = [

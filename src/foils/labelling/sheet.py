@@ -42,8 +42,7 @@ class PairPool:
     @cached_property
     def keys(self) -> list[str]:
         """(N,) one text for each pair (see `foils.data.labels.pair_keys`)."""
-        keys: list[str] = pair_keys(self.table).to_pylist()
-        return keys
+        return list(pair_keys(self.table).to_pylist())
 
     def draw(self, n: int, *, seed: int = 0) -> Drawn:
         """Draw n pairs with probabilities in proportion to their `importance`; a larger n keeps what a smaller n drew.
@@ -82,8 +81,7 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
         InputError: none of them keeps a row.
     """
     tables = [pairs_in(negatives.kept()) for negatives in sources.values()]
-    joined = pa.concat_tables(tables)
-    if not len(joined):
+    if not len(joined := pa.concat_tables(tables)):
         raise InputError("the sources keep no negative; there is nothing to label")
     indices = np.asarray(pair_keys(joined).combine_chunks().dictionary_encode().indices, np.int64)
     first = np.flatnonzero(np.diff(np.maximum.accumulate(indices), prepend=-1))  # codes count up as they are met
