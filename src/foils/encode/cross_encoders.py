@@ -89,9 +89,8 @@ def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size:
     """
     import torch
 
-    found = model.predict(
-        list(pairs), batch_size=batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
-    )
+    activation = torch.nn.Identity()
+    found = model.predict(list(pairs), batch_size=batch_size, show_progress_bar=False, activation_fn=activation)
     return np.asarray(found, np.float32).reshape(len(pairs))
 
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.models import SIMILARITIES, STATIC, is_static, load_model, similarity_of
-from foils.runtime.errors import FailureError, UnknownNameError
+from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
@@ -60,11 +60,9 @@ class Encoder(Protocol):
 
     def route(self, kind: Kind) -> str:
         """Return what, beside the text, decides a vector of this kind: the prompt, the path through the model."""
-        ...
 
     def encode(self, texts: Sequence[str], kind: Kind) -> Floats:
         """Return (n, d) vectors of the texts, of unit length where they are compared by the cosine, all finite."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -227,16 +225,14 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
 @lru_cache(maxsize=2)
 def _loaded_again(source: str, settings: EncoderSettings, fingerprint: str) -> SentenceEncoder:
     """Load an encoder in another process; other weights than the sender's are a FailureError."""
-    encoder = load_encoder(source, settings)
-    if encoder.fingerprint != fingerprint:
+    if (encoder := load_encoder(source, settings)).fingerprint != fingerprint:
         raise FailureError(f"the encoder {source} has other weights here than where it was sent from; give both one")
     return encoder
 
 
 def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloats:
     """Return the vectors, or raise a FailureError that names the first text whose vector is NaN or infinite."""
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
+    if not (finite := np.isfinite(vectors).all(axis=1)).all():
         text = texts[int(np.flatnonzero(~finite)[0])]
         said = f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r})"
         raise FailureError(f"{said}; try {spelled('precision', 'float32')}, or check the model")
@@ -262,8 +258,7 @@ def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
         return asked[1:]
     if not asked.startswith("@"):
         return asked
-    if asked[1:] not in prompts:
-        raise UnknownNameError(f"prompt of the model for a {kind}", asked[1:], prompts)
+    check_names(f"prompt of the model for a {kind}", [asked[1:]], prompts)
     return prompts[asked[1:]]
 
 
@@ -299,13 +294,7 @@ def pads_texts(model: SentenceTransformer) -> bool:
 
 
 def batched_vectors(
-    model: SentenceTransformer,
-    texts: Sequence[str],
-    kind: str,
-    prompt: str,
-    *,
-    dimension: int,
-    size: int | None,
+    model: SentenceTransformer, texts: Sequence[str], kind: str, prompt: str, *, dimension: int, size: int | None
 ) -> Floats:
     """Return (n, d) vectors of texts in batches of tokens, on a processor one batch on each core at a time.
 
@@ -329,12 +318,8 @@ def batched_vectors(
             out = model(moved, task=kind)["sentence_embedding"]
             vectors[rows] = out[:, :dimension].float().cpu().numpy()
 
-    batches = token_batches(
-        texts,
-        lambda part: model.preprocess(part, prompt=prompt, task=kind),
-        tokens=tokens_on(device.type),
-        size=size,
-    )
+    preprocess = partial(model.preprocess, prompt=prompt, task=kind)
+    batches = token_batches(texts, preprocess, tokens=tokens_on(device.type), size=size)
     model.eval()
     spread = device.type == "cpu" and _without_state(model)
     side_by_side(forward, batches, threads=torch.get_num_threads() if spread else 1)
@@ -385,18 +370,14 @@ def token_batches(
         while at < len(sorted_rows):
             count = size or max(1, tokens // max(1, int(lengths[sorted_rows[at]])))
             chosen = sorted_rows[at : at + count]
-            yield rows[chosen], _taken(features, mask, chosen)
+            columns = mask[chosen].bool().any(0)  # that one of them uses, at least one
+            columns[0] |= not columns.any()
+            cut = {
+                name: value[chosen][:, columns] if getattr(value, "shape", None) == mask.shape else value
+                for name, value in features.items()
+            }
+            yield rows[chosen], cut
             at += count
-
-
-def _taken(features: Features, mask: Any, rows: Rows) -> Features:
-    """These rows of the features, cut to the columns that one of them uses, at least one."""
-    columns = mask[rows].bool().any(0)
-    columns[0] |= not columns.any()
-    return {
-        name: value[rows][:, columns] if getattr(value, "shape", None) == mask.shape else value
-        for name, value in features.items()
-    }
 
 
 def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, threads: int) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from foils.encode.nearest import BLOCK, top_inner_products
 from foils.encode.vectors import Vectors
 from foils.runtime import progress
-from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.files import kept_folder
 
 Rows = npt.NDArray[np.int64]
@@ -34,11 +34,9 @@ class Index(Protocol):
 
     def __len__(self) -> int:
         """Return how many documents the index holds."""
-        ...
 
     def search(self, queries: npt.NDArray[np.floating], k: int) -> tuple[Rows, Scores]:
         """Return positions and inner products, each (n, min(k, N)), best first; position −1: nothing more found."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,20 @@ class FaissIndex:
         if len(self) != len(self.documents) or self.index.d != self.documents.dimension:
             wanted = f"the {len(self.documents):,} documents, of dimension {self.documents.dimension}"
             raise InputError(f"expected an index of {wanted}; found {len(self):,}, of dimension {self.index.d}")
-        self._refuse_other_documents()
+        # some documents are searched for: their products must be the scores, or each must be found, as compressed
+        rows = np.unique(np.linspace(0, len(self) - 1, PROBED).astype(np.int64))
+        probes = self.documents.take(rows).astype(np.float32)
+        positions, scores = self.search(probes, FOUND)
+        found = positions >= 0
+        hits = self.documents.take(np.where(found, positions, 0).ravel()).astype(np.float32)
+        hits = hits.reshape(*positions.shape, -1)
+        products = np.einsum("nd,nkd->nk", probes, hits)
+        lengths = np.linalg.norm(probes, axis=1)[:, None] * np.linalg.norm(hits, axis=2)
+        near = (np.abs(scores - products) <= NEAR * lengths + 1e-6)[found]
+        own = (positions == rows[:, None]).any(axis=1)
+        if found.any() and near.mean() < 0.5 and own.mean() < 0.5:
+            said = f"the index holds other vectors than the {len(self):,} documents, or these in another order"
+            raise InputError(f"{said}; build it from these vectors, in this order")
 
     @classmethod
     def build(cls, documents: Vectors, kind: str = "flat") -> FaissIndex:
@@ -157,8 +168,7 @@ class FaissIndex:
             InputError: no document.
         """
         faiss = require("faiss", "faiss")
-        if kind not in FAISS_KINDS:
-            raise UnknownNameError("kind of faiss index", kind, FAISS_KINDS)
+        check_names("kind of faiss index", [kind], FAISS_KINDS)
         if not len(documents):
             raise InputError("expected at least one document; found none")
         n, d = len(documents), documents.dimension
@@ -191,22 +201,6 @@ class FaissIndex:
             make=lambda: cls.build(documents, kind),
             write=lambda folder, built: faiss.write_index(built.index, str(folder / "index")),
         )
-
-    def _refuse_other_documents(self) -> None:
-        """Search for some documents: their inner products must be the scores, or each must be found, as compressed."""
-        rows = np.unique(np.linspace(0, len(self) - 1, PROBED).astype(np.int64))
-        probes = self.documents.take(rows).astype(np.float32)
-        positions, scores = self.search(probes, FOUND)
-        found = positions >= 0
-        hits = self.documents.take(np.where(found, positions, 0).ravel()).astype(np.float32)
-        hits = hits.reshape(*positions.shape, -1)
-        products = np.einsum("nd,nkd->nk", probes, hits)
-        lengths = np.linalg.norm(probes, axis=1)[:, None] * np.linalg.norm(hits, axis=2)
-        near = (np.abs(scores - products) <= NEAR * lengths + 1e-6)[found]
-        own = (positions == rows[:, None]).any(axis=1)
-        if found.any() and near.mean() < 0.5 and own.mean() < 0.5:
-            said = f"the index holds other vectors than the {len(self):,} documents, or these in another order"
-            raise InputError(f"{said}; build it from these vectors, in this order")
 
     def __len__(self) -> int:
         """Return how many documents the index holds."""

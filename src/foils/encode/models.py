@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from foils.data.records import whole_json
 from foils.data.run import Fusion
@@ -17,13 +17,9 @@ from foils.runtime.options import spelled
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
 SAVED = "config_sentence_transformers.json"
-OWN_KINDS = {
-    "SparseEncoder": "sparse",
-    "MultiVectorEncoder": "multi-vector",
-}  # compare by a function of their own
-_PUBLISHED_SHA256 = (
-    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors, as published
-)
+OWN_KINDS = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector"}  # compare by a function of their own
+# of model.safetensors, as published
+_PUBLISHED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 def find_model(name: str | Path) -> Path | str:
@@ -39,8 +35,7 @@ def find_model(name: str | Path) -> Path | str:
     """
     text = str(name)
     if Path(text).is_dir():
-        tuned = Fusion.of(text)
-        if tuned is not None and tuned.base:
+        if (tuned := Fusion.of(text)) is not None and tuned.base:
             return tuned.base if tuned.base.startswith(STATIC) else find_model(tuned.base)
         return Path(text) if tuned is None else Path(text, "model")
     if text in (DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"):
@@ -240,10 +235,7 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
         raise InputError(f"cannot load the {kind} {str(name)!r}: {said}; {how}") from error
 
 
-Model = TypeVar("Model")
-
-
-def merge_adapters(model: Model) -> Model:
+def merge_adapters(model: Any) -> Any:
     """Return a model whose adapters, where it has any, are part of its weights, so that it is one like any other.
 
     Of LoRA a layer's weights become W + (α/r)·BA, in W's own precision.

@@ -120,9 +120,7 @@ def _ranked(queries: Products, documents: Vectors, lists: Sequence[Rows]) -> tup
     rows.sort(axis=1)
     vectors = np.asarray(documents.take(rows[inside]), np.float32)
     each = zip(queries, ends - counts, ends, strict=True)
-    own = [
-        np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0] for query, start, end in each
-    ]  # one dot each
+    own = [np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0] for query, start, end in each]  # dot by dot
     products = np.full(inside.shape, -np.inf, np.float32)
     products[inside] = np.concatenate(own) + np.float32(0)  # −0 becomes 0
     order = np.argsort(-products, axis=1, kind="stable")
@@ -174,8 +172,7 @@ class _Screen:
 
     def _floor(self, part: slice = slice(None)) -> Products:
         lower = (self._last[part] - self._slack[part] * self._longest).astype(np.float32)
-        below: Products = np.nextafter(lower, np.float32(-np.inf))
-        return below
+        return np.asarray(np.nextafter(lower, np.float32(-np.inf)))
 
     def _settle(self) -> None:
         """Take in what is new, and let go of what can no longer be among the best."""
@@ -189,12 +186,9 @@ class _Screen:
         self._last = np.maximum(self._last, np.partition(table, -self._depth, axis=1)[:, -self._depth])
         self._kept = self._kept[self._kept["product"] >= self._floor()[self._kept["query"]]]
         crowded = np.flatnonzero(self._counts() > max(4 * self._depth, MANY))  # by documents that are alike
-        if len(crowded):
-            self._thin_out(crowded)
-
-    def _thin_out(self, crowded: Rows) -> None:
-        """Keep the best `depth` documents alone of these queries."""
-        queries, rows = self._kept["query"], self._kept["row"]
+        if not len(crowded):
+            return
+        queries, rows = self._kept["query"], self._kept["row"]  # of these queries the best `depth` alone are kept
         keep = ~np.isin(queries, crowded)
         starts, ends = (np.searchsorted(queries, crowded, side) for side in ("left", "right"))
         own = [slice(start, end) for start, end in zip(starts, ends, strict=True)]

@@ -66,16 +66,12 @@ class EmbeddingSettings(EncoderSettings):
             return self.vectors
         return VectorStore(self.vectors or cache_folder() / "vectors")
 
-    def encoder_settings(self) -> EncoderSettings:
-        """Return how the model is used."""
-        return EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
-
     def open_encoder(self, given: EncoderLike, collection: Collection) -> Encoder:
         """Return an encoder (see `as_encoder`).
 
         A model by name computes in the `fastest` precision where that is left open.
         """
-        settings = self.encoder_settings()
+        settings = EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
         encoder = as_encoder(given, settings)
         if isinstance(given, (str, Path)) and isinstance(encoder, SentenceEncoder) and self.precision == "auto":
             return fastest(encoder, partial(load_encoder, given, settings), collection, self.open_store())
@@ -95,8 +91,7 @@ class EncodingSettings(EmbeddingSettings, EncoderName):
 
     def open(self, collection: Collection) -> tuple[Encoder, VectorStore]:
         """Load the encoder (see `open_encoder`) and open the store."""
-        store = self.open_store()
-        return self.open_encoder(self.encoder, collection), store
+        return self.open_encoder(self.encoder, collection), self.open_store()
 
 
 AT_128 = EncodingSettings(max_length=128)  # tokens, as all five papers train and score

@@ -142,7 +142,10 @@ class VectorStore:
                 vector for all texts.
             FailureError: a vector that is NaN or infinite, or vectors that cannot be written.
         """
-        kept, keys = self._kept(encoder), _keys_of(texts, encoder.route(kind), f"looking up {kind} texts", unit)
+        place = f"{encoder.fingerprint}-{encoder.dimension}-float32"
+        if place not in self._opened:
+            self._opened[place] = _Kept(self.folder / place, encoder.dimension)
+        kept, keys = self._opened[place], _keys_of(texts, encoder.route(kind), f"looking up {kind} texts", unit)
         rows = kept.find(keys)
         there, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
         fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]  # each distinct text once
@@ -163,12 +166,6 @@ class VectorStore:
                 said = f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector"
                 raise InputError(f"{said}: its weights are zero, or its training collapsed; take another model")
         return found
-
-    def _kept(self, encoder: Encoder) -> _Kept:
-        place = f"{encoder.fingerprint}-{encoder.dimension}-float32"
-        if place not in self._opened:
-            self._opened[place] = _Kept(self.folder / place, encoder.dimension)
-        return self._opened[place]
 
 
 class _Kept:
@@ -197,8 +194,7 @@ class _Kept:
         for each in np.unique(block[(rows >= 0) & ~self._sound[block]]):
             part = slice(self._starts[each], self._starts[each + 1])
             records = self._records[part]
-            checksum = _checksum(part.start, records["key"], self.vectors[part])
-            self._sound[each] = checksum == records["checksum"][0]
+            self._sound[each] = _checksum(part.start, records["key"], self.vectors[part]) == records["checksum"][0]
         rows[~self._sound[block]] = -1
         return rows
 
@@ -274,8 +270,7 @@ def _encoded(encoder: Encoder, kind: Kind, block: tuple[Keys, list[str]]) -> tup
 def _blocks(texts: Texts, keys: Keys, fresh: Rows) -> Iterator[tuple[Keys, list[str]]]:
     """Yield keys and texts of the blocks of these rows, ascending: those of a slice together, longest first."""
     for start in range(0, len(texts), SLICE):
-        rows = fresh[slice(*np.searchsorted(fresh, [start, start + SLICE]))]
-        if len(rows):
+        if len(rows := fresh[slice(*np.searchsorted(fresh, [start, start + SLICE]))]):
             part = texts[start : start + SLICE]
             rows = rows[np.argsort([-len(part[row - start]) for row in rows], kind="stable")]
             for chosen in (rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)):
