@@ -172,12 +172,6 @@ class _Found:
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             return None
 
-    def taken(self) -> npt.NDArray[np.void]:
-        """Return the rows, and let go of them: a table that is made of them is as large."""
-        rows = np.concatenate(self.rows)
-        self.rows.clear()
-        return rows
-
 
 @dataclass(frozen=True)
 class Miner:
@@ -231,7 +225,8 @@ class Miner:
         query_rows, collection, name = self.collection.queries_of(split), self.collection, self.retriever.name
         kept = cache_folder() / "mined" / digest_of([made, QUERIES], 16) if made and len(query_rows) > QUERIES else None
         found = self.searched(query_rows, f"mining with {name}", kept)
-        rows = found.taken()
+        rows = np.concatenate(found.rows)
+        found.rows.clear()  # the table that is made of them is as large
         query_ids = collection.queries["query_id"].take(pa.array(rows["query"]))
         doc_ids = collection.documents["doc_id"].take(pa.array(rows["document"]))
         table = negatives_table(query_ids, doc_ids, name, ranks_within(rows["query"]), rows["score"])
@@ -277,7 +272,7 @@ class Miner:
         if not len(planted):
             return {}
         other = replace(self, collection=judged, retriever=retriever, rules=rules, draw=draw)
-        rows = other.searched(planted["query"], f"planting positives for {self.retriever.name}").taken()
+        rows = np.concatenate(other.searched(planted["query"], f"planting positives for {self.retriever.name}").rows)
         kept_rows = rows["reason"] == 0
         listed = planted_rows(rows["query"], rows["document"], ranks_within(rows["query"]), rows["score"], kept_rows)
         listed = listed[~np.isin(rows["reason"], PASSED_OVER)]
@@ -286,12 +281,6 @@ class Miner:
     @cached_property
     def _looks(self) -> LookAlikes:
         return LookAlikes(self.collection, self.near_duplicate)
-
-    @property
-    def _window(self) -> tuple[int, int | None]:
-        """The first rank, and the rank after the last; None: it has no end."""
-        first, end = self.ranks
-        return first, first + DEPTH * self.top if end is None and self.rules and self.draw is None else end
 
     def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> _Found:
         """Return the candidates of all queries, block by block, in other processes where they may be sent there.
@@ -332,7 +321,9 @@ class Miner:
 
     def _searched(self, query_rows: Rows) -> _Found:
         """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
-        documents, found, (first, end) = len(self.collection.documents), _Found(), self._window
+        documents, found, (first, end) = len(self.collection.documents), _Found(), self.ranks
+        if end is None and self.rules and self.draw is None:
+            end = first + DEPTH * self.top
         positives = int(self._looks.known.counts.max(initial=0))  # of a query at most
         most, depth = documents, first + self.top + SPARE
         if self.depth is not None:
@@ -343,7 +334,7 @@ class Miner:
             depth = end + positives  # the whole window where it is drawn from, or rules reject much of it
         pending, depth = query_rows, min(most, depth)
         while len(pending):
-            final = self._taken(pending, depth, most, found)
+            final = self._taken(pending, depth, most, (first, end or documents + 1), found)
             pending, depth = pending[~final], min(most, depth * 4)
         joined = np.concatenate(found.rows)
         position = np.empty(int(query_rows.max()) + 1, np.int64)
@@ -351,10 +342,9 @@ class Miner:
         found.rows = [joined[np.argsort(position[joined["query"]], kind="stable")]]
         return found
 
-    def _taken(self, query_rows: Rows, depth: int, most: int, found: _Found) -> Marks:
+    def _taken(self, query_rows: Rows, depth: int, most: int, window: tuple[int, int], found: _Found) -> Marks:
         """Search so deep, take the candidates of the queries whose list is then final, and return which these are."""
-        first, end = self._window
-        end = end or len(self.collection.documents) + 1
+        first, end = window
         rows, scores = self.retriever.search(query_rows, depth)
         candidates, valid, positive = self._judged(query_rows, rows, scores)
         reasons = candidates["reason"]

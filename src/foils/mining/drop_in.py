@@ -30,7 +30,7 @@ from foils.mining.retrievers import CrossEncoderRetriever, DenseRetriever
 from foils.mining.rules import PositiveScores, Scores, Uniform
 from foils.mining.scorers import CrossEncoderScorer
 from foils.runtime import progress
-from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import refuse
 from foils.runtime.results import print_tables
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FORMS = {"triplet": triplets, "n-tuple": tuples, "labeled-pair": labelled_pairs, "labeled-list": labelled_lists}
-STRATEGIES = ("top", "random")
 PIECE = 1_000  # texts, and records, that are read at once: an Arrow array of strings ends at 2 GiB
 
 
@@ -120,11 +119,8 @@ def mine_hard_negatives(
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
-    for what, name, known in (
-        ("output_format", output_format, FORMS), ("sampling_strategy", sampling_strategy, STRATEGIES)
-    ):  # fmt: skip
-        if name not in known:
-            raise UnknownNameError(what, name, known)
+    check_names("output_format", [output_format], FORMS)
+    check_names("sampling_strategy", [sampling_strategy], ("top", "random"))
     names, collection, most = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
     limits = FilterSettings(
         margin=absolute_margin, relative_margin=relative_margin, max_score=max_score, min_score=min_score
@@ -196,9 +192,8 @@ def _pairs(
     """The names of two columns, those given or the first and the second, their texts, and the most rows of a query."""
     table = arrow_table(dataset)
     names = table.column_names
-    for what, name in (("anchor_column_name", anchor), ("positive_column_name", positive)):
-        if name is not None and name not in names:
-            raise UnknownNameError(what, name, names)
+    check_names("anchor_column_name", {anchor} - {None}, names)
+    check_names("positive_column_name", {positive} - {None}, names)
     if len(names) < 2:
         raise InputError(f"the data set has the columns {names}; expected two, of queries and of positives")
     anchor, positive = anchor or names[0], positive or names[1]
@@ -224,8 +219,7 @@ def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, tuple[str | None
         if name is None and not any(each in own for each in PROMPT_NAMES[kind]):
             name = getattr(opened, "default_prompt_name", None)
         if text is None and name is not None:
-            if name not in own:
-                raise UnknownNameError(f"prompt of the model for a {kind}", name, own)
+            check_names(f"prompt of the model for a {kind}", [name], own)
             text = own[name]
         if text is not None:
             chosen[f"{kind}_prompt"] = f"@{text}" if text.startswith("@") else text

@@ -19,7 +19,7 @@ from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
 from foils.mining.planting import planted_by_fusion
 from foils.mining.rules import BEFORE, NOT_DRAWN
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import Needs, Option, Settings, door, parsed_settings
 from foils.runtime.results import Table
 
@@ -76,11 +76,7 @@ class Fused(Negatives):
 
 @door
 def fuse(
-    collection: CollectionLike,
-    sources: SourcesLike,
-    *,
-    fusion: FusionSettings,
-    reading: CollectionSettings,
+    collection: CollectionLike, sources: SourcesLike, *, fusion: FusionSettings, reading: CollectionSettings
 ) -> Fused:
     """Fuse several sources of negatives into one, each document of a query once.
 
@@ -145,9 +141,7 @@ def fuse_sources(
     """
     if len(sources) < 2:
         raise InputError(f"a union needs at least two sources, not {len(sources)}")
-    for name in weights or {}:
-        if name not in sources:
-            raise UnknownNameError("source", name, sources)
+    check_names("source", weights or {}, sources)
     stacked = pa.concat_tables([_labelled(negatives, order) for order, negatives in enumerate(sources.values())])
     queries, documents = (
         np.asarray(stacked[name].combine_chunks().dictionary_encode().indices, np.int64)
@@ -163,13 +157,22 @@ def fuse_sources(
         settings = {"weights": [(weights or {}).get(name, 1.0) for name in sources], "normalisation": normalisation}
     ranks, count = stacked["rank"].to_numpy(), len(sources)
     lists = fuse_lists(queries, documents, origins, ranks, scores, count=count, method=method, **settings)
-    _check_texts(stacked, lists.rows[lists.places])
+    same = lists.rows[lists.places]  # the first row of each row's query and document
+    texts = np.asarray(pc.fill_null(stacked["text"].combine_chunks().dictionary_encode().indices, -1))
+    if len(differ := np.flatnonzero(texts != texts[same])):
+        other = pc.unique(stacked["doc_id"].take(pa.array(differ))).to_pylist()
+        said = f"{len(other)} documents have another text in another source (first: {', '.join(map(repr, other[:5]))})"
+        raise InputError(f"{said}; give each text an id of its own")
     kept, queries = stacked.take(pa.array(lists.rows)), queries[lists.rows]
     ids, name = (kept["query_id"], kept["doc_id"]), "+".join(sources)
     table = negatives_table(*ids, name, ranks_within(queries), lists.scores)
     if kept["text"].null_count < len(kept):
         table = table.append_column("text", kept["text"])
-    table = _with_reasons(table, stacked, lists.places)
+    if len(rejected := np.flatnonzero(np.asarray(stacked["reason"].is_valid()))[::-1]):
+        source = np.full(len(table), -1, np.int64)
+        source[lists.places[rejected]] = rejected  # rows lie in the order of the sources; the first source writes last
+        reasons = stacked["reason"].take(pa.array(source, mask=source < 0)).combine_chunks().cast(pa.string())
+        table = table.append_column("keep", pc.is_null(reasons)).append_column("reason", reasons)
     for at, name in enumerate(sources):
         absent = lists.own_ranks[:, at] < 0
         table = table.append_column(f"rank_{name}", pa.array(lists.own_ranks[:, at].astype(np.int32), mask=absent))
@@ -194,26 +197,3 @@ def _labelled(negatives: Negatives, order: int) -> pa.Table:
         columns[name] = table[name] if name in table.column_names else pa.nulls(len(table), kind)
     columns["origin"] = pa.array(np.full(len(table), order))
     return pa.table(columns)
-
-
-def _check_texts(rows: pa.Table, same: Rows) -> None:
-    """Raise where a row's text is not that of row `same`, (n,), the first of its query and document."""
-    texts = rows["text"].combine_chunks()
-    codes = np.asarray(pc.fill_null(texts.dictionary_encode().indices, -1))
-    differ = np.flatnonzero(codes != codes[same])
-    if len(differ):
-        ids = pc.unique(rows["doc_id"].take(pa.array(differ))).to_pylist()
-        shown = ", ".join(map(repr, ids[:5]))
-        said = f"{len(ids)} documents have another text in another source (first: {shown})"
-        raise InputError(f"{said}; give each text an id of its own")
-
-
-def _with_reasons(table: pa.Table, rows: pa.Table, pair: Rows) -> pa.Table:
-    """Add keep and reason: the reason of the first source, in order, that rejected the pair."""
-    rejected = np.flatnonzero(np.asarray(rows["reason"].is_valid()))
-    if not len(rejected):
-        return table
-    source = np.full(len(table), -1, np.int64)
-    source[pair[rejected[::-1]]] = rejected[::-1]  # rows lie in the order of the sources; the first source writes last
-    reasons = rows["reason"].take(pa.array(source, mask=source < 0)).combine_chunks().cast(pa.string())
-    return table.append_column("keep", pc.is_null(reasons)).append_column("reason", reasons)

@@ -22,21 +22,9 @@ from foils.data.pairs import text_id
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import provenance
 from foils.data.tokens import alphanumeric
-from foils.llm import (
-    AnswerStore,
-    LLMSettings,
-    NoAnswerError,
-    Request,
-    Sampling,
-    Session,
-    Template,
-    Usage,
-    ask_missing,
-    digest,
-    fenced,
-)
+from foils.llm import AnswerStore, LLMSettings, NoAnswerError, Request, Sampling, Session, Usage, ask_missing, digest
 from foils.llm.answers import json_values, without_thoughts
-from foils.llm.prompts import TemplateLike
+from foils.llm.prompts import Template, TemplateLike, fenced
 from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime.options import Option, Settings, door
 
@@ -139,9 +127,7 @@ class WritingSettings(Settings):
 
     def describe(self) -> dict[str, str]:
         """Return what provenance says of the prompt: its version, and a digest of template and slots."""
-        return {
-            "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain, self.known)
-        }  # fmt: skip
+        return {"prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain, self.known)}
 
 
 def _keys(number: int) -> list[str]:

@@ -42,7 +42,7 @@ from foils.mining.rules import (
     filter_negatives,
 )
 from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import cache_folder, digest_of
 from foils.runtime.options import Needs, Option, Settings, door, settings_of, spelled
 from foils.runtime.parallel import ScaleSettings
@@ -115,8 +115,7 @@ class WindowSettings(Settings):
                 asked = f"{spelled('draw')} {self.draw}"
                 raise InputError(f"{asked}: expected simans:A,B, as in simans:100,-0.1") from error
             return SimANS(positives(), a=a, b=b)
-        if self.draw not in DRAWS:
-            raise UnknownNameError(spelled("draw"), self.draw, DRAWS)
+        check_names(spelled("draw"), [self.draw], DRAWS)
         return Uniform() if self.draw == "uniform" else None
 
 
@@ -191,8 +190,7 @@ def _of_encoders(embeds: list[dict[str, Any]]) -> dict[str, Needs]:
 
 
 _SCORES: dict[str, Any] = {"scorer": ["encoder"]}
-_POOL = {**_POOLED, "pool": ["dense"]}
-_EMBEDS = [_DENSE, _SCORES, {"ranks": [BEST]}, _POOL]
+_EMBEDS = [_DENSE, _SCORES, {"ranks": [BEST]}, {**_POOLED, "pool": ["dense"]}]
 MINING_NEEDS: dict[str, Needs] = {
     **_of_encoders(_EMBEDS),
     "ray": [*_EMBEDS, {"method": ["random", "bm25"]}],
@@ -224,8 +222,7 @@ class Models:
     @cached_property
     def cross_encoder(self) -> CrossEncoderScorer:
         """The cross-encoder, its scores kept where vectors are."""
-        model = self.filters.cross_encoder
-        if model is None:
+        if (model := self.filters.cross_encoder) is None:
             raise InputError(f"a cross-encoder is needed; name it with {spelled('cross_encoder')} MODEL")
         return CrossEncoderScorer.of(model, self.encoding)
 
@@ -337,5 +334,4 @@ def filter(
     before = {name: value for name, value in named.negatives.provenance.items() if name != "planted"}
     planted = planted_by_filter(named.negatives, marked, loaded, rules, scorer=scorer)
     origin = provenance("filter", facts, inputs=inputs, before=before, **planted)
-    title = f"{named.name}, filtered"
-    return Negatives.of(marked, provenance=origin, title=title, collection=loaded, split=split)
+    return Negatives.of(marked, provenance=origin, title=f"{named.name}, filtered", collection=loaded, split=split)

@@ -116,8 +116,7 @@ def read_planted(negatives: Negatives, collection: Collection) -> Planted | None
     Raises:
         InputError: what it says cannot be read.
     """
-    facts = negatives.provenance.get("planted")
-    if facts is None or Recapture.of_table(negatives) is None:
+    if (facts := negatives.provenance.get("planted")) is None or Recapture.of_table(negatives) is None:
         return None
     try:
         queries, documents = collection.query_rows(facts["query_id"]), collection.document_rows(facts["doc_id"])

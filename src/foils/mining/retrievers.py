@@ -44,6 +44,8 @@ LOOKUP = 32  # times as long as adding a term's score to its next document takes
 
 Floats = npt.NDArray[np.floating]
 
+# of the terms of a text, none where it has none: two texts of stop words share no term
+AS_NUMBERS: dict[str, Any] = {"show_progress": False, "return_as": "ids", "allow_empty": False}
 _ASCII = re.compile(r"\b\w\w+\b", re.ASCII)
 _DRAWS = 256  # random documents at once; fixed, so that a deeper search begins with the same ones
 
@@ -74,9 +76,8 @@ class BM25Retriever:
             raise InputError(f"k1 {k1}, b {b}; expected a finite k1 of at least 0 and b from 0 to 1")
         self._collection = collection
         self._settings: dict[str, Any] = {"k1": k1, "b": b, "language": language}
-        self._tokenizer = bm25s.tokenization.Tokenizer(
-            splitter=words, stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
-        )
+        how = {"splitter": words, "stopwords": language, "stemmer": Stemmer.Stemmer(language), "lower": True}
+        self._tokenizer = bm25s.tokenization.Tokenizer(**how)
         make, self.portable = partial(self._indexed, k1, b), False
         if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
             versions = map(version, ("foils", "bm25s", "PyStemmer"))  # which cut texts into terms, and score these
@@ -102,7 +103,7 @@ class BM25Retriever:
             ids = []
             for start in range(0, documents, AT_ONCE):
                 texts = collection.document_texts(np.arange(start, min(start + AT_ONCE, documents)))
-                ids += self._ids(texts, grow=True)
+                ids += self._tokenizer.tokenize(texts, update_vocab=True, **AS_NUMBERS)
                 advance(len(texts))
         index = bm25s.BM25(method="lucene", k1=k1, b=b)
         with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
@@ -210,18 +211,12 @@ class BM25Retriever:
         terms, documents = self._scores.shape
         size = memory.rows_at_once(ENTRY * min(FEW, documents) * workers(), most=QUERIES)
         for start in range(0, len(query_rows), size):
-            lists = self._ids(self._collection.query_texts(query_rows[start : start + size]), grow=False)
+            texts = self._collection.query_texts(query_rows[start : start + size])
+            lists = self._tokenizer.tokenize(texts, update_vocab=False, **AS_NUMBERS)
             known = [[term for term in listed if 0 <= term < terms] for listed in lists]
             offsets, flat = np.cumsum([0, *map(len, known)]), np.array([*chain.from_iterable(known)], np.int64)
             counts = sparse.csr_array((np.ones(len(flat), np.float32), flat, offsets), shape=(len(lists), terms))
             yield start, known, counts
-
-    def _ids(self, texts: list[str], *, grow: bool) -> list[list[int]]:
-        """Term numbers of each text, none where it has none: two texts of stop words share no term."""
-        numbers: list[list[int]] = self._tokenizer.tokenize(
-            texts, update_vocab=grow, show_progress=False, return_as="ids", allow_empty=False
-        )
-        return numbers
 
 
 def words(text: str) -> list[str]:
@@ -341,12 +336,9 @@ class DenseRetriever:
             import torch
 
             device = device if torch.cuda.is_available() else None
-        parts = [
-            top_inner_products(
-                self.queries.take(query_rows[start : start + BLOCK]), self.documents, depth, device=device
-            )
-            for start in range(0, max(1, len(query_rows)), BLOCK)
-        ]
+        blocks = (query_rows[start : start + BLOCK] for start in range(0, max(1, len(query_rows)), BLOCK))
+        vectors = map(self.queries.take, blocks)
+        parts = [top_inner_products(block, self.documents, depth, device=device) for block in vectors]
         return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
 
     def score(self, pairs: TextPairs) -> Scores:

@@ -85,7 +85,6 @@ class Retriever(Protocol):
             Document rows (n, depth), −1 after the end of a list, and their scores (n, depth), NaN there and where
             the source has none.
         """
-        ...
 
 
 class PairScorer(Protocol):
@@ -99,7 +98,6 @@ class PairScorer(Protocol):
 
     def score(self, pairs: TextPairs) -> Scores:
         """Return a finite score for each pair, (n,); higher is better."""
-        ...
 
 
 class Rule(Protocol):
@@ -112,11 +110,9 @@ class Rule(Protocol):
     @property
     def reason(self) -> str:
         """Why, in a few words."""
-        ...
 
     def marks(self, pairs: TextPairs) -> Marks:
         """Return which pairs are rejected, (n,)."""
-        ...
 
 
 class Draw(Protocol):
@@ -124,7 +120,6 @@ class Draw(Protocol):
 
     def log_weights(self, pairs: TextPairs) -> Scores:
         """Return the logarithm of each pair's weight among its query's, up to a constant, (n,); −inf: never drawn."""
-        ...
 
 
 def reads_judgements(part: object) -> bool:
@@ -279,26 +274,19 @@ class LookAlikes:
         A query without a positive has no look-alike of one.
         """
         equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
-        pair, positives = self._positives(queries)
+        counts, index = self.known.counts_of(queries), self.known.places(queries)
+        pair = np.repeat(np.arange(len(queries)), counts)  # a row for every positive of each query
+        positives = self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
         ours, least = documents[pair], np.inf if self.threshold is None else self.threshold
         similarity = self._sets.jaccard(ours, positives, min(least, 1.0))
         near[pair[similarity >= least]] = True
         alike = np.flatnonzero(similarity == 1)  # the same tokens, perhaps in another order
         for part in cut_by_bytes(2 * self._sets.lengths[ours[alike]], memory.budget() // 16):
             at = alike[part]
-            equal[pair[at[self._written_alike(ours[at], positives[at])]]] = True
+            texts = (self.collection.document_texts(side[at]) for side in (ours, positives))
+            words = ([alphanumeric(text) or [text] for text in side] for side in texts)
+            equal[pair[at][[one == other for one, other in zip(*words, strict=True)]]] = True
         return equal, near & ~equal
-
-    def _positives(self, queries: Rows) -> tuple[Rows, Rows]:
-        """Return which of the queries, and which positive of it, for every positive of each."""
-        counts, index = self.known.counts_of(queries), self.known.places(queries)
-        pair = np.repeat(np.arange(len(queries)), counts)
-        return pair, self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
-
-    def _written_alike(self, rows: Rows, others: Rows) -> Marks:
-        texts = (self.collection.document_texts(side) for side in (rows, others))
-        words = ([alphanumeric(text) or [text] for text in side] for side in texts)
-        return np.array([one == other for one, other in zip(*words, strict=True)], bool)
 
 
 class Uniform:

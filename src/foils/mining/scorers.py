@@ -69,9 +69,8 @@ def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_
 def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
     """Return the texts of the pairs' documents, each document's once, and which each pair has, (n,)."""
     count = len(pairs.collection.documents)
-    keys, document = np.unique(
-        np.where(pairs.doc_rows < 0, count - 1 - pairs.doc_rows, pairs.doc_rows), return_inverse=True
-    )
+    numbers = np.where(pairs.doc_rows < 0, count - 1 - pairs.doc_rows, pairs.doc_rows)
+    keys, document = np.unique(numbers, return_inverse=True)
     return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), document
 
 
@@ -141,8 +140,7 @@ class CrossEncoderScorer:
         for text in texts:
             length, _, rest = text.partition(_BREAK)
             pairs.append((rest[: int(length)], rest[int(length) + 1 :]))
-        vectors = logits(self.model, pairs, batch_size=self._batch_size)
-        return check_finite(vectors.reshape(-1, 1), texts, self.name)
+        return check_finite(logits(self.model, pairs, batch_size=self._batch_size)[:, None], texts, self.name)
 
     def score(self, pairs: TextPairs) -> Scores:
         """Return the score of each pair, (n,).
