@@ -15,7 +15,7 @@ import pytest
 from foils.data import Collection, Negatives
 from foils.data.negatives import EQUAL, POSITIVE, negatives_table
 from foils.data.pairs import text_id
-from foils.data.sources import as_source, as_sources, split_name
+from foils.data.sources import as_source, as_sources
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import file_digest
 
@@ -60,8 +60,14 @@ def refused(path: Path, collection: Collection) -> str:
         ("runs/a=b.trec", "a=b", "runs/a=b.trec"),
     ],
 )
-def test_names(spec: str, name: str, path: str) -> None:
-    assert split_name(spec) == (name, Path(path))
+def test_names(
+    small: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, name: str, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(path).parent.mkdir(exist_ok=True)
+    Path(path).write_text("q1 Q0 d2 1 1.0 x\n")
+    source = as_source(spec, small)
+    assert (source.name, source.digest) == (name, file_digest(path))
 
 
 def test_several_sources(small: Collection, write: Write) -> None:

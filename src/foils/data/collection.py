@@ -122,7 +122,7 @@ class Collection:
                 for split, judged in qrels.items()
             },
         )
-        return build(name, None, partial(checked_collection, **rows))
+        return build(name, (), partial(checked_collection, **rows))
 
     @property
     def splits(self) -> list[str]:
@@ -139,15 +139,13 @@ class Collection:
 
     def document_texts(self, rows: npt.ArrayLike) -> list[str]:
         """Return title and text, joined by a blank (BEIR's convention), of the documents at these rows."""
-        titles, texts = (
-            take(self.documents[name], np.asarray(rows, np.int64)).to_pylist() for name in ("title", "text")
-        )
+        at = np.asarray(rows, np.int64)
+        titles, texts = (take(self.documents[name], at).to_pylist() for name in ("title", "text"))
         return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
     def query_texts(self, rows: npt.ArrayLike) -> list[str]:
         """Return the texts of the queries at these rows."""
-        texts: list[str] = take(self.queries["text"], np.asarray(rows, np.int64)).to_pylist()
-        return texts
+        return list(take(self.queries["text"], np.asarray(rows, np.int64)).to_pylist())
 
     def judgements(self, split: str, option: str = "split") -> pa.Table:
         """Return a split's judgements; an unknown split is an error that lists the known ones.
@@ -175,8 +173,7 @@ class Collection:
             InputError: the split has no relevant document at all, or some query has none in any split.
         """
         if not self._is_all(split):
-            found = _positives_of([self.judgements(split)], self)
-            if not len(found):
+            if not len(found := _positives_of([self.judgements(split)], self)):
                 raise InputError(f"the split {split!r} of {self.name} judges no document relevant (score above 0)")
             return found
         if missing := len(self.queries) - len(self.known_positives):
@@ -322,8 +319,8 @@ class Positives:
 
     def contain(self, query_rows: Rows, doc_rows: Rows) -> npt.NDArray[np.bool_]:
         """Tell for each (query, document) pair whether it is labelled relevant; rows below 0 are not."""
-        there = self._index.contain(query_rows, doc_rows)
-        return there & (np.asarray(doc_rows) >= 0) & (np.asarray(query_rows) >= 0)
+        known = (np.asarray(query_rows) >= 0) & (np.asarray(doc_rows) >= 0)
+        return known & self._index.contain(query_rows, doc_rows)
 
     @cached_property
     def _index(self) -> PairIndex:
@@ -346,15 +343,12 @@ class PairIndex:
         self._order = np.argsort(self.codes, kind="stable")
         self._ascending = self.codes[self._order]
 
-    def __len__(self) -> int:
-        return len(self.codes)
-
     def places(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> Rows:
         """Return the place of each pair among the n, (m,): the first of equal ones; −1 where it is not there."""
         wanted = pair_codes(queries, documents)
-        if not len(self):
+        if not len(self.codes):
             return np.full(len(wanted), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._ascending, wanted), len(self) - 1)
+        at = np.minimum(np.searchsorted(self._ascending, wanted), len(self.codes) - 1)
         return np.where(self._ascending[at] == wanted, self._order[at], -1)
 
     def contain(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -364,15 +358,15 @@ class PairIndex:
     @cached_property
     def first(self) -> Rows:
         """(n,) the place of the first pair that equals each of the n: its own, unless it repeats an earlier one."""
-        begins = np.r_[True, self._ascending[1:] != self._ascending[:-1]][: len(self)]
-        first = np.empty(len(self), np.int64)
+        begins = np.r_[True, self._ascending[1:] != self._ascending[:-1]][: len(self.codes)]
+        first = np.empty(len(self.codes), np.int64)
         first[self._order] = self._order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
         return first
 
     @property
     def distinct(self) -> Rows:
         """(k,) places of the distinct pairs, each where it comes first, ascending."""
-        return np.flatnonzero(self.first == np.arange(len(self)))
+        return np.flatnonzero(self.first == np.arange(len(self.codes)))
 
 
 def pair_codes(queries: npt.ArrayLike, documents: npt.ArrayLike) -> Rows:
@@ -444,23 +438,31 @@ Keep = Callable[[str, pa.Schema, Iterable[pa.RecordBatch]], pa.Table]
 _FORMAT = 3  # of the stored Arrow files
 
 
-def build(name: str, folder: Path | None, make: Callable[[Keep], Collection]) -> Collection:
-    """Make a collection in memory, or as Arrow files in `folder` (which appears whole), mapped into memory.
+def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]) -> Collection:
+    """Make a collection in memory, or as Arrow files in a folder of the cache, which appears whole and is mapped.
 
     One that is there is opened, and nothing is made.
 
     Args:
         name: what to call it.
-        folder: where; None: in memory.
+        facts: that determine the collection, for the name of the folder; none: it is in memory. A path stands for the
+            file that it names, as it was last written or replaced.
         make: gives it, each table kept by what `make` is given; its own name goes after the other.
 
     Raises:
         FormatError: every complaint of the first file that has any, with lines.
         FailureError: the folder cannot be written.
     """
-    if folder is None:
+    if not facts:
         made = make(lambda _, schema, batches: pa.Table.from_batches(batches, schema))
         return replace(made, name=f"{name}{made.name}", digest=_digest(made))
+    known = [*facts]
+    for at, path in enumerate(facts):
+        if isinstance(path, Path):
+            state = path.stat()
+            known[at] = (str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    key = hashlib.blake2b(repr((_FORMAT, tuple(known))).encode(), digest_size=16).hexdigest()
+    folder = cache_folder() / "collections" / key
     if (folder / META).is_file():
         return open_stored(folder)
     with fill_folder(folder, mark=META) as aside:
@@ -502,20 +504,6 @@ def open_stored(folder: Path) -> Collection:
         return Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
-
-
-def cache_place(*facts: object) -> Path:
-    """Return the folder in the cache for the collection that these facts determine.
-
-    A path stands for the file that it names, as it was last written or replaced.
-    """
-    known = [*facts]
-    for at, path in enumerate(facts):
-        if isinstance(path, Path):
-            state = path.stat()
-            known[at] = (str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-    key = hashlib.blake2b(repr((_FORMAT, tuple(known))).encode(), digest_size=16).hexdigest()
-    return cache_folder() / "collections" / key
 
 
 def _mapped(path: Path) -> pa.Table:
@@ -588,9 +576,8 @@ def _texts(kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: 
     def checked(given: Fields) -> tuple[Any, ...] | str:
         title = given.get("title")
         titles = ["" if title is None else title] if schema is DOCUMENTS else []
-        identifier, *texts = values = tuple(
-            map(text_field, (given.get("_id", given.get("id")), *titles, given.get("text")))
-        )
+        said = (given.get("_id", given.get("id")), *titles, given.get("text"))
+        identifier, *texts = values = tuple(map(text_field, said))
         if None in values:
             return f"expected {', '.join(['_id', *schema.names[1:]])} as text in valid Unicode"
         if not identifier:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,9 +78,8 @@ class Description(Result):
             (kind, f"{getattr(self, kind):,}", *map(str, self.lengths[kind]), f"{getattr(self, f'equal_{kind}'):,}")
             for kind in ("documents", "queries")
         ]
-        columns = f"columns: {self.read_as}" if self.read_as else ""
         heads = ("", "count", "words: median", "95 %", "most", "equal to another")
-        counts = Table(self.name, heads, rows, columns)
+        counts = Table(self.name, heads, rows, f"columns: {self.read_as}" if self.read_as else "")
         splits = [
             (name, f"{of.queries:,}", f"{of.pairs:,}", number(of.pairs / max(of.queries, 1), 2), number(of.shared, 2),
              number(of.twins, 0))
@@ -121,13 +120,26 @@ def describe_collection(collection: Collection) -> Description:
     (documents, equal_documents), (queries, equal_queries) = map(_lengths, (collection.documents, collection.queries))
     shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
     examples = [collection.query_texts(positives.query_rows[shown]), collection.document_texts(positives.first[shown])]
-    warnings = list(_of_splits(splits))
+    warnings = []
+    if splits and TRAIN not in splits:
+        other = f"foils mine --split {next(iter(splits))} takes another, and foils tune makes three of a single one."
+        warnings.append(f"There is no split {TRAIN} to mine and train on: {other}")
+    if "test" not in splits:
+        warnings.append("There is no split test: nothing can be measured but on what is trained.")
+    for name, split in splits.items():
+        if (share := split.shared or 0) >= 0.2:
+            said = f"measures on {name} tell how well known documents are found, not new ones."
+            warnings.append(f"{100 * share:.0f} % of the positives of {name} are positives of train too: {said}")
+        if split.twins:
+            warnings.append(f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high.")
+        if not split.pairs:
+            warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
     if equal_documents:
-        said = f"Documents equal to another: {equal_documents:,}"
-        warnings.append(f"{said}; a copy of a positive looks like a hard negative.")
+        said = "a copy of a positive looks like a hard negative."
+        warnings.append(f"Documents equal to another: {equal_documents:,}; {said}")
     if documents[1] > LONG:
-        said = f"One document in twenty has more than {documents[1]:,} words"
-        warnings.append(f"{said}; encoders cut texts at their maximum length.")
+        said = "encoders cut texts at their maximum length."
+        warnings.append(f"One document in twenty has more than {documents[1]:,} words; {said}")
     return Description(
         name=collection.name,
         digest=collection.digest,
@@ -169,20 +181,3 @@ def _lengths(table: pa.Table) -> tuple[tuple[int, int, int], int]:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-
-
-def _of_splits(splits: Mapping[str, SplitFacts]) -> Iterator[str]:
-    """Yield what one may have to know of the splits before training."""
-    if splits and TRAIN not in splits:
-        other = f"foils mine --split {next(iter(splits))} takes another, and foils tune makes three of a single one."
-        yield f"There is no split {TRAIN} to mine and train on: {other}"
-    if "test" not in splits:
-        yield "There is no split test: nothing can be measured but on what is trained."
-    for name, split in splits.items():
-        if (share := split.shared or 0) >= 0.2:
-            said = f"measures on {name} tell how well known documents are found, not new ones."
-            yield f"{100 * share:.0f} % of the positives of {name} are positives of train too: {said}"
-        if split.twins:
-            yield f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high."
-        if not split.pairs:
-            yield f"No document of {name} is relevant: nothing can be trained or measured on it."

@@ -230,8 +230,7 @@ class Labels(Result):
             the rows whose `sources` say so.
         """
         mine = self.table.filter(pc.and_(pc.equal(self.table["judge"], judge), pc.is_valid(self.table["relevant"])))
-        of = (mine.filter(pc.equal(mine["sources"], kind))["relevant"].to_pylist() for kind in CHECKS)
-        positives, others = of
+        positives, others = (mine.filter(pc.equal(mine["sources"], kind))["relevant"].to_pylist() for kind in CHECKS)
         return (positives.count(1), len(positives)), (others.count(0), len(others))
 
     def match(self, pairs: Negatives | pa.Table, *, judge: str | None = None) -> tuple[Floats, Floats]:
@@ -378,8 +377,7 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike]) -> Coll
     """
     if collection.qrels and TRAIN not in collection.qrels:
         raise UnknownNameError(f"split of the collection {collection.name}", TRAIN, collection.splits)
-    labels = [Labels.of(each, collection) for each in given]
-    table = pa.concat_tables(each.table for each in labels)
+    table = pa.concat_tables([Labels.of(each, collection).table for each in given])
     table = table.filter(table["text"].is_null())  # of documents in the collection
     program = np.array([is_program(judge) for judge in table["judge"].to_pylist()], bool)
     people, programs = (_balance(table, counted)[1] for counted in (~program, program))

@@ -49,8 +49,7 @@ def negatives_table(
 
 def _checked_table(table: pa.Table) -> pa.Table:
     """Return a table with its columns in their types; whether pairs repeat is not looked at."""
-    missing = [name for name in REQUIRED.names if name not in table.column_names]
-    if missing:
+    if missing := [name for name in REQUIRED.names if name not in table.column_names]:
         raise InputError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(REQUIRED.names)}")
     table = with_types(table, {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN})
     if table["score"].null_count:
@@ -140,12 +139,8 @@ class Negatives(Result):
         """
         return cls(**{"table": negatives.table, "provenance": negatives.provenance, "checked": True, **more})
 
-    def altered(self, **more: Any) -> Self:
-        """Return it with other attributes; the table is not checked again."""
-        return replace(self, checked=True, **more)
-
     def _with_table(self, table: pa.Table) -> Self:
-        return self.altered(table=_checked_table(table))
+        return replace(self, table=_checked_table(table), checked=True)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -260,7 +255,7 @@ class Negatives(Result):
 
     def with_provenance(self, more: Provenance) -> Self:
         """Return the table with more, or other, entries of its provenance."""
-        return self.altered(provenance={**self.provenance, **more})
+        return replace(self, provenance={**self.provenance, **more}, checked=True)
 
     def rejected_for(self, reason: str) -> Rows:
         """Return the rows that were rejected for this reason, ascending."""
@@ -321,10 +316,8 @@ class Negatives(Result):
         Raises:
             InputError: query ids, or document ids without a text, that the collection does not know.
         """
-        queries, documents = (
-            collection.query_rows(self.table["query_id"]),
-            collection.document_rows(self.table["doc_id"]),
-        )
+        queries = collection.query_rows(self.table["query_id"])
+        documents = collection.document_rows(self.table["doc_id"])
         has_text = np.zeros(len(self), bool)
         if "text" in self.table.column_names:
             has_text = np.asarray(self.table["text"].is_valid().to_numpy(), bool)

@@ -18,17 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import (
-    DOCUMENTS,
-    QRELS,
-    QUERIES,
-    Collection,
-    ColumnTexts,
-    Keep,
-    PairIndex,
-    build,
-    cache_place,
-)
+from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, ColumnTexts, Keep, PairIndex, build
 from foils.data.records import Complaints, Fields, Records, parts_of, records_of, text_field, whole_number
 from foils.data.splitting import SPLITS, split_name, split_queries
 from foils.data.tables import BATCH, batches_of, take
@@ -95,11 +85,7 @@ ROLES: Names = {
     "split": ("split",),
 }
 """What a column of a table of pairs can be, and its usual names; case, blanks and hyphens make no difference."""
-OF_CORPUS: Names = {
-    "positive": ROLES["positive"],
-    "doc_id": (*ROLES["doc_id"], "_id", "id"),
-    "title": ROLES["title"],
-}
+OF_CORPUS: Names = {"positive": ROLES["positive"], "doc_id": (*ROLES["doc_id"], "_id", "id"), "title": ROLES["title"]}
 """The same of a table of documents alone: an `id` there is a document's."""
 OF_SOURCE: Names = {
     **{role: ROLES[role] for role in ("query", "query_id", "negative")},
@@ -232,8 +218,7 @@ class Columns:
         """
         read, expected = (readers or READ_AS)[role]
         given = [each for name in self.names[role] for each in _listed(fields.get(name))]
-        values = list(map(read, given))
-        if None in values:
+        if None in (values := list(map(read, given))):
             raise self._wrong(role, given[values.index(None)], expected)
         return values
 
@@ -270,7 +255,7 @@ def _passage(value: Any) -> Passage | None:
     title, text = (text_field("" if given.get(key) is None else given[key]) for key in ("title", "text"))
     ids = (_identifier(given.get(key)) for key in ("docid", "doc_id", "_id", "id"))
     doc_id, scores = next((each for each in ids if each is not None), None), _listed(given.get("score"))
-    if title is None or text is None or None in map(_number, scores) or not (doc_id or not blank(title + text)):
+    if title is None or text is None or None in map(_number, scores) or not (doc_id or _seen(title + text)):
         return None
     return Passage(text.strip(), doc_id, title.strip(), *scores)
 
@@ -300,12 +285,8 @@ NEEDED = ("query", "positive", "score")  # of pairs, where there is such a colum
 ONE = ("query", "query_id", "doc_id", "title", "score", "split")  # of which a record of pairs has one at most
 
 
-def blank(text: str) -> bool:
-    """Tell whether nothing of a text is seen: white space, joiners, direction marks and the like."""
-    return not _seen(text)
-
-
 def _seen(text: str) -> str:
+    """What is seen of a text: it without white space at its ends, joiners, direction marks and the like."""
     return text.strip() if text.isascii() else UNSEEN.sub("", text.replace("\u200b", "")).strip()
 
 
@@ -331,12 +312,7 @@ READING = 6  # another number where the same files are read otherwise than befor
 
 
 def read_pairs(
-    given: Any,
-    *,
-    columns: Mapping[str, str] | None = None,
-    corpus: Any = None,
-    name: str = "",
-    split: str = "",
+    given: Any, *, columns: Mapping[str, str] | None = None, corpus: Any = None, name: str = "", split: str = ""
 ) -> Collection:
     """Make a collection of pairs. Equal texts are one document; ids that are not given are hashes of the texts.
 
@@ -362,11 +338,8 @@ def read_pairs(
     files = list(dict.fromkeys(file for each in every for file in each.files))
     stored = all(each.files for each in every)
     facts = ("pairs", READING, split, *sorted((columns or {}).items()), *parts, *files)
-    made = build(
-        name or (files[0].name.partition(".")[0] if stored else "pairs"),
-        cache_place(*facts) if stored else None,
-        reader,
-    )
+    name = name or (files[0].name.partition(".")[0] if stored else "pairs")
+    made = build(name, facts if stored else (), reader)
     records, of_records, _ = reader.tables[-1]
     roles = {name: role for role, names in of_records.names.items() for name in names}
     read, rest = ", ".join(f"{name} as {role}" for name, role in roles.items()), {*records.columns} - {*roles}
@@ -435,8 +408,7 @@ class _PairReader:
                             for key in (each.whole, each.text):
                                 self._id_of_text.setdefault(text_id(key), identifier)
                     count, identifier = len(self._documents), identifier or text_id(whole)
-                    row = self._documents.setdefault(identifier, count)
-                    if row == count:
+                    if (row := self._documents.setdefault(identifier, count)) == count:
                         yield identifier, each.title, each.text
                     if place < positives:
                         self._pairs.extend((query, row, record.grade, at, line))
@@ -450,8 +422,7 @@ class _PairReader:
         """Return the row of a record's query, and note its text and split."""
         split = split_of_table or (record.split and split_name(record.split))
         query_id = record.query_id or text_id(record.query)
-        row = self._queries.setdefault(query_id, len(self._queries))
-        if row == len(self._query_texts):
+        if (row := self._queries.setdefault(query_id, len(self._queries))) == len(self._query_texts):
             self._query_texts.append(record.query)
             self._query_splits.append(split)
         elif self._query_texts[row] != record.query:

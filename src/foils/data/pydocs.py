@@ -46,7 +46,6 @@ _COMMON_LEAST = 20
 _SKIPPED_FOLDERS = frozenset({"benchmarks", "examples", "externals", "test", "tests", "vendor", "vendored"})
 _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
 _WORD = re.compile(r"[^\W_]+")
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,16 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
         InputError: a named package is not installed as Python source, or there is no documentation.
     """
     roots = _roots(packages)
-    documented = (
-        _docstring(name, module, text) for module, tree in _modules(roots) for name, text in _documented(tree, module)
-    )
+    every = ((name, module, text) for module, tree in _modules(roots) for name, text in _documented(tree, module))
+    documented = (_docstring(*each) for each in every)
     found = sorted((each for each in documented if each), key=lambda each: each.name)
-    distinct = _distinct(list({each.name: each for each in reversed(found)}.values())[::-1])
+    found = list({each.name: each for each in reversed(found)}.values())[::-1]
+    texts, summaries = [_words(each.text) for each in found], [_words(each.summary) for each in found]
+    repeated = set[int]()  # those that have nearly a document or a summary in common with an earlier one
+    for earlier, later in sorted(near_pairs(texts, threshold=NEAR) + near_pairs(summaries, threshold=NEAR)):
+        if earlier not in repeated:
+            repeated.add(later)
+    distinct = [each for at, each in enumerate(found) if at not in repeated]
     holders = Counter(word for each in distinct for word in _words(f"{each.summary} {each.text}"))
     common = max(_COMMON * len(distinct), _COMMON_LEAST)
     kept = [each for each in distinct if any(holders[word] <= common for word in _words(each.summary))]
@@ -149,7 +153,7 @@ def _documented(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If | ast.Try | ast.With | ast.ExceptHandler):
             yield from _documented(child, prefix)
-        elif isinstance(child, Definition) and not child.name.startswith("_"):
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and child.name[0] != "_":
             name = f"{prefix}.{child.name}"
             if (docstring := ast.get_docstring(child)) is not None:
                 yield name, docstring
@@ -167,16 +171,6 @@ def _docstring(name: str, module: str, docstring: str) -> Docstring | None:
     text = rest[: words[MAX_WORDS - 1].end()] if len(words) > MAX_WORDS else rest
     repeated = f" {' '.join(asked)} " in f" {' '.join(_WORD.findall(text.casefold()))} "
     return None if repeated else Docstring(name, module, summary, text)
-
-
-def _distinct(found: list[Docstring]) -> list[Docstring]:
-    """Keep the first of those that have nearly a document or a summary in common."""
-    texts, summaries = [_words(each.text) for each in found], [_words(each.summary) for each in found]
-    left_out = set[int]()
-    for earlier, later in sorted(near_pairs(texts, threshold=NEAR) + near_pairs(summaries, threshold=NEAR)):
-        if earlier not in left_out:
-            left_out.add(later)
-    return [each for at, each in enumerate(found) if at not in left_out]
 
 
 def _words(text: str) -> frozenset[str]:

@@ -13,16 +13,7 @@ from platform import python_version
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data.collection import (
-    Collection,
-    Keep,
-    build,
-    cache_place,
-    checked_collection,
-    fetching,
-    judgement,
-    row_sources,
-)
+from foils.data.collection import Collection, Keep, build, checked_collection, fetching, judgement, row_sources
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
 from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines
@@ -50,9 +41,8 @@ def read_beir(name: str) -> Collection:
     folder = Path(name)
     texts = {file: path for file in FILES for path in (folder / f"{file}.gz", folder / file) if path.is_file()}
     packed_then_plain = (path for gz in (".gz", "") for path in (folder / "qrels").glob(f"[!.]*.tsv{gz}"))
-    judged = dict(
-        sorted({path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}.items())
-    )
+    found = {path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}
+    judged = {split: found[split] for split in sorted(found)}
     missing = [file for file in FILES if file not in texts]
     if not judged and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
@@ -61,7 +51,7 @@ def read_beir(name: str) -> Collection:
     documents, queries = (Records(str(texts[file]), (), partial(json_objects, texts[file])) for file in FILES)
     qrels = {split: Records(str(path), (), partial(_judgements, path)) for split, path in judged.items()}
     made = partial(checked_collection, documents=documents, queries=queries, qrels=qrels)
-    return build(folder.resolve().name, cache_place("beir", *texts.values(), *judged.values()), made)
+    return build(folder.resolve().name, ("beir", *texts.values(), *judged.values()), made)
 
 
 def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
@@ -119,8 +109,8 @@ def read_ir_datasets(name: str) -> Collection:
         lambda: _ir_queries(judged.values()),
         {split: partial(_ir_judgements, part) for split, part in judged.items()},
     )
-    place = cache_place("ir_datasets", version("ir_datasets"), name)
-    return build(name, place, partial(checked_collection, **rows, lenient=True))
+    facts = ("ir_datasets", version("ir_datasets"), name)
+    return build(name, facts, partial(checked_collection, **rows, lenient=True))
 
 
 def _ir_document(document: Any) -> Fields:
@@ -191,8 +181,8 @@ def read_hf(name: str) -> Collection | dict[str, Records]:
         lambda: chain.from_iterable(queries.values()),
         {split: partial(iter, rows) for split, rows in zip(names, judged.values(), strict=True)},
     )
-    place = cache_place("hf", name, *dict.fromkeys(chain(*files)))
-    return build(Path(name).name, place, partial(checked_collection, **made, lenient=True))
+    facts = ("hf", name, *dict.fromkeys(chain(*files)))
+    return build(Path(name).name, facts, partial(checked_collection, **made, lenient=True))
 
 
 def _numbered(rows: Iterable[Fields], _: Complaints) -> Iterator[tuple[int, Fields]]:
@@ -225,8 +215,7 @@ def collection_from_mteb(task: Any) -> Collection:
         MissingExtraError: without the package mteb.
         InputError: no retrieval task, several languages, no texts, or an id with two texts.
     """
-    retrieval = require("mteb", "mteb").abstasks.AbsTaskRetrieval
-    if not isinstance(task, retrieval):
+    if not isinstance(task, require("mteb", "mteb").abstasks.AbsTaskRetrieval):
         raise InputError(f"{type(task).__name__} is no retrieval task of mteb; give one, as of mteb.get_task")
     name = task.metadata.name
     task.load_data()
@@ -264,7 +253,7 @@ def _pydocs(packages: Sequence[str] | None) -> Collection:
         return checked_collection(keep, **rows)
 
     versions = sorted(pydocs_versions(packages).items())
-    return build("pydocs", cache_place("pydocs", version("foils"), python_version(), *versions), make)
+    return build("pydocs", ("pydocs", version("foils"), python_version(), *versions), make)
 
 
 def load_collection(
@@ -291,34 +280,32 @@ def load_collection(
         InputError: there is no such collection, it is not well-formed, or it is not made of pairs.
         MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`, `mteb:` without `mteb`.
     """
-    opened = _opened(str(given)) if isinstance(given, (str, Path)) else given
+    opened: Any = given
+    if isinstance(given, (str, Path)):
+        kind, colon, rest = str(given).partition(":")
+        there = exists(given)  # noqa: PTH110  Path.exists fails on a name that is too long
+        is_table = str(given).lower().removesuffix(".gz").endswith(ENDINGS)
+        if colon and kind == "ir_datasets":
+            opened = read_ir_datasets(rest)
+        elif colon and kind == "hf":
+            opened = read_hf(rest)
+        elif is_table or (there and not Path(given).is_dir()):
+            opened = existing_file(given)
+        elif kind == "pydocs":
+            opened = _pydocs([package.strip() for package in rest.split(",")] if colon else None)
+        elif colon and kind == "mteb":
+            with fetching(str(given)):
+                opened = collection_from_mteb(require("mteb", "mteb").get_task(rest))
+        elif not there:
+            raise InputError(f"{given}: no such folder or file; {LAYOUT}")
+        else:
+            opened = read_beir(str(given))
     if isinstance(opened, Collection):
         refuse({"columns": columns, "corpus": corpus}, f"with {opened.name}, which is not made of pairs")
         return replace(opened, keep_identical_ids=True) if keep_identical_ids else opened
     name = str(given).removeprefix("hf:") if isinstance(given, str) and given.startswith("hf:") else ""
     made = read_pairs(opened, columns=columns, corpus=corpus, name=name)
     return replace(made, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
-
-
-def _opened(name: str) -> Collection | Path | dict[str, Records]:
-    """The collection of a name, or what `read_pairs` takes."""
-    kind, colon, rest = name.partition(":")
-    if colon and kind == "ir_datasets":
-        return read_ir_datasets(rest)
-    there = exists(name)  # noqa: PTH110  Path.exists fails on a name that is too long
-    is_table = (there and not Path(name).is_dir()) or name.lower().removesuffix(".gz").endswith(ENDINGS)
-    if colon and kind == "hf":
-        return read_hf(rest)
-    if is_table:
-        return existing_file(name)
-    if kind == "pydocs":
-        return _pydocs([package.strip() for package in rest.split(",")] if colon else None)
-    if colon and kind == "mteb":
-        with fetching(name):
-            return collection_from_mteb(require("mteb", "mteb").get_task(rest))
-    if not there:
-        raise InputError(f"{name}: no such folder or file; {LAYOUT}")
-    return read_beir(name)
 
 
 A_COLLECTION = (

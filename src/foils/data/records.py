@@ -51,9 +51,6 @@ class Complaints:
         self.path = path
         self._found: list[tuple[int | None, str]] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
     def add(self, message: str, line: int | None = None) -> None:
         """Note one complaint."""
         message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
@@ -219,16 +216,9 @@ Fields = Mapping[str, Any]
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
-MARKS = (",", ";", "\t", "|")  # that divide columns
-
-
 ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
 
 
-BUFFER = 1 << 20  # bytes of a column of Parquet that are read at once
-
-
-FIRST = 1_000  # records of JSON whose keys are the columns
 csv.field_size_limit(LONGEST_LINE)
 
 
@@ -273,15 +263,32 @@ def arrow_table(given: Any) -> pa.Table:
 
 
 def records_of(given: Any) -> Records:
-    """Return the records of a file, or of a table in memory.
+    """Return the records of a table in memory, or of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
+
+    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names. Columns of CSV and
+    TSV are divided by what the first line has most of: commas, semicolons, tabs or bars.
+
+    Args:
+        given: the path of a file, or a table.
 
     Raises:
-        InputError: no such file, or no table.
+        InputError: no such file, another kind of file, or no table.
+        FormatError: the file is empty, or damaged.
     """
     if isinstance(given, Records):
         return given
     if isinstance(given, (str, Path)):
-        return records_of_file(given)
+        path = Path(given)
+        if magic(path, 4) == b"PAR1":
+            return _parquet(path)
+        ending = Path(path.name.lower().removesuffix(".gz")).suffix
+        if ending == ".parquet":
+            raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
+        if ending in DELIMITERS:
+            return _delimited(path, DELIMITERS[ending])
+        if ending in ENDINGS or first_character(path) in ("{", "["):
+            return _json(path)
+        raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
     is_set = _is_data_set(given)
     table = given if is_set else arrow_table(given)
 
@@ -302,14 +309,8 @@ def parts_of(given: Any) -> dict[str, Records]:
     if not isinstance(given, Mapping):
         return {"": records_of(given)}
     parts = {split: records_of(part) for split, part in given.items()}
-    return {
-        split: each if each.files else replace(each, where=f"{each.where} ({split})") for split, each in parts.items()
-    }
-
-
-def is_data_set_of_splits(given: Any) -> bool:
-    """Tell whether this is a `DatasetDict`: one data set, and no dictionary of several."""
-    return isinstance(given, Mapping) and hasattr(given, "with_format")
+    in_memory = {split: each for split, each in parts.items() if not each.files}
+    return parts | {split: replace(each, where=f"{each.where} ({split})") for split, each in in_memory.items()}
 
 
 def _is_data_set(given: Any) -> bool:
@@ -320,35 +321,9 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
     return enumerate((row for batch in pieces(batches) for row in batch.to_pylist()), start=1)
 
 
-def records_of_file(path: str | Path) -> Records:
-    """Return the records of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
-
-    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names. Columns of CSV and
-    TSV are divided by what the first line has most of: commas, semicolons, tabs or bars.
-
-    Args:
-        path: of the file.
-
-    Raises:
-        InputError: no such file, or another kind.
-        FormatError: it is empty, or damaged.
-    """
-    path = Path(path)
-    if magic(path, 4) == b"PAR1":
-        return _parquet(path)
-    ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending == ".parquet":
-        raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
-    if ending in DELIMITERS:
-        return _delimited(path, DELIMITERS[ending])
-    if ending in ENDINGS or first_character(path) in ("{", "["):
-        return _json(path)
-    raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
-
-
 def _parquet(path: Path) -> Records:
     def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-        with opened_parquet(path, pre_buffer=False, buffer_size=BUFFER) as opened:
+        with opened_parquet(path, pre_buffer=False, buffer_size=1 << 20) as opened:  # bytes of a column, at once
             groups = map(opened.metadata.row_group, range(opened.num_row_groups))
             longest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
             yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / max(longest, 1))))))
@@ -359,7 +334,7 @@ def _parquet(path: Path) -> Records:
 
 def _delimited(path: Path, by_name: str) -> Records:
     _, first = next(every_line(path, Complaints(path)), (0, ""))
-    delimiter = max((by_name, *MARKS), key=_QUOTED.sub("", first).count)
+    delimiter = max((by_name, ",", ";", "\t", "|"), key=_QUOTED.sub("", first).count)
 
     def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
         lines = (f"{text}\n" for _, text in every_line(path, complaints))
@@ -398,9 +373,8 @@ def _json(path: Path) -> Records:
         names = tuple(dict.fromkeys(key for record in listed for key in record))
         return Records(f"{path} (record)", names, lambda _: enumerate(listed, start=1), (path,))
     complaints = Complaints(path)
-    first = islice(json_objects(path, complaints), FIRST)
-    names = tuple(dict.fromkeys(key for _, record in first for key in record))
-    if not names:
+    first = islice(json_objects(path, complaints), 1_000)  # records whose keys are the columns
+    if not (names := tuple(dict.fromkeys(key for _, record in first for key in record))):
         complaints.settle()
         raise FormatError("no JSON object with keys in it; expected a list of objects, or one on each line", path)
     return Records(str(path), names, partial(json_objects, path), (path,))

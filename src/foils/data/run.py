@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from foils.data.collection import Collection, PairIndex, Rows
 from foils.data.records import Complaints, numbered_lines, whole_json
-from foils.runtime.errors import FormatError, InputError, UnknownNameError
+from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import write_json, write_whole
 
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
@@ -85,10 +85,10 @@ class Run:
         Raises:
             FormatError: lines that are not of this form, with their numbers.
         """
-        complaints, rows, seen = Complaints(path), list[tuple[str, str, float, str]](), dict[tuple[str, str], int]()
+        complaints, tags, seen = Complaints(path), set[str](), dict[tuple[str, str], int]()
+        scores: dict[str, dict[str, float]] = {}
         for line, text in numbered_lines(path, complaints):
-            fields = text.split()
-            if len(fields) != 6:
+            if len(fields := text.split()) != 6:
                 complaints.add(f"expected 6 fields (query Q0 document rank score tag), found {len(fields)}", line)
                 continue
             query, _, document, _, written, tag = fields
@@ -101,11 +101,10 @@ class Run:
             elif (before := seen.setdefault((query, document), line)) != line:
                 complaints.add(f"{document!r} is ranked for {query!r} on line {before} already", line)
             else:
-                rows.append((query, document, score, tag))
+                scores.setdefault(query, {})[document] = score
+                tags.add(tag)
         complaints.settle()
-        tags = {tag for *_, tag in rows}
-        name = tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0]
-        return cls.ranked([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], name=name)
+        return cls.from_dict(scores, name=tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0])
 
     def first(self, depth: int) -> Run:
         """Return the first `depth` documents of each query."""
@@ -170,11 +169,7 @@ def reciprocal_ranks(ranks: npt.NDArray[np.integer], *, k: float = 60.0) -> Scor
 
 
 def weighted_sum(
-    queries: Rows,
-    scores: Scores,
-    *,
-    weights: Sequence[float] | None = None,
-    normalisation: str = "min-max",
+    queries: Rows, scores: Scores, *, weights: Sequence[float] | None = None, normalisation: str = "min-max"
 ) -> Scores:
     """Return Σ_r w_r f(s_r), (n,), where f makes the scores of a query's list in r comparable.
 
@@ -195,15 +190,13 @@ def weighted_sum(
 
     Source: Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid retrieval" (TOIS 2023).
     """
-    if normalisation not in NORMALISATIONS:
-        raise UnknownNameError("normalisation", normalisation, NORMALISATIONS)
+    check_names("normalisation", [normalisation], NORMALISATIONS)
     values = np.ones(scores.shape[1]) if weights is None else np.asarray(weights, np.float64)
     if len(values) != scores.shape[1] or not (np.isfinite(values) & (values >= 0)).all() or not values.any():
         raise InputError(f"weights {values.tolist()}; expected {scores.shape[1]} of at least 0, one above")
     total = np.zeros(len(queries))
     for column, weight in enumerate(values):
-        here = np.flatnonzero(~np.isnan(scores[:, column]))
-        if not len(here):
+        if not len(here := np.flatnonzero(~np.isnan(scores[:, column]))):
             continue
         own = scores[here, column]
         starts = _starts(queries[here])
@@ -287,8 +280,7 @@ def fuse_lists(
         UnknownNameError: no such method or normalisation.
         InputError: settings out of range.
     """
-    if method not in METHODS:
-        raise UnknownNameError("way of fusing", method, METHODS)
+    check_names("way of fusing", [method], METHODS)
     index = PairIndex(queries, documents)
     first = index.distinct[np.argsort(queries[index.distinct], kind="stable")]
     pair = np.empty(len(queries), np.int64)
@@ -324,8 +316,7 @@ def _interleaved(queries: Rows, ranks: Rows) -> Scores:
         turn = 0
         while lists:
             for listed in list(lists):
-                taken = next((row for row in listed if turns[row] < 0), None)
-                if taken is None:
+                if (taken := next((row for row in listed if turns[row] < 0), None)) is None:
                     lists.remove(listed)
                 else:
                     turns[taken], turn = turn, turn + 1
@@ -352,9 +343,8 @@ def fuse_runs(runs: Sequence[Run], *, name: str = "", **how: Any) -> Run:
     ranks, scores = stacked["rank"].to_numpy(), stacked["score"].to_numpy()
     lists = fuse_lists(queries, documents, origins, ranks, scores, count=len(runs), **how)
     chosen = stacked.take(pa.array(lists.rows))
-    return Run.ranked(
-        chosen["query_id"], chosen["doc_id"], lists.scores, name=name or "+".join(run.name for run in runs)
-    )
+    name = name or "+".join(run.name for run in runs)
+    return Run.ranked(chosen["query_id"], chosen["doc_id"], lists.scores, name=name)
 
 
 @dataclass(frozen=True)

@@ -22,19 +22,11 @@ from foils.data.collection import IDENTICAL, Collection, DocumentTexts, PairInde
 from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table, texts_of
 from foils.data.pairs import EXPECTED, OF_SOURCE, ROLES, Columns, Example, Passage, hash_of, plain, text_id
 from foils.data.read import CollectionLike, CollectionSettings, read_hf
-from foils.data.records import (
-    DELIMITERS,
-    Complaints,
-    arrow_table,
-    first_character,
-    is_data_set_of_splits,
-    magic,
-    parts_of,
-)
+from foils.data.records import DELIMITERS, Complaints, arrow_table, first_character, magic, parts_of
 from foils.data.run import Run, ranks_within
 from foils.data.tables import MOST, Provenance, provenance, take
 from foils.data.tokens import alphanumeric
-from foils.runtime.errors import FormatError, InputError, UnknownNameError, require
+from foils.runtime.errors import FormatError, InputError, check_names, require
 from foils.runtime.files import file_digest, write_whole
 from foils.runtime.options import Option, door, refuse, spelled
 from foils.runtime.results import Result, Table
@@ -83,8 +75,15 @@ class _SourceRows:
         return known
 
     def add(self, example: Example) -> None:
-        """Add an example."""
-        query = self._query(example)
+        """Add an example; its query is known by its id where the collection has it, or else by its text."""
+        text, name = example.query, self.collection.name
+        query = self._query_rows.get(example.query_id)
+        if query is None and text is None:
+            raise InputError(f"unknown query_id {example.query_id!r}: the collection {name} has no such query")
+        if query is None and (query := self._query_rows.get(text_id(text))) is None:
+            query = self._queries.get(squeezed(text))
+        if query is None:
+            raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {name}")
         for each in example.positives:
             if each.score is not None and (row := self._known(each)) is not None:
                 self._scores.setdefault((query, row), each.score)
@@ -92,18 +91,6 @@ class _SourceRows:
             pair = query, self._document(each)
             self.repeated += pair in self._rows
             self._rows.setdefault(pair, np.nan if each.score is None else each.score)
-
-    def _query(self, example: Example) -> int:
-        """The query's row, by its id where the collection has it, or else by its text."""
-        text, name = example.query, self.collection.name
-        row = self._query_rows.get(example.query_id)
-        if row is None and text is None:
-            raise InputError(f"unknown query_id {example.query_id!r}: the collection {name} has no such query")
-        if row is None and (row := self._query_rows.get(text_id(text))) is None:
-            row = self._queries.get(squeezed(text))
-        if row is None:
-            raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {name}")
-        return row
 
     def _known(self, passage: Passage) -> int | None:
         """The row of a document that is known, by its id, or else by its text."""
@@ -144,8 +131,7 @@ class _SourceRows:
         made = _imported(file, self.collection, repeated=self.repeated)
         negatives = without_own(Negatives(table, made), self.collection, file, by_text=True)
         pairs, values = np.array([*self._scores], np.int64).reshape(-1, 2).T, np.array([*self._scores.values()])
-        known = self.collection.known_positives.contain(*pairs) & np.isfinite(values)
-        if not known.any():
+        if not (known := self.collection.known_positives.contain(*pairs) & np.isfinite(values)).any():
             return negatives
         return negatives.with_rejected(*self._ids(*pairs[:, known]), values={"score": values[known]})[0]
 
@@ -196,18 +182,6 @@ def _imported(file: str, collection: Collection, **left_out: int) -> Provenance:
     return provenance("import", {"file": Path(file).name, **left_out}, inputs={"collection": collection.digest})
 
 
-def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
-    """Read a TREC run: what is labelled relevant is left out, the rest is ranked anew."""
-    if not len(table := Run.read(path).table):
-        raise FormatError(f"the file is empty; a source is a Parquet table, a TREC run, or records: {EXPECTED}", path)
-    every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
-    queries, documents = every.rows_in(collection)
-    positive = collection.known_positives.contain(queries, documents)
-    kept, ranks = every.table.filter(pa.array(~positive)), ranks_within(queries[~positive])
-    made = _imported(str(path), collection, positives=int(positive.sum()))
-    return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), made)
-
-
 @dataclass(frozen=True)
 class NamedSource:
     """A source of negatives and what to call it."""
@@ -217,19 +191,12 @@ class NamedSource:
     digest: str
 
 
-def split_name(spec: str) -> tuple[str, Path]:
-    """Split `[NAME=]PATH`; without a name it is the file's, less its endings."""
-    name, equals, path = spec.partition("=")
-    if not (equals and name and "/" not in name):
-        name, path = Path(spec).name.partition(".")[0], spec
-    return name, Path(path)
-
-
 def _read(given: Any, name: str, collection: Collection) -> Negatives:
     """Return a table of negatives as it is, or what a run or records say, of several splits one after the other.
 
-    Queries and documents are the collection's, by their ids, or else by their texts; another document brings its text.
-    Where all columns that were named for the collection are there, as in its own file, they are called so here, too.
+    Of a run, what is labelled relevant is left out, and the rest is ranked anew. Of records, queries and documents are
+    the collection's, by their ids, or else by their texts; another document brings its text. Where all columns that
+    were named for the collection are there, as in its own file, they are called so here, too.
 
     Args:
         given: a file, a table in memory, or a dictionary of these by split.
@@ -240,13 +207,20 @@ def _read(given: Any, name: str, collection: Collection) -> Negatives:
     if isinstance(given, Path) and not parquet:  # what is no table by its name or first byte has to be a TREC run
         ending = Path(given.name.lower().removesuffix(".gz")).suffix
         if ending not in DELIMITERS and first_character(given) not in ("{", "["):
-            return _read_run(given, name, collection)
+            if not len(table := Run.read(given).table):
+                said = "the file is empty; a source is a Parquet table, a TREC run, or records"
+                raise FormatError(f"{said}: {EXPECTED}", given)
+            every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
+            queries, documents = every.rows_in(collection)
+            positive = collection.known_positives.contain(queries, documents)
+            kept, ranks = every.table.filter(pa.array(~positive)), ranks_within(queries[~positive])
+            made = _imported(str(given), collection, positives=int(positive.sum()))
+            return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), made)
     parts = parts_of(given)
     first = next(iter(parts.values()))
     own = {role: column for role, column in collection.columns.items() if column}
-    columns = {
-        role: column for role, column in own.items() if role in OF_SOURCE and {*own.values()} <= {*first.columns}
-    }
+    all_there = {*own.values()} <= {*first.columns}
+    columns = {role: column for role, column in own.items() if role in OF_SOURCE and all_there}
     of_pairs = any(name in ROLES["query"] or name.startswith("neg") for name in map(plain, first.columns))
     if not (columns or of_pairs or isinstance(given, Mapping)):
         if not isinstance(given, Path):
@@ -292,7 +266,7 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     Raises:
         InputError: a source cannot be read, or two have one name.
     """
-    if isinstance(given, Mapping) and not is_data_set_of_splits(given):
+    if isinstance(given, Mapping) and not hasattr(given, "with_format"):  # a `DatasetDict` is one source
         return [as_source(source, collection, name=name) for name, source in given.items()]
     if isinstance(given, (str, Path)) or not isinstance(given, Sequence):
         given = [given]
@@ -321,8 +295,10 @@ def as_source(given: SourceLike, collection: Collection | None, *, name: str = "
         return replace(given, name=name or given.name)
     path = None
     if isinstance(given, (str, Path)):
-        name, path = (name, Path(given)) if name else split_name(str(given))
-        given = path
+        before, equals, after = str(given).partition("=")
+        if name or not (equals and before and "/" not in before):
+            before, after = name or Path(given).name.partition(".")[0], str(given)
+        name, given = before, (path := Path(after))
         if (of_hub := str(path)).startswith("hf:"):
             given = read_hf(of_hub.removeprefix("hf:"))
             if isinstance(given, Collection):
@@ -458,12 +434,11 @@ class Exported(Result):
     number: int | None = None
 
     def __post_init__(self) -> None:
-        if self.form not in FORMS:
-            raise UnknownNameError("form", self.form, FORMS)
-        fields = (field for field in self.table.table.schema if field.type == pa.float64())
-        columns = [field.name for field in fields if field.name not in NOT_SCORES]
-        if self.scores and self.scores not in columns:
-            raise UnknownNameError("column of scores", self.scores, columns)
+        check_names("form", [self.form], FORMS)
+        if self.scores:
+            fields = (field for field in self.table.table.schema if field.type == pa.float64())
+            columns = [field.name for field in fields if field.name not in NOT_SCORES]
+            check_names("column of scores", [self.scores], columns)
         rows, sides = self._sides
         if not len(rows):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
@@ -526,9 +501,8 @@ class Exported(Result):
             read = [self._passages(side[ends[start] : ends[start + len(block)]]) for ends, side in sides]
             asked = zip(self.collection.query_texts(block), take(ids, block).to_pylist(), strict=True)
             for at, (query, query_id) in enumerate(asked, start):
-                positives, negatives = (
-                    list(islice(each, ends[at + 1] - ends[at])) for each, (ends, _) in zip(read, sides, strict=True)
-                )
+                counts = (int(ends[at + 1] - ends[at]) for ends, _ in sides)
+                positives, negatives = map(list, map(islice, read, counts))
                 yield from FORMS[self.form].records(Example(query, positives, negatives, query_id=query_id), number)
 
     def to_arrow(self) -> pa.Table:

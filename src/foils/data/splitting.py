@@ -23,11 +23,7 @@ from foils.runtime.errors import InputError
 SPLITS = ("train", "dev", "test")
 
 
-USUAL = {
-    "train": ("train", "training"),
-    "dev": ("dev", "validation", "valid", "val", "eval"),
-    "test": ("test",),
-}
+USUAL = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val", "eval"), "test": ("test",)}
 """Names by which splits are known."""
 
 
@@ -106,8 +102,7 @@ def twin_pairs(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.ND
     bounds = np.flatnonzero(np.diff(documents, prepend=-1, append=-1))
     pairs: list[tuple[int, int]] = []
     for at in np.flatnonzero(np.diff(bounds) > 1).tolist():
-        rows = np.unique(queries[bounds[at] : bounds[at + 1]])
-        if len(rows) > 1:
+        if len(rows := np.unique(queries[bounds[at] : bounds[at + 1]])) > 1:
             sets = [set(alphanumeric(texts[int(row)])) for row in rows]
             pairs += [(int(rows[i]), int(rows[j])) for i, j in near_pairs(sets, threshold=TWINS)]
     return np.asarray(pairs, np.int64).reshape(-1, 2)
@@ -163,8 +158,7 @@ def with_three_splits(collection: Collection) -> Collection:
     Raises:
         InputError: no judgement at all, or splits of which none is called train.
     """
-    missing = [name for name in SPLITS if name not in collection.qrels]
-    if not missing:
+    if not (missing := [name for name in SPLITS if name not in collection.qrels]):
         return collection
     splits = collection.splits
     whole = "train" if "train" in splits else splits[0] if len(splits) == 1 else ""
@@ -225,9 +219,6 @@ def expected_recurrence(collection: Collection, train: str = TRAIN) -> float:
     return 1 - float((counts == 1).sum() / counts.sum()) if counts.sum() else 1.0
 
 
-OFFSET = "offset"  # of a query's ratings (`foils rate`)
-
-
 def joined_collections(parts: Mapping[str, Collection]) -> Collection:
     """Return the documents, queries and judgements of several collections as one collection.
 
@@ -259,15 +250,14 @@ def joined_negatives(parts: Mapping[str, Negatives]) -> Negatives:
     Args:
         parts: name of the collection → table, at least one.
     """
-    taken = {*REQUIRED.names, *KNOWN, OFFSET}
+    taken = {*REQUIRED.names, *KNOWN, "offset"}  # the last: of a query's ratings (`foils rate`)
     weighted = any("weight" in part.table.column_names for part in parts.values())
     tables = []
     for name, part in parts.items():
         table = part.reject(np.zeros(len(part), bool), "").table  # with keep and reason, where it has none
         if weighted and "weight" not in table.column_names:
             table = table.append_column("weight", pa.array(np.ones(len(table))))
-        table = table.select([each for each in table.column_names if each in taken])
-        tables.append(_named(table, name))
+        tables.append(_named(table.select([each for each in table.column_names if each in taken]), name))
     return Negatives(pa.concat_tables(tables, promote_options="default"))
 
 

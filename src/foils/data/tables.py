@@ -118,8 +118,7 @@ def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
         raise InputError(f"column {', '.join(repeated)} is there more than once; a column has one name")
     wrong = []
     for at, field in enumerate(table.schema):
-        expected = types.get(field.name, field.type)
-        if field.type == expected:
+        if field.type == (expected := types.get(field.name, field.type)):
             continue
         given = field.type.value_type if kinds.is_dictionary(field.type) else field.type
         try:

@@ -102,8 +102,7 @@ def inverse_document_frequency(frequency: npt.ArrayLike, documents: int) -> Floa
         frequency: (vocabulary,) df, the number of texts of the corpus with the token.
         documents: M, the number of texts of the corpus.
     """
-    idf: Float64s = np.log((documents + 1) / (np.asarray(frequency, np.float64) + 1)) + 1
-    return idf
+    return np.asarray(np.log((documents + 1) / (np.asarray(frequency, np.float64) + 1)) + 1)
 
 
 def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple[int, int]]:
@@ -186,8 +185,14 @@ class DocumentSets:
         similarity = np.empty(len(ours))
         for part in cut_by_bytes(self.lengths[ours] + self.lengths[theirs], memory.budget() // 16):
             rows, place = np.unique(np.concatenate([ours[part], theirs[part]]), return_inverse=True)
-            known = self._sets_of(rows)
-            sets = [known[row] for row in rows.tolist()]
+            if self._held > memory.budget() // 4:
+                self._sets, self._held = {}, 0
+            fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
+            for some in cut_by_bytes(self.lengths[fresh], min(BYTES, memory.budget() // 16)):
+                made = list(map(hashes, self._collection.document_texts(fresh[some])))
+                self._sets.update(zip(fresh[some].tolist(), made, strict=True))
+                self._held += sum(each.nbytes + SET for each in made)
+            sets = [self._sets[row] for row in rows.tolist()]
             sizes = np.array([*map(len, sets)])
             flat = np.concatenate(sets)
             shape = len(rows), 1 << OF_HASH
@@ -200,16 +205,6 @@ class DocumentSets:
             bound[near] = common / (sizes[one] + sizes[other] - common)
             similarity[part] = bound
         return similarity
-
-    def _sets_of(self, rows: Rows) -> dict[int, Rows]:
-        if self._held > memory.budget() // 4:
-            self._sets, self._held = {}, 0
-        fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
-        for part in cut_by_bytes(self.lengths[fresh], min(BYTES, memory.budget() // 16)):
-            sets = list(map(hashes, self._collection.document_texts(fresh[part])))
-            self._sets.update(zip(fresh[part].tolist(), sets, strict=True))
-            self._held += sum(each.nbytes + SET for each in sets)
-        return self._sets
 
 
 def hashes(text: str) -> Rows:

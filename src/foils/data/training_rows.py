@@ -136,8 +136,7 @@ def training_rows(
         if negatives is None:
             raise InputError(f"{form} need a table of negatives; give one, or train on pairs")
         lists = _lists(negatives, collection, queries, per_query)
-        covered = np.flatnonzero((lists >= 0).any(1))
-        if not len(covered):
+        if not len(covered := np.flatnonzero((lists >= 0).any(1))):
             said = f"no query of {collection.name}'s split {split!r} has a kept negative"
             raise InputError(f"nothing to train on: {said}")
         queries, documents, lists = queries[covered], documents[covered], lists[covered]
