@@ -86,7 +86,7 @@ def test_offsets_from_votes_err_less_than_none(spread):
     votes = (np.random.default_rng(2).random(len(pairs)) < ndtr(total[pairs[:, 0]] - total[pairs[:, 1]])).astype(float)
     found = fit_offsets(candidates, pairs, votes, ratings).offset / THURSTONE.elo_per_unit
     queries, lead = candidates.query_of(pairs), own[pairs[:, 0]] - own[pairs[:, 1]]
-    over, belief = Pairs.of_one(300, *queries.T), Spread(max(spread, 0.01))
+    over, belief = Pairs([0, 300], *queries.T), Spread(max(spread, 0.01))
     best = fitted_offsets(over, votes, THURSTONE, lead, belief)
     errors = [np.sqrt(((each - offset + offset.mean()) ** 2).mean()) for each in (found, best)]
     assert errors[0] < 1.1 * errors[1] + 0.15 * (spread == 0)
@@ -99,7 +99,7 @@ def test_the_fit_is_the_maximum_of_the_posterior():
     first, second = rng.integers(0, 6, (2, 30))
     second = np.where(first == second, (second + 1) % 6, second)
     w, known = rng.random(30), rng.normal(size=30)
-    fit = fitted_offsets(Pairs.of_one(6, first, second), w, THURSTONE, known, Spread(0.7))
+    fit = fitted_offsets(Pairs([0, 6], first, second), w, THURSTONE, known, Spread(0.7))
 
     def loss(b: Any) -> float:
         lead = known + b[first] - b[second]

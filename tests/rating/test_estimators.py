@@ -52,7 +52,7 @@ def log_posterior(e, pairs, w, model, prior_sd=np.inf):
 
 @each_model
 def test_one_judgement_by_hand(model):
-    found = ESTIMATORS[model](Pairs.of_one(2, [0], [1]), [0.8], prior_sd=np.inf)
+    found = ESTIMATORS[model](Pairs([0, 2], [0], [1]), [0.8], prior_sd=np.inf)
     np.testing.assert_allclose(found.rating, np.array([0.5, -0.5]) * INVERSE[model](0.8), atol=1e-8)
 
 
@@ -211,12 +211,12 @@ class TestDegenerateInput:
     @each_model
     @pytest.mark.parametrize("prior_sd", [10.0, np.inf])
     def test_parts_that_never_met_are_told_apart(self, model, prior_sd):
-        found = ESTIMATORS[model](Pairs.of_one(5, [0, 2], [1, 3]), [0.9, 0.2], prior_sd=prior_sd)
+        found = ESTIMATORS[model](Pairs([0, 5], [0, 2], [1, 3]), [0.9, 0.2], prior_sd=prior_sd)
         assert len(set(found.component)) == 3
         assert found.component[0] == found.component[1] != found.component[2] == found.component[3]
         np.testing.assert_allclose([found.rating[:2].sum(), found.rating[2:4].sum()], 0, atol=1e-8)
         assert np.isnan(found.rating[4])
-        alone = ESTIMATORS[model](Pairs.of_one(2, [0], [1]), [0.9], prior_sd=prior_sd)
+        alone = ESTIMATORS[model](Pairs([0, 2], [0], [1]), [0.9], prior_sd=prior_sd)
         np.testing.assert_allclose(found.standard_error[:2], alone.standard_error, rtol=1e-6)
 
     @each_model
@@ -249,7 +249,7 @@ def test_intervals_cover_planted_ratings(model):
 
 
 def test_deviance_by_hand():
-    pairs = Pairs.of_one(3, [0, 1, 0], [1, 2, 2])
+    pairs = Pairs([0, 3], [0, 1, 0], [1, 2, 2])
     w = [0.8, 1.0, np.nan]
     ratings = thurstone(pairs, w, prior_sd=1.0)
     p = ndtr(ratings.rating[[0, 1]] - ratings.rating[[1, 2]])
@@ -280,9 +280,9 @@ def test_the_scale_is_the_papers():
 
 def test_one_game_by_hand():
     # equal ratings: E = 0.5, so a win moves both by K/2
-    np.testing.assert_allclose(online_elo(Pairs.of_one(2, [0], [1]), [1.0], k_factor=32), [1516, 1484])
+    np.testing.assert_allclose(online_elo(Pairs([0, 2], [0], [1]), [1.0], k_factor=32), [1516, 1484])
     # 400 points ahead, E = 10/11: a loss costs 32·10/11
-    found = online_elo(Pairs.of_one(2, [0], [1]), [0.0], k_factor=32, start=[1900, 1500])
+    found = online_elo(Pairs([0, 2], [0], [1]), [0.0], k_factor=32, start=[1900, 1500])
     np.testing.assert_allclose(found, [1900 - 320 / 11, 1500 + 320 / 11])
 
 
@@ -301,13 +301,13 @@ def test_queries_do_not_mix_and_missing_judgements_change_nothing():
     w[[0, 5]] = np.nan
     both = online_elo(pairs, w)
     one = pairs.query == 0
-    alone = online_elo(Pairs.of_one(6, pairs.first[one], pairs.second[one]), w[one])
+    alone = online_elo(Pairs([0, 6], pairs.first[one], pairs.second[one]), w[one])
     np.testing.assert_array_equal(both[:6], alone)
     known = np.isfinite(w)
     np.testing.assert_array_equal(both, online_elo(pairs.where(known), w[known]))
 
 
 def test_faulty_settings_are_refused():
-    pairs = Pairs.of_one(2, [0], [1])
+    pairs = Pairs([0, 2], [0], [1])
     refused("k_factor", online_elo, pairs, [1.0], k_factor=0)
     refused("one rating for each", online_elo, pairs, [1.0], start=[1500])

@@ -46,11 +46,11 @@ def test_a_graph_just_above_the_complete_one_is_found():
 
 
 def test_diagnostics_of_known_graphs():
-    cycle = Pairs.of_one(8, np.arange(8), (np.arange(8) + 1) % 8)
+    cycle = Pairs([0, 8], np.arange(8), (np.arange(8) + 1) % 8)
     assert algebraic_connectivity(cycle)[0] == pytest.approx(2 - 2 * np.cos(2 * np.pi / 8))
     complete = all_pairs([5, 2])
     np.testing.assert_allclose(algebraic_connectivity(complete), [5, 2])
-    apart = Pairs.of_one(4, [0, 2], [1, 3])
+    apart = Pairs([0, 4], [0, 2], [1, 3])
     assert algebraic_connectivity(apart)[0] == pytest.approx(0, abs=1e-12)
     assert np.isnan(algebraic_connectivity(all_pairs([1, 0]))).all()
 

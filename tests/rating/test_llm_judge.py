@@ -83,7 +83,7 @@ def test_a_failure_is_a_missing_judgement_never_a_vote(tmp_path, bad):
 
 
 def test_an_answer_that_cannot_be_read_is_asked_for_again_as_often_as_allowed(tmp_path):
-    candidates, pairs = letters((2,)), Pairs.of_one(2, [0], [1])
+    candidates, pairs = letters((2,)), Pairs([0, 2], [0], [1])
 
     def answer(number, asked):
         return Reply("hm") if asked["seed"] < unreadable else honest(number, asked)
@@ -154,7 +154,7 @@ def test_one_token_is_read_by_its_log_probabilities(tmp_path):
         )
         return Reply("A", tokens={token: float(np.log(p)) for token, p in tokens.items()})
 
-    candidates, pairs = letters((2,)), Pairs.of_one(2, [0], [1])
+    candidates, pairs = letters((2,)), Pairs([0, 2], [0], [1])
     with serving(answer) as server:
         found = ask(judge(server, tmp_path, QuestionSettings(answer="token")), candidates, pairs)
         assert found.forward[0] == pytest.approx(0.75)
@@ -177,7 +177,7 @@ def test_one_token_is_read_by_its_log_probabilities(tmp_path):
     ],
 )
 def test_a_token_that_is_neither_letter_is_no_answer(tmp_path, reply, why):
-    candidates, pairs = letters((2,)), Pairs.of_one(2, [0], [1])
+    candidates, pairs = letters((2,)), Pairs([0, 2], [0], [1])
     with serving(lambda number, asked: reply) as server:
         asked = judge(server, tmp_path, QuestionSettings(answer="token"))
         assert np.isnan(asked.judge(candidates, pairs)).all()

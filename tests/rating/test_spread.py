@@ -86,7 +86,7 @@ def test_yes_or_no_answers_that_never_contradict_each_other_do_not_run_away():
 
 
 def test_where_no_candidate_has_two_answers_the_spread_is_the_belief_s():
-    pairs = Pairs.of_one(4, [0, 2], [1, 3])
+    pairs = Pairs([0, 4], [0, 2], [1, 3])
     for w in ([1.0, 0.0], [np.nan, 1.0], [np.nan, np.nan]):
         assert spread_of(pairs, w).sd == pytest.approx(0.66, abs=0.01)  # of the log-normal belief, cut at 2 probits
     assert refined(pairs, np.array([1.0, 0.0]), Spread(1.0)) == Spread(1.0)

@@ -119,13 +119,19 @@ def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings
         return Offsets(np.full(queries, np.nan), len(pairs), len(pairs), float("nan"))
     compared, w = pairs[known], preference[known]
     rating, per_probit = ratings.rating[compared], ELO_PER_PROBIT / link.elo_per_unit
-    over = Pairs.of_one(queries, *candidates.query_of(compared).T)
+    over = Pairs(np.array([0, queries]), *candidates.query_of(compared).T)
     within = float((rating**2).mean()) / per_probit**2
     sd, lead = spread_of(over, w).sd * np.sqrt(1 + 2 * within), rating[:, 0] - rating[:, 1]
     belief = Spread(sd * per_probit)
     for _ in range(_TURNS):
         before, offset = belief.dispersion, fitted_offsets(over, w, link, lead, belief)
-        belief = Spread(belief.sd, bounded(_dispersion(over, w, link, lead, offset, belief), sd))
+        whole = lead + offset[over.first] - offset[over.second]
+        p, information = link.probability(whole), link.information(whole)
+        of_query = np.bincount(np.append(over.first, over.second), np.append(information, information), queries)
+        used = float((of_query / (of_query + 1 / belief.prior_sd**2)).sum())
+        expected = float((p * (1 - p)).sum()) * max(1 - used / len(w), 0.0)
+        dispersion = float(((w - p) ** 2).sum()) / expected if expected > 0 else before
+        belief = Spread(belief.sd, bounded(dispersion, sd))
         if abs(np.log(belief.dispersion / before)) < _SETTLED:
             break
     return Offsets(offset * link.elo_per_unit, len(pairs), int((~known).sum()), float(sd * ELO_PER_PROBIT))
@@ -135,13 +141,3 @@ def fitted_offsets(over: Pairs, w: Floats, link: Link, lead: Floats, belief: Spr
     """Return the offsets that a belief leads to, in the model's unit: (Q,), NaN where no answer names a query."""
     found, _ = maximum(block_of(over, np.zeros(1, np.int64)), w, link, 1 / belief.prior_sd**2, lead)
     return np.where(over.degrees > 0, found[0], np.nan)
-
-
-def _dispersion(over: Pairs, w: Floats, link: Link, lead: Floats, offset: Floats, belief: Spread) -> float:
-    """φ by the residuals of these offsets."""
-    lead = lead + offset[over.first] - offset[over.second]
-    p, known = link.probability(lead), link.information(lead)
-    of_query = np.bincount(np.append(over.first, over.second), np.append(known, known), over.candidates)
-    used = float((of_query / (of_query + 1 / belief.prior_sd**2)).sum())
-    expected = float((p * (1 - p)).sum()) * max(1 - used / len(w), 0.0)
-    return float(((w - p) ** 2).sum()) / expected if expected > 0 else belief.dispersion

@@ -233,10 +233,8 @@ def distil(
         lists: Any = list(zip(first, second, strict=True))
         if form == PAIRWISE:
             there, back = triples(model, queries, first, second), triples(model, queries, second, first)
-            queries, lists = (
-                [q for q, _ in there],
-                [[one, other] for (_, one), (_, other) in zip(there, back, strict=True)],
-            )
+            queries = [q for q, _ in there]
+            lists = [[one, other] for (_, one), (_, other) in zip(there, back, strict=True)]
         shares = np.stack([rows["w"], 1 - np.array(rows["w"])], 1)
         with np.errstate(divide="ignore"):
             targets = shares if form == PAIRWISE else np.log(shares)

@@ -62,11 +62,6 @@ class Pairs:
         return len(self.first)
 
     @classmethod
-    def of_one(cls, candidates: int, first: npt.ArrayLike, second: npt.ArrayLike) -> Pairs:
-        """Return the pairs of a single query with this many candidates."""
-        return cls(np.array([0, candidates]), np.asarray(first, np.int64), np.asarray(second, np.int64))
-
-    @classmethod
     def unchecked(cls, offsets: Rows, first: Rows, second: Rows) -> Pairs:
         """Wrap pairs taken from checked ones, whose `offsets` stay the same object: that costs nothing per query."""
         pairs = object.__new__(cls)
