@@ -338,10 +338,7 @@ def random_order(
     With conflicts this is what is elsewhere called a no-duplicates sampler, known positives included.
     """
     check_batch_size(batch_size)
-    line = rng.permutation(rows).astype(np.int64)
-    if conflicts is None:
-        return Batches(line, batch_size)
-    return separate_conflicts(line, conflicts, batch_size=batch_size, rng=rng)
+    return separate_conflicts(rng.permutation(rows).astype(np.int64), conflicts, batch_size=batch_size, rng=rng)
 
 
 def random_batches(queries: Matrix, documents: Matrix, **how: Any) -> Batches:
@@ -349,7 +346,9 @@ def random_batches(queries: Matrix, documents: Matrix, **how: Any) -> Batches:
     return random_order(len(queries), **how)
 
 
-def separate_conflicts(line: Rows, conflicts: Conflicts, *, batch_size: int, rng: np.random.Generator) -> Batches:
+def separate_conflicts(
+    line: Rows, conflicts: Conflicts | None, *, batch_size: int, rng: np.random.Generator
+) -> Batches:
     """Cut an order of the rows into batches without conflicts, staying close to the order.
 
     A row that conflicts with its batch waits for the next one. At the end of the line only such rows may be left: they
@@ -358,10 +357,12 @@ def separate_conflicts(line: Rows, conflicts: Conflicts, *, batch_size: int, rng
 
     Args:
         line: (N,) a permutation of the rows.
-        conflicts: of the same N rows.
+        conflicts: of the same N rows; None: the order is cut as it is.
         batch_size: rows per batch.
         rng: draws the partners of swaps.
     """
+    if conflicts is None:
+        return Batches(line, batch_size)
     check_rows(line.size, conflicts)
     from foils.batching import kernels
 

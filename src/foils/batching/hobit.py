@@ -160,13 +160,6 @@ def hobit_batches(
     return filler.epoch(*SEEDS[seed_order](queries, seeds=seeds, rng=rng))
 
 
-def _cuts(rows: int, batch_size: int, rng: np.random.Generator) -> tuple[list[int], slice]:
-    """Return where batches begin and end as they are built, and which rows of that order are the short batch."""
-    begin = batch_size * int(rng.integers(rows // batch_size + 1)) if rows % batch_size else rows
-    short = slice(begin, begin + rows % batch_size)
-    return sorted({*range(0, begin + 1, batch_size), *range(short.stop, rows + 1, batch_size)}), short
-
-
 @dataclass
 class Filler:
     """Builds one batch after the other; `state` is that of the compiled loops (`Conflicts.state`)."""
@@ -208,20 +201,22 @@ class Filler:
             line: the rows, in the order in which they become seeds.
             groups: of each row; the seeds of a batch are of different ones, as far as that goes. Empty: no groups.
         """
-        n, prepared_until = line.size, 0
+        n, size, prepared_until = line.size, self.batch_size, 0
         self.line, self.groups, order = line, groups, np.empty(n, np.int64)
         self.group_stamp = np.zeros(int(groups.max(initial=0)) + 1, np.int32)
-        starts, short = _cuts(n, self.batch_size, self.rng)
+        begin = size * int(self.rng.integers(n // size + 1)) if n % size else n
+        short = slice(begin, begin + n % size)  # the rows, as they are built, of the batch that is shorter
+        starts = sorted({*range(0, begin + 1, size), *range(short.stop, n + 1, size)})
         with progress.task("building batches", total=n, unit="rows") as advance:
             for k, (start, end) in enumerate(pairwise(starts)):
                 if k >= prepared_until:
                     self.line = self.line[~self.state[0][self.line]]
-                    ahead = int(np.clip((n - start) // (AHEAD * self.batch_size), 1, 64))
+                    ahead = int(np.clip((n - start) // (AHEAD * size), 1, 64))
                     prepared_until = k + ahead
                     self.unused.prepare(self.line[: ahead * self.seeds])
                 order[start:end] = self.batch(end - start)
                 advance(end - start)
-        batches = Batches(np.concatenate([np.delete(order, short), order[short]]), self.batch_size)
+        batches = Batches(np.concatenate([np.delete(order, short), order[short]]), size)
         return shuffled(swap_conflicts(batches, self.known, rng=self.rng), rng=self.rng)
 
     def batch(self, size: int) -> Rows:
@@ -360,16 +355,13 @@ class _Grower(Filler):
         first = batch[:filled].copy()
         for factor in WIDER if self.classes >= size else WIDER[:1]:
             rows = self.unused.candidates(first, factor=factor) if filled < size else NO_ROWS
-            while filled < size and (grown := self._round(rows, batch, filled)) > filled:
-                filled = grown
+            before = 0
+            while before < filled < size:  # a round adds as many candidates as the batch has rows, or as still fit
+                seeds, before = batch[:filled].copy(), filled
+                toward = self.toward(seeds)
+                totals = logsumexp(self.weights(toward, seeds), axis=1)
+                filled = self.greedy(toward, totals, rows, batch[: 2 * filled], filled)
         return batch if filled == size else self.at_random(batch, filled)
-
-    def _round(self, rows: Rows, batch: Rows, filled: int) -> int:
-        """Add as many candidates as the batch has rows, or as still fit; return its size."""
-        seeds = batch[:filled].copy()
-        toward = self.toward(seeds)
-        totals = logsumexp(self.weights(toward, seeds), axis=1)
-        return self.greedy(toward, totals, rows, batch[: 2 * filled], filled)
 
     def toward(self, seeds: Rows) -> NDArray[np.float32]:
         """Return x_i − α [d_i, 0], whose products with y_j are w_ij."""

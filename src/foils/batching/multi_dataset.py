@@ -97,8 +97,7 @@ def mixture_counts(sizes: Sequence[int], shares: Sequence[float] | None = None) 
     if weights.shape != size.shape or not (np.isfinite(weights) & (weights > 0)).all():
         given = ", ".join(f"{each:g}" for each in weights)
         raise InputError(f"shares {given} of {len(sizes)} data sets; expected a number above 0 for each")
-    counts: Rows = np.maximum(1, np.rint(weights * (size / weights).min())).astype(np.int64)
-    return counts
+    return np.asarray(np.maximum(1, np.rint(weights * (size / weights).min())), np.int64)
 
 
 def mixed_batches(

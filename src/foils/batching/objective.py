@@ -38,8 +38,7 @@ def hardness(
     """
     check_alpha(alpha)
     q, p, d = (np.asarray(x, np.float64) for x in (queries, positives, documents))
-    weights: Matrix = (q - alpha * p) @ d.T
-    return weights
+    return np.asarray((q - alpha * p) @ d.T)
 
 
 def batch_hardness(weights: Matrix) -> float:
@@ -72,8 +71,7 @@ def marginal_gain(weights: Matrix, candidates: Matrix, *, tau: float = 0.05) -> 
     """
     check_tau(tau)
     total = logsumexp(weights / tau, axis=1)
-    gains: Matrix = tau * np.logaddexp(0.0, candidates / tau - total[:, None]).sum(axis=0)
-    return gains
+    return np.asarray(tau * np.logaddexp(0.0, candidates / tau - total[:, None]).sum(axis=0))
 
 
 def greedy(

@@ -96,8 +96,6 @@ def joined(
     """
     parts = [rng.permutation(groups[g]) for g in rng.permutation(len(groups))]
     line = np.concatenate([np.empty(0, np.int64), *parts])
-    if conflicts is None:
-        return Batches(line, batch_size)
     return separate_conflicts(line, conflicts, batch_size=batch_size, rng=rng)
 
 
@@ -228,8 +226,7 @@ def _others(nearby: Rows, rows: Rows) -> Rows:
     """Leave each row itself, or else the last, out of those near it: (m, k) → (m, k − 1)."""
     own = nearby == rows[:, None]
     own[~own.any(axis=1), -1] = True
-    others: Rows = nearby[~own].reshape(rows.size, -1)
-    return others
+    return np.asarray(nearby[~own].reshape(rows.size, -1))
 
 
 def b3_batches(
@@ -312,8 +309,7 @@ def rank_communities(
         options=pymetis.Options(seed=0),
         recursive=False,
     )
-    community: Rows = np.asarray(part, np.int64)
-    return community
+    return np.asarray(part, np.int64)
 
 
 def _rank_graph(queries: Matrix, documents: Matrix, skip: int, ranks: int) -> tuple[Rows, Rows, Rows]:

@@ -94,6 +94,11 @@ class EpochBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         return Batches(np.arange(len(self.dataset)), self.batch_size)
 
 
+def checkpoint_of(args: Any, state: Any) -> Path:
+    """Return the folder of the checkpoint of this step."""
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
 class BatchHook(TrainerCallback):  # type: ignore[misc]
     """What fills a trainer's batches: its `batch_sampler`, its callback, and what is around the loss.
 
@@ -135,10 +140,6 @@ class BatchHook(TrainerCallback):  # type: ignore[misc]
         self._top = sampler
         return sampler
 
-    def saved(self, args: Any, state: Any) -> Path:
-        """Return where the state is saved with the checkpoint of this step."""
-        return Path(args.output_dir) / f"checkpoint-{state.global_step}" / self.file
-
 
 class PlannedBatchSampler(EpochBatchSampler):
     """Batches of a data set whose first column is the query and whose second is the positive.
@@ -163,7 +164,8 @@ class PlannedBatchSampler(EpochBatchSampler):
     @property
     def rows(self) -> int:
         """How many rows an epoch has: all, or what a mixture takes."""
-        return int(self.planner.epoch_rows(len(self.dataset)))
+        mixture, rows = self.planner.mixture, len(self.dataset)
+        return int(rows if mixture is None or mixture.rows != rows else mixture.epoch_rows)
 
     def attach(self, encode: Encode, *, scaled: bool = True) -> None:
         """Make this the sampler of the training set: from now on it builds batches.
@@ -373,10 +375,6 @@ class BatchPlanner(BatchHook):
         self.registered, self.watch = False, ForwardWatch()
         self.sampler: PlannedBatchSampler | None = None
 
-    def epoch_rows(self, rows: int) -> int:
-        """Return how many rows an epoch of a data set has: all, or what its mixture takes."""
-        return rows if self.mixture is None or self.mixture.rows != rows else self.mixture.epoch_rows
-
     def kind(self, epoch: int) -> str:
         """Return whose vectors an epoch's batches are built from, as `BatchingMethod.vectors` has it."""
         return "none" if epoch < self.warmup else self.method.vectors
@@ -456,7 +454,11 @@ class BatchPlanner(BatchHook):
 
     def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
         """Return the sampler of a data set; the trainer that asks for it calls this planner back."""
-        if (trainer := _asking_trainer()) is not None:
+        # The trainer calls a sampler without a word on who asks, or for what: its own frame on the stack tells.
+        loaders = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
+        frames = (each.frame for each in inspect.stack(0))
+        trainer = next((frame.f_locals.get("self") for frame in frames if frame.f_code.co_name in loaders), None)
+        if trainer is not None:
             self.registered = True
             if self not in trainer.callback_handler.callbacks:
                 trainer.add_callback(self)
@@ -472,7 +474,7 @@ class BatchPlanner(BatchHook):
         model, self.sampler = given["model"], self.find_sampler(given["train_dataloader"])
         self.sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
         if state.global_step:
-            self.sampler.restore(self.saved(args, state))
+            self.sampler.restore(checkpoint_of(args, state) / self.file)
         if self.method.vectors == "cached":
             self.watch.start(model, self.sampler, split=bool(args.accelerator_config.split_batches))
             self._resumed_at = state.global_step
@@ -500,7 +502,7 @@ class BatchPlanner(BatchHook):
             if self.sampler.cache is not None:
                 share_cache(self.sampler.cache)
             if state.is_world_process_zero:
-                self.sampler.save(self.saved(args, state))
+                self.sampler.save(checkpoint_of(args, state) / self.file)
 
 
 def batch_sampler(name: str, *, positives: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
@@ -521,13 +523,3 @@ def batch_sampler(name: str, *, positives: Sequence[tuple[str, str]] = (), **set
         UnknownNameError: no such method, or no such setting of it.
     """
     return BatchPlanner(name, settings, positives=positives)
-
-
-def _asking_trainer() -> Any:
-    """Return the trainer whose loader of data is being made; None where there is none.
-
-    The trainer calls a sampler without a word on who asks, or for what: its own frame on the stack tells.
-    """
-    loaders = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
-    frames = (each.frame for each in inspect.stack(0))
-    return next((frame.f_locals.get("self") for frame in frames if frame.f_code.co_name in loaders), None)

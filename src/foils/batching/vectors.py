@@ -97,8 +97,7 @@ def unit(vectors: Vectors) -> NDArray[np.float32]:
     single = np.asarray(vectors, np.float32)
     norms = np.linalg.norm(single, axis=1, keepdims=True)
     norms[norms == 0] = 1
-    scaled: NDArray[np.float32] = single / norms
-    return scaled
+    return np.asarray(single / norms)
 
 
 Encode = Callable[[Sequence[str], str], Vectors]

@@ -331,7 +331,7 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
     """
     from transformers import TrainerCallback
 
-    from foils.training.fit import checkpoint_of
+    from foils.batching.sampler import checkpoint_of
 
     class Clock(TrainerCallback):  # type: ignore[misc]
         """Spends the time."""

@@ -23,7 +23,7 @@ from sentence_transformers.base.losses.gradcache import RandContext
 from torch import Tensor, nn
 
 from foils.batching.batches import Rows
-from foils.batching.sampler import BatchHook, EpochBatchSampler
+from foils.batching.sampler import BatchHook, EpochBatchSampler, checkpoint_of
 from foils.data.records import whole_json
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import write_text
@@ -230,7 +230,7 @@ class TierCurriculum(BatchHook):
         sampler = self.find_sampler(given["train_dataloader"])
         sampler.start()
         if state.global_step:
-            saved = whole_json(self.saved(args, state))
+            saved = whole_json(checkpoint_of(args, state) / self.file)
             fields: dict[str, Any] = {
                 name: tuple(v) if isinstance(v, list) else v for name, v in saved.pop("bandit").items()
             }
@@ -260,4 +260,5 @@ class TierCurriculum(BatchHook):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the bandit and what was drawn into the checkpoint."""
         if self._top is not None and state.is_world_process_zero:
-            write_text(self.saved(args, state), json.dumps({"bandit": asdict(self.bandit), **self._top.state()}))
+            saved = {"bandit": asdict(self.bandit), **self._top.state()}
+            write_text(checkpoint_of(args, state) / self.file, json.dumps(saved))
