@@ -114,9 +114,8 @@ class PairFacts:
         for name in ("known_query", "known_document", "known_log_weight", "known_gap"):
             object.__setattr__(self, name, getattr(self, name)[kept])
         pairs = self.known_query, self.known_document
-        queries, documents = (int(max(each.max(initial=0) for each in both)) + 1 for both in
-                              zip((self.queries, self.documents), pairs, strict=True))  # fmt: skip
-        shape = queries, documents
+        both = zip((self.queries, self.documents), pairs, strict=True)
+        shape = tuple(1 + max(int(each.max(initial=0)) for each in numbers) for numbers in both)
         object.__setattr__(self, "_known", sparse.csr_array((np.arange(len(kept)), pairs), shape=shape))
 
     def __len__(self) -> int:

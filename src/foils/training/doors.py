@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.batching.methods import METHODS
+from foils.batching.methods import METHODS, method_named
 from foils.data import Collection, Run
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike
@@ -29,8 +29,8 @@ from foils.training.settings import (
     MethodSettings,
     Recipe,
     TrainSettings,
-    check_batches,
     completed,
+    ways_of_batching,
 )
 
 if TYPE_CHECKING:
@@ -189,8 +189,12 @@ def train(
     if reranker and evaluation.dev is not None and evaluation.dev_run is None:
         raise InputError(f"{spelled('dev')} needs a run for the reranker to rerank: give {spelled('dev_run')}")
     batches, batch_settings = method.batches or recipe.batches, dict(method.batch_settings or {})
-    check_batches(batches, batch_settings)
-    if method.also and batches not in METHODS:
+    Option(names=ways_of_batching).check("way of batching", batches)
+    if batches in METHODS:
+        method_named(batches, batch_settings)
+    elif batch_settings:
+        raise InputError(f"{batches} has no settings; settings of batches go with the others")
+    elif method.also:
         raise InputError(f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of "
                          f"{', '.join(METHODS)}")  # fmt: skip
     negatives = source is not None or any(isinstance(each, tuple) for each in method.also)

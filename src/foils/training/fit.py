@@ -29,7 +29,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
 from foils.batching.batches import known_conflicts
 from foils.batching.methods import TEACHER, method_named
-from foils.batching.sampler import BatchHook, BatchPlanner
+from foils.batching.sampler import BatchHook, BatchPlanner, checkpoint_of
 from foils.data.records import whole_json
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import check_one_output
@@ -64,11 +64,6 @@ OF_FOILS = frozenset({
 })  # fmt: skip
 """Arguments of the trainer that settings of foils decide."""
 TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
-
-
-def checkpoint_of(args: Any, state: Any) -> Path:
-    """Return the folder of the checkpoint of this step."""
-    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
 
 
 class Steps(TrainerCallback):  # type: ignore[misc]
@@ -375,24 +370,14 @@ def save_model(trained: Trained) -> None:
     Raises:
         FailureError: the folder cannot be written.
     """
-    card: Any = trained.run.model.model_card_data  # shows the whole history, resumed or not, and not the time it took
+    run, history = trained.run, trained.provenance
+    card: Any = run.model.model_card_data  # shows the whole history, resumed or not, and not the time it took
     card._training_start_time, card.evaluation_duration = None, 0.0
     card.training_logs = [
         {"Epoch": entry["epoch"], "Step": int(entry["step"]), "Training Loss": entry["loss"]}
-        for entry in trained.run.history
+        for entry in run.history
         if "loss" in entry
     ]
-    with writing_weights(trained.path), fill_folder(trained.path) as aside:
-        trained.model.save_pretrained(str(aside))
-        page = aside / "README.md"
-        written = page.read_text(encoding="utf-8") if page.is_file() else ""
-        write_text(page, written.rstrip() + "\n\n" + card_section(trained))
-        write_json(aside / TRAINING, trained.to_json())
-
-
-def card_section(trained: Trained) -> str:
-    """Return the card's section on the training, in Markdown: a table of settings, data and measures."""
-    run, history = trained.run, trained.provenance
     settings = {**history["settings"], "precision": run.precision, "seed": history["seed"], "steps": run.steps}
     rows = [(name, each if isinstance(each, str) else json.dumps(each)) for name, each in settings.items()]
     rows += [(name, f"{count:,}") for name, count in trained.counts.items()]
@@ -400,8 +385,14 @@ def card_section(trained: Trained) -> str:
     rows += [(name, f"{value:.4f}") for name, value in trained.scores.items()]
     masked = {} if run.masked is None else run.masked["shares"]
     rows += [(f"masked in epoch {epoch}", f"{share:.2%}") for epoch, share in masked.items()]
-    lines = [f"| {name} | {value} |" for name, value in rows]
-    return "\n".join(["## Training with foils", "", "| setting | |", "|---|---|", *lines, ""])
+    with writing_weights(trained.path), fill_folder(trained.path) as aside:
+        trained.model.save_pretrained(str(aside))
+        page = aside / "README.md"
+        written = page.read_text(encoding="utf-8") if page.is_file() else ""
+        lines = [f"| {name} | {value} |" for name, value in rows]
+        section = "\n".join(["## Training with foils", "", "| setting | |", "|---|---|", *lines, ""])
+        write_text(page, written.rstrip() + "\n\n" + section)
+        write_json(aside / TRAINING, trained.to_json())
 
 
 def train_model(
@@ -448,7 +439,20 @@ def train_model(
         model.max_seq_length = settings.max_length
     how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if isinstance(model, CrossEncoder):
-        return _train_reranker(model, data, Path(output), **how, callbacks=callbacks)
+        from foils.training.reranker import reranker_loss, reranker_set
+
+        own = {"mask": settings.mask, "beside": settings.beside}
+        refuse(own, "on a reranker, whose loss compares no vectors; leave it out")
+        check_one_output(model, "the reranker")
+        kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
+        if kind.settings is None:
+            why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
+            refuse({"mini_batch_size": settings.mini_batch_size}, why)
+        dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
+        batch, what = settings.batch_size, "pairs" if kind.pointwise else "lists"
+        log.info("%d %s, %d steps of %d", len(dataset), what, -(-len(dataset) // batch) * settings.epochs, batch)
+        prompt = (model.prompts or {}).get(model.default_prompt_name) or None  # what it is served with
+        return fit(model, Path(output), dataset=dataset, loss=loss, prompts=prompt, callbacks=callbacks, **how)
     name, of_loss = str(settings.loss), settings.loss_settings
     check_temperature_of(similarity_of(model), of_loss.get("temperature", OF_COSINES))
     if settings.beside is not None:
@@ -461,7 +465,21 @@ def train_model(
     if settings.mask is not None:  # a guide embeds once all else is known to fit
         mask = loss.mask = make_mask(model, data, settings, use)
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
-    hook = _hook(data, batches, batch_settings, settings=settings, use=use)
+    hook: BatchHook | None = None  # what fills the batches; None: sentence-transformers
+    if isinstance(batches, BatchHook):
+        hook = batches
+    elif batches == PROGRESS:
+        from foils.training.tiers import by_progress
+
+        hook = by_progress(data)
+    elif batches != NO_DUPLICATES:
+        of_method, temperature = dict(batch_settings or {}), of_loss.get("temperature")
+        method, teacher = method_named(batches, of_method), of_method.pop(TEACHER, None)
+        if "tau" in method.settings and isinstance(temperature, (int, float)) and temperature > 0:
+            of_method.setdefault("tau", float(temperature))  # the loss' own, where none is set
+        known = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1])
+        vectors = None if teacher is None else guide_vectors(teacher, data, settings=use).of_pairs()
+        hook = BatchPlanner(batches, of_method, known=known, teacher=vectors, mixture=data.mixture)
     callbacks = [*([] if hook is None else [hook]), *callbacks]
     document = next((text for each in PROMPT_NAMES["document"] if (text := (model.prompts or {}).get(each))), None)
     prompts = {each: document for each in data.dataset.column_names if each not in ("anchor", "label")}
@@ -477,52 +495,3 @@ def train_model(
         **how,
     )
     return run if mask is None else replace(run, masked={"mask": mask.describe(), "shares": mask.shares()})
-
-
-def _train_reranker(
-    model: CrossEncoder, data: TrainingSet, output: Path, *, settings: TrainSettings, **how: Any
-) -> TrainingRun:
-    from foils.training.reranker import reranker_loss, reranker_set
-
-    own = {"mask": settings.mask, "beside": settings.beside}
-    refuse(own, "on a reranker, whose loss compares no vectors; leave it out")
-    check_one_output(model, "the reranker")
-    kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
-    if kind.settings is None:
-        why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
-        refuse({"mini_batch_size": settings.mini_batch_size}, why)
-    dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
-    steps = -(-len(dataset) // settings.batch_size) * settings.epochs
-    log.info("%d %s, %d steps of %d", len(dataset), "pairs" if kind.pointwise else "lists", steps, settings.batch_size)
-    prompt = (model.prompts or {}).get(model.default_prompt_name) or None  # what it is served with
-    return fit(model, output, dataset=dataset, loss=loss, settings=settings, prompts=prompt, **how)
-
-
-def _hook(
-    data: TrainingSet,
-    batches: str | BatchHook,
-    batch_settings: Mapping[str, Any] | None,
-    *,
-    settings: TrainSettings,
-    use: EmbeddingSettings,
-) -> BatchHook | None:
-    """Return what fills the batches; None where sentence-transformers does.
-
-    Where the method has a τ_h that is not set, it is the temperature of the loss.
-    """
-    if isinstance(batches, BatchHook):
-        return batches
-    if batches == PROGRESS:
-        from foils.training.tiers import by_progress
-
-        return by_progress(data)
-    if batches == NO_DUPLICATES:
-        return None
-    method = method_named(batches, batch_settings or {})
-    own, temperature = dict(batch_settings or {}), settings.loss_settings.get("temperature")
-    named = own.pop(TEACHER, None)
-    if "tau" in method.settings and isinstance(temperature, (int, float)) and temperature > 0:
-        own.setdefault("tau", float(temperature))
-    known = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1])
-    teacher = None if named is None else guide_vectors(named, data, settings=use).of_pairs()
-    return BatchPlanner(batches, own, known=known, teacher=teacher, mixture=data.mixture)

@@ -299,18 +299,16 @@ class GradNormMixing(Mixing):
         """Return the mixed loss under the present weights; with norms, in training, move them afterwards."""
         mixed = super().forward(losses)
         if self.training and norms is not None:
-            self._move(losses.detach(), norms.detach())
+            losses, norms = losses.detach(), norms.detach()
+            if torch.isnan(self.initial).any():
+                self.initial.copy_(losses.clamp_min(1e-12))
+            pace = losses / self.initial
+            strength = self.weights * norms
+            mean = strength.mean().clamp_min(1e-12)
+            target = mean * (pace / pace.mean().clamp_min(1e-12)) ** self.asymmetry
+            moved = (self.weights - self.rate * torch.sign(strength - target) * norms / mean).clamp_min(1e-3)
+            self.weights.copy_(2 * moved / moved.sum())
         return mixed
-
-    def _move(self, losses: Tensor, norms: Tensor) -> None:
-        if torch.isnan(self.initial).any():
-            self.initial.copy_(losses.clamp_min(1e-12))
-        pace = losses / self.initial
-        strength = self.weights * norms
-        mean = strength.mean().clamp_min(1e-12)
-        target = mean * (pace / pace.mean().clamp_min(1e-12)) ** self.asymmetry
-        moved = (self.weights - self.rate * torch.sign(strength - target) * norms / mean).clamp_min(1e-3)
-        self.weights.copy_(2 * moved / moved.sum())
 
 
 MIXINGS: dict[str, Callable[..., Mixing]] = {

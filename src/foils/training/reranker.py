@@ -341,11 +341,8 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     """
     datasets, ours = require("datasets", "train"), loss.settings is not None
     target, gaps = targets_of(data, loss.target, loss.scales[loss.target]), data.facts.own_gaps()
-    if (
-        loss.pointwise
-        and loss.target == ELO
-        and (data.negatives is not None and "offset" not in data.negatives.table.column_names)
-    ):
+    centred = data.negatives is not None and "offset" not in data.negatives.table.column_names
+    if loss.pointwise and loss.target == ELO and centred:
         log.warning(
             "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a regression learns "
             "them so; rate with comparisons between queries (foils rate --between 6), or train with "

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from foils.batching.methods import METHODS, method_named
+from foils.batching.methods import METHODS
 from foils.data.read import CollectionLike
 from foils.data.sources import SourceLike
 from foils.data.training_rows import MAX_POSITIVES
@@ -222,17 +222,3 @@ class MethodSettings(Settings):
     mixture: Annotated[
         Sequence[float] | None, Option(parse=SHARES, metavar="SHARES", above=0, needs={"also": True})
     ] = None
-
-
-def check_batches(batches: str, settings: Mapping[str, Any] | None) -> None:
-    """Refuse settings that a way of filling batches does not have.
-
-    Raises:
-        InputError: settings of a way that has none.
-        UnknownNameError: no such way.
-    """
-    Option(names=ways_of_batching).check("way of batching", batches)
-    if batches in METHODS:
-        method_named(batches, settings or {})
-    elif settings:
-        raise InputError(f"{batches} has no settings; settings of batches go with the others")
