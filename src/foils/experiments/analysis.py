@@ -26,7 +26,7 @@ from foils.experiments.study import Cell, weights_of, with_own_names
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.results import Result, Table, number, signed
+from foils.runtime.results import Result, Table, number, signed, with_ends
 from foils.statistics.agreement import kendall_tau, kendall_taus, resampled_taus
 
 Floats = npt.NDArray[np.float64]
@@ -160,7 +160,7 @@ class Reliability:
 
 
 def reliability_of(results: Floats) -> Reliability:
-    """Return how far the order of the sources repeats.
+    """Return how far the order of the sources repeats, by every split of the seeds or, of more than nine, by a hundred.
 
     Args:
         results: (sources, seeds) means over queries; three sources or more.
@@ -168,23 +168,17 @@ def reliability_of(results: Floats) -> Reliability:
     seeds = results.shape[1]
     if seeds < 2:
         return Reliability(seeds, math.nan, math.nan)
-    half = _half(results)
-    return Reliability(seeds, half, 2 * half / (1 + half) if half > 0 else half)
-
-
-def _half(results: Floats) -> float:
-    """Mean τ of one half of the seeds with the other: of every split or, of more than nine seeds, of a hundred."""
-    seeds = results.shape[1]
     if seeds <= EVERY_SPLIT:
         halves = [list(each) for each in combinations(range(seeds), seeds // 2)]
     else:
         rng = np.random.default_rng(14)
         halves = [rng.permutation(seeds)[: seeds // 2].tolist() for _ in range(SPLITS)]
     taus = []
-    for half in halves:
-        others = np.setdiff1d(np.arange(seeds), half)
-        taus.append(kendall_tau(results[:, half].mean(axis=1), results[:, others].mean(axis=1)))
-    return math.nan if np.isnan(taus).all() else float(np.nanmean(taus))
+    for each in halves:
+        others = np.setdiff1d(np.arange(seeds), each)
+        taus.append(kendall_tau(results[:, each].mean(axis=1), results[:, others].mean(axis=1)))
+    half = math.nan if np.isnan(taus).all() else float(np.nanmean(taus))
+    return Reliability(seeds, half, 2 * half / (1 + half) if half > 0 else half)
 
 
 @dataclass(frozen=True)
@@ -290,7 +284,7 @@ class StudyAnalysis(Result):
     def lead_sentence(self, name: str) -> str:
         """Return by how much the best source of a cell is ahead of the next, or that this cannot be told."""
         lead = self.leads[name]
-        interval = f"{_with_ends(lead.mean, lead.low, lead.high)} of {self.measure}"
+        interval = f"{with_ends(lead.mean, lead.low, lead.high)} of {self.measure}"
         if lead.low > 0:
             return f"{lead.source} trained better than {lead.against}, the next best, by {interval}."
         return f"Nothing can be told of {lead.source} against {lead.against}, the next best: {interval}."
@@ -310,7 +304,7 @@ class StudyAnalysis(Result):
                 each.source,
                 number(each.mean, 4),
                 f"{each.low:.4f}–{each.high:.4f}",
-                "" if math.isnan(each.gain) else _with_ends(each.gain, each.gain_low, each.gain_high),
+                "" if math.isnan(each.gain) else with_ends(each.gain, each.gain_low, each.gain_high),
                 f"{len(each.seeds)}",
                 *(f"{size:,.0f}" for size in cell.sizes_of.get(each.source, ())),
                 *([] if each.source in cell.sizes_of else ["", ""]),
@@ -474,7 +468,3 @@ def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.
         totals += [np.nan_to_num(kendall_taus(np.tile(each, (PERMUTATIONS, 1)), mixed)) for each in predictors]
     reached = int((totals.max(axis=0) / len(pairs) >= best - ROUNDING).sum())
     return (1 + reached) / (1 + PERMUTATIONS)
-
-
-def _with_ends(value: float, low: float, high: float) -> str:
-    return f"{value:+.4f} [{low:+.4f}, {high:+.4f}]"

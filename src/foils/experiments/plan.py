@@ -228,9 +228,6 @@ def schedule(
     }  # fmt: skip
 
 
-KEPT_INSIDE = {"per_query", "name", "seconds", "whole"}  # of a trial: what JSON does not tell
-
-
 @dataclass(frozen=True)
 class Trial:
     """A training, measured on dev.
@@ -265,7 +262,7 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         """Return what it was, and what it had on dev."""
-        return {name: value for name, value in vars(self).items() if name not in KEPT_INSIDE}
+        return {key: each for key, each in vars(self).items() if key not in ("per_query", "name", "seconds", "whole")}
 
 
 def halving(

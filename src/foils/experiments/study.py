@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from foils.data import Collection, Negatives, Run
+from foils.data import Collection, Negatives
 from foils.data.negatives import Recapture
 from foils.data.run import Fusion, fuse_runs
 from foils.deciding import BeliefSettings, decide
@@ -153,11 +153,8 @@ class StudySettings(Settings):
         elif self.fused_with:
             own["fused_with"] = self.fused_with
         given = {name: value for name, value in self.training.items() if name not in self.own}
-        chosen = {
-            "measures": list(self.measures or ()),
-            "training": {**given, "learning_rate": training.learning_rate},
-        }
-        return {**{name: getattr(self, name) for name in names}, **own, **chosen}
+        own |= {"measures": list(self.measures or ()), "training": {**given, "learning_rate": training.learning_rate}}
+        return {**{name: getattr(self, name) for name in names}, **own}
 
 
 @dataclass(frozen=True)
@@ -227,13 +224,6 @@ def weights_of(values: Floats, sizes: Sequence[int]) -> Floats:
     return np.asarray(np.repeat(1 / (len(counts) * counts), counts))
 
 
-def cell_folder(study: Path, facts: Mapping[str, Any]) -> Path:
-    """Return where a cell lies; the same collection, weights and settings always lie in the same place."""
-    collection, model = facts["collection"], facts["model"]
-    digest = digest_of([collection["digest"], model["fingerprint"], facts["settings"]], 5)
-    return study / "cells" / f"{slug(collection['name'])}--{slug(model['name'])}--{digest}"
-
-
 def trained_file(folder: Path, source: str, digest: str, seed: int) -> Path:
     """Return where the result of a training lies."""
     return folder / "trained" / f"{slug(source)}--{digest}--{seed}.json"
@@ -278,7 +268,15 @@ def read_cell(folder: Path) -> Cell:
     outcomes: dict[str, dict[str, Floats]] = {}
     sizes: dict[str, tuple[float, float]] = {}
     for name, digest in {**facts["sources"], **dict.fromkeys(BASELINES, "")}.items():
-        if results := _results(folder, name, digest):
+        results: list[dict[str, Any]] = []
+        while (path := trained_file(folder, name, digest, len(results))).is_file():
+            results.append(read_sealed(path))
+            first, last = ({what: len(values) for what, values in results[at]["per_query"].items()} for at in (0, -1))
+            if first != last:
+                raise FormatError(
+                    "other measures or queries than with seed 0; remove it, and it will be made again", path
+                )
+        if results:
             outcomes[name] = {
                 measure: np.array([result["per_query"][measure] for result in results], np.float64)
                 for measure in results[0]["per_query"]
@@ -287,16 +285,6 @@ def read_cell(folder: Path) -> Cell:
                 rows, steps = ([float(result[key]) for result in results] for key in ("rows", "steps"))
                 sizes[name] = (float(np.mean(rows)), float(np.mean(steps)))
     return Cell(folder, facts, predictors, outcomes, sizes)
-
-
-def _results(folder: Path, source: str, digest: str) -> list[dict[str, Any]]:
-    results: list[dict[str, Any]] = []
-    while (path := trained_file(folder, source, digest, len(results))).is_file():
-        results.append(read_sealed(path))
-        sizes = [{name: len(values) for name, values in each["per_query"].items()} for each in results]
-        if sizes[-1] != sizes[0]:
-            raise FormatError("other measures or queries than with seed 0; remove it, and it will be made again", path)
-    return results
 
 
 def with_own_names(cells: Sequence[Cell]) -> list[Cell]:
@@ -383,7 +371,9 @@ class OpenCell:
         }
         if [each.digest for each in tests] != [self.collection.digest]:
             self.facts["settings"]["test_on"] = [f"{each.name} {each.measured_digest[:10]}" for each in tests]
-        self.folder = cell_folder(self.study, self.facts)
+        # The same collection, weights and settings always lie in the same place.
+        digest = digest_of([self.collection.measured_digest, task.fingerprint, self.facts["settings"]], 5)
+        self.folder = self.study / "cells" / f"{slug(self.collection.name)}--{slug(task.model)}--{digest}"
         known, given = known_sources(self.folder), self.facts["sources"]
         if other := [source for source, digest in given.items() if known.get(source, digest) != digest]:
             raise InputError(
@@ -454,23 +444,17 @@ class OpenCell:
             trained = task.train(data, checkpoints, training, settings.batches)
             facts = {"rows": len(data), "steps": trained.steps}
             model = trained.model
-        runs = [self._ranked(each, model) for each in self.tests]
+        values = []
+        for tested in self.tests:
+            run = task.ranked(tested, settings.test_split, model)
+            if settings.fused_with:
+                lexical = bm25_run(tested, settings.test_split, depth=task.depth)
+                run = fuse_runs([lexical, run], **Fusion("z", 0.5).how)
+            values.append(measure_run(run, tested, settings.test_split, settings.measures or ()))
         shutil.rmtree(checkpoints, ignore_errors=True)
-        values = [
-            measure_run(run, each, settings.test_split, settings.measures or ())
-            for run, each in zip(runs, self.tests, strict=True)
-        ]
         joined = {name: [v for each in values for v in each.per_query[name].tolist()] for name in values[0].means}
         seconds = round(time.perf_counter() - start, 1)
         return {"source": name, "seed": seed, **facts, "seconds": seconds, "per_query": joined}
-
-    def _ranked(self, tested: Collection, model: Any) -> Run:
-        """The ranking of the test split by a model, by None the untrained one; with BM25 where both are measured."""
-        split = self.settings.test_split
-        run = self.task.ranked(tested, split, model)
-        if not self.settings.fused_with:
-            return run
-        return fuse_runs([bm25_run(tested, split, depth=self.task.depth), run], **Fusion("z", 0.5).how)
 
 
 def open_study(

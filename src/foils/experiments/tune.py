@@ -51,7 +51,7 @@ from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require
 from foils.runtime.files import cache_folder, fill_folder, without_nan, write_text
-from foils.runtime.results import Result, Table, counted, number, p_value, signed
+from foils.runtime.results import Result, Table, counted, number, p_value, with_ends
 from foils.statistics import Comparison, bootstrap_interval, paired_test
 from foils.statistics.significance import PairedTest
 
@@ -214,7 +214,8 @@ class Tuned(Result):
             reason = self.plan["training"].get("reason", "no epoch is planned")
             return f"Kept {self.base}: no training was better on dev ({reason}). No model was written."
         queries = len(self.evaluation.systems[0].query_ids)
-        shown = f"{_difference(comparison)}, p {p_value(comparison.p)}, {queries:,} queries"
+        gain = with_ends(comparison.difference, comparison.low, comparison.high)
+        shown = f"{gain}, p {p_value(comparison.p)}, {queries:,} queries"
         if self.better:
             what = "both together" if comparison.a == RERANKED else comparison.a
             return f"Better: {what} over {self.base} {shown}. The model is in {self.path / 'model'}."
@@ -226,19 +227,19 @@ class Tuned(Result):
         first = self.evaluation.tables()[0]
         notes = [first.caption, self.sentence, *(f"Warning: {each}" for each in self.warnings), f"Next: {self.next}"]
         proof = replace(first, caption="\n".join(filter(None, notes)))
-        rows = [(f"{each.a} − {each.b}", _difference(each), each.test, p_value(each.p)) for each in self.comparisons]
+        rows = [
+            (f"{each.a} − {each.b}", with_ends(each.difference, each.low, each.high), each.test, p_value(each.p))
+            for each in self.comparisons
+        ]
         pairs = Table("Differences on test", ["systems", MEASURE, "test", "p"], rows)
-        return [proof, pairs, *self.plan.tables(), self.trials_table()]
-
-    def trials_table(self) -> Table:
-        """Return the trainings, and what each had on dev."""
-        rows = [(self.base, "", "", "", "", number(self.base_dev, 4))]
-        for each in self.trials:
-            cells = (f"{each.epochs}", f"{each.queries:,}", f"{each.steps:,}", number(each.dev, 4))
-            rows.append((f"{each.learning_rate:g}", each.source or "in batch", *cells))
+        trained = [(self.base, "", "", "", "", number(self.base_dev, 4))]
+        for trial in self.trials:
+            cells = (f"{trial.epochs}", f"{trial.queries:,}", f"{trial.steps:,}", number(trial.dev, 4))
+            trained.append((f"{trial.learning_rate:g}", trial.source or "in batch", *cells))
         columns = ["learning rate", "negatives", "epochs", "queries", "steps", f"{MEASURE} on dev"]
-        marked = frozenset(1 + at for at, each in enumerate(self.trials) if each == self.trial)
-        return Table("Trainings on train, measured on a part of dev", columns, rows, "", marked, frozenset({1}))
+        marked = frozenset(1 + at for at, trial in enumerate(self.trials) if trial == self.trial)
+        title = "Trainings on train, measured on a part of dev"
+        return [proof, pairs, *self.plan.tables(), Table(title, columns, trained, "", marked, frozenset({1}))]
 
     @property
     def next(self) -> str:
@@ -282,11 +283,6 @@ class Tuned(Result):
 def surely_better(test: Comparison | PairedTest | None) -> bool:
     """Return whether a test says that the first of two is significantly better than the second."""
     return test is not None and test.difference > 0 and test.p < LEVEL
-
-
-def _difference(comparison: Comparison) -> str:
-    low, high = signed(comparison.low, 4), signed(comparison.high, 4)
-    return f"{signed(comparison.difference, 4)} [{low}, {high}]"
 
 
 @dataclass
@@ -624,11 +620,11 @@ class Tuning:
         gain = np.asarray(trial.per_query) - np.asarray(best.per_query)
         test = paired_test(trial.per_query, best.per_query)
         wins = surely_better(test)
-        low, high = bootstrap_interval(gain, rng=np.random.default_rng(self.seed))
+        ends = bootstrap_interval(gain, rng=np.random.default_rng(self.seed))
         verdict = "is better" if wins else "shows no difference" if test.p >= LEVEL else "is worse"
         reason = (
-            f"{rows['reason']} The same training with in-batch negatives alone {verdict} ({gain.mean():+.4f} "
-            f"[{low:+.4f}, {high:+.4f}] on {len(gain):,} queries of dev, p {test.p:.2g})."
+            f"{rows['reason']} The same training with in-batch negatives alone {verdict} "
+            f"({with_ends(gain.mean(), *ends)} on {len(gain):,} queries of dev, p {test.p:.2g})."
         )
         self.plan.sections["negatives"] = {**rows, "reason": reason}
         if wins:

@@ -135,3 +135,8 @@ def number(value: float | None, digits: int = 3) -> str:
 def signed(value: float, digits: int = 3) -> str:
     """Return a number with its sign and so many digits after the point, or an en dash where there is none."""
     return "–" if value != value else f"{value:+.{digits}f}"
+
+
+def with_ends(value: float, low: float, high: float) -> str:
+    """Return a difference with its interval, as +0.0312 [+0.0104, +0.0520]."""
+    return f"{value:+.4f} [{low:+.4f}, {high:+.4f}]"
