@@ -129,8 +129,7 @@ def composed(negatives: Negatives, records: Records, composition: Composition, w
     triplet = triplets_of_rows(negatives, records)
     known = triplet >= 0
     step = np.where(known, composition.order[triplet], -1)
-    repeated = _repeats(triplet)
-    step[repeated] = -1
+    step[repeats(triplet)] = -1
     chosen = step >= 0
     table = negatives.with_columns(
         {
@@ -142,8 +141,8 @@ def composed(negatives: Negatives, records: Records, composition: Composition, w
     return table.reject(~chosen, NOT_CHOSEN)
 
 
-def _repeats(triplet: Rows) -> npt.NDArray[np.bool_]:
-    """Rows of a triplet that an earlier row has already."""
+def repeats(triplet: Rows) -> npt.NDArray[np.bool_]:
+    """Return which rows are of a triplet that an earlier row has already; −1 is none."""
     order = np.argsort(triplet, kind="stable")
     repeated = np.zeros(len(triplet), bool)
     repeated[order] = (ranks_within(triplet[order]) > 0) & (triplet[order] >= 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foils.data.collection import Rows
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, check_names
 from foils.scoring.gates import Float64s
 
 MEANS = ("harmonic", "arithmetic")
@@ -53,16 +53,14 @@ def eci(signal: float, margin: float, negatives: float, *, mean: str = "harmonic
 
 
 def _eci(signal: Float64s, margin: Float64s, negatives: Float64s, mean: str = "harmonic") -> Float64s:
-    if mean not in MEANS:
-        raise UnknownNameError("mean", mean, MEANS)
+    check_names("mean", [mean], MEANS)
     safe = np.maximum(0.0, margin)
     if mean == "arithmetic":
         balance = (signal + safe) / 2
     else:
         usable = (signal > 0) & (safe > 0)
         balance = np.divide(2 * signal * safe, signal + safe, out=np.zeros(len(signal)), where=usable)
-    found: Float64s = np.log1p(negatives) * balance
-    return found
+    return np.asarray(np.log1p(negatives) * balance)
 
 
 def source_eci(
@@ -91,12 +89,13 @@ def source_eci(
     Raises:
         InputError: `hardest` below 1, or another margin or mean.
     """
-    if margin not in MARGINS:
-        raise UnknownNameError("margin", margin, MARGINS)
+    check_names("margin", [margin], MARGINS)
     if hardest is not None:
         if hardest < 1:
             raise InputError(f"hardest {hardest}; expected at least 1 negative per record")
-        record, s_n = _hardest(record, s_n, hardest)
+        order = np.lexsort((-s_n, record))
+        order = order[np.arange(len(record)) - np.searchsorted(record, record) < hardest]
+        record, s_n = record[order], s_n[order]
     records, start, counts = np.unique(record, return_index=True, return_counts=True)
     means = np.add.reduceat(s_n, start) / counts
     by_triplet = margin == "triplet"
@@ -115,11 +114,3 @@ def gradient_norm(signal: float, negatives: float, temperature: float) -> float:
 def score_variance(highest: float, signal: float) -> float:
     """Return the estimated score variance ½(S_max − S)² (ECI eq. 12)."""
     return 0.5 * (highest - signal) ** 2
-
-
-def _hardest(record: Rows, s_n: Float64s, count: int) -> tuple[Rows, Float64s]:
-    order = np.lexsort((-s_n, record))
-    record, s_n = record[order], s_n[order]
-    starts = np.searchsorted(record, record)
-    kept = np.arange(len(record)) - starts < count
-    return record[kept], s_n[kept]

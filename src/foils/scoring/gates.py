@@ -21,20 +21,17 @@ Marks = npt.NDArray[np.bool_]
 
 def target_consistency(s_p: Float64s, s_n: Float64s, temperature: float) -> Float64s:
     """Return ρ = σ((s_p − s_n)/τ) in [0, 1]: does the encoder prefer the positive? (ECI_sem eq. 5)."""
-    rho: Float64s = expit((s_p - s_n) / temperature)
-    return rho
+    return np.asarray(expit((s_p - s_n) / temperature))
 
 
 def semantic_locality(s_pn: Float64s, s_n: Float64s, temperature: float) -> Float64s:
     """Return η = σ((s_pn − s_n)/τ) in [0, 1]: is the negative nearer the positive than the query? (ECI_sem eq. 6)."""
-    eta: Float64s = expit((s_pn - s_n) / temperature)
-    return eta
+    return np.asarray(expit((s_pn - s_n) / temperature))
 
 
 def pair_loss(s_p: Float64s, s_n: Float64s, temperature: float) -> Float64s:
     """Return −log ρ, the two-document contrastive loss, in a form that does not overflow."""
-    loss: Float64s = -log_expit((s_p - s_n) / temperature)
-    return loss
+    return np.asarray(-log_expit((s_p - s_n) / temperature))
 
 
 @dataclass(frozen=True)
@@ -152,12 +149,10 @@ def mnrl_proxy(record: Rows, s_n: Float64s, s_p: Float64s, temperature: float) -
     logits = s_n / temperature
     top = np.maximum(np.maximum.reduceat(logits, start), own)
     spread = np.exp(logits - np.repeat(top, np.diff(np.r_[start, len(record)])))
-    loss: Float64s = top + np.log(np.add.reduceat(spread, start) + np.exp(own - top)) - own
-    return loss
+    return np.asarray(top + np.log(np.add.reduceat(spread, start) + np.exp(own - top)) - own)
 
 
 def ambiguous(record: Rows, s_n: Float64s, s_p: Float64s) -> Marks:
     """Return for each record that has a negative whether one of them scores above the positive."""
     records, start = np.unique(record, return_index=True)
-    above: Marks = np.maximum.reduceat(s_n, start) > s_p[records]
-    return above
+    return np.asarray(np.maximum.reduceat(s_n, start) > s_p[records])

@@ -140,8 +140,7 @@ def resampled(score: float, left_out: Float64s, drawn: Float64s) -> tuple[Float6
     corrected, error = float(pseudo.mean()), float(pseudo.std(ddof=1) / np.sqrt(count))
     widened = np.sqrt(count / (count - 1)) * stdtrit(count - 1, 0.975) / ndtri(0.975)
     deviations = (pseudo - corrected) * widened / count
-    replicates: Float64s = corrected + (drawn[:, held] - 1) @ deviations
-    return np.maximum(replicates, 0.0), score - corrected, error
+    return np.maximum(corrected + (drawn[:, held] - 1) @ deviations, 0.0), score - corrected, error
 
 
 def _percentiles(values: Float64s, confidence: float) -> tuple[float, float]:

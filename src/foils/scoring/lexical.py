@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from foils.data.collection import DocumentTexts, Rows
+from foils.data.collection import DocumentTexts
 from foils.data.tokens import TOKENIZERS, inverse_document_frequency
 from foils.encode.vectors import Texts, text_keys
 from foils.runtime import progress
@@ -90,7 +90,8 @@ class Lexicon:
         else:
             parts = [self.texts[records.corpus], *[self.queries] * (corpus == "pooled+queries")]
         count = sum(part.shape[0] for part in parts)
-        return inverse_document_frequency(np.sum([_frequency(part) for part in parts], axis=0), count), count
+        frequencies = [np.bincount(part.indices, minlength=part.shape[1]) for part in parts]
+        return inverse_document_frequency(np.sum(frequencies, axis=0), count), count
 
 
 def corpus_digest(records: Records, corpus: str = "pooled") -> str:
@@ -105,10 +106,6 @@ def _digest(texts: Texts) -> str:
     keys = [text_keys(texts[start : start + _SLICE], "") for start in range(0, len(texts), _SLICE)]
     every = np.concatenate(keys) if keys else np.zeros((0, 2), np.uint64)
     return hashlib.blake2b(every[np.lexsort(every.T)].tobytes(), digest_size=16).hexdigest()
-
-
-def _frequency(sets: sparse.csr_array) -> Rows:
-    return np.bincount(sets.indices, minlength=sets.shape[1])
 
 
 def _sets(texts: Texts, counter: CountVectorizer) -> sparse.csr_array:

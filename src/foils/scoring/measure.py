@@ -99,8 +99,7 @@ def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, blo
     """Return the inner product of row a_rows[i] of a and row b_rows[i] of b, (n,)."""
 
     def products(rows: tuple[Rows, Rows]) -> Float64s:
-        found: Float64s = np.einsum("nd,nd->n", a.take(rows[0]), b.take(rows[1])).astype(np.float64)
-        return found
+        return np.asarray(np.einsum("nd,nd->n", a.take(rows[0]), b.take(rows[1])), np.float64)
 
     starts = range(0, len(a_rows), block)
     parts = ((a_rows[start : start + block], b_rows[start : start + block]) for start in starts)
@@ -186,9 +185,14 @@ def gradient_energies(
         negatives = geometry.documents.take(geometry.document[triplets])
         positives = geometry.documents.take(geometry.positive[first:last])
         member = (every[triplets] & where.reshape(-1)[:, None]).reshape(*where.shape, targets)
-        probability, own = _softmax(s_p[first:last], s_n[triplets].reshape(where.shape), member, temperature)
-        mixed = np.matmul(probability.astype(negatives.dtype), negatives.reshape(*where.shape, -1))
-        mixed += (own - 1)[:, :, None].astype(negatives.dtype) * positives[:, None, :]
+        logits = np.where(member, s_n[triplets].reshape(where.shape)[:, :, None] / temperature, -np.inf)
+        own = s_p[first:last, None] / temperature
+        top = np.maximum(logits.max(axis=1, initial=-np.inf), own)
+        shares, share = np.exp(logits - top[:, None, :]), np.exp(own - top)  # of the negatives, and of the positive
+        total = shares.sum(axis=1) + share
+        probability = (shares / total[:, None, :]).transpose(0, 2, 1).astype(negatives.dtype)
+        mixed = np.matmul(probability, negatives.reshape(*where.shape, -1))
+        mixed += (share / total - 1)[:, :, None].astype(negatives.dtype) * positives[:, None, :]
         energy = np.einsum("btd,btd->bt", mixed, mixed) / temperature**2
         return first, last, np.where(member.any(axis=1), energy, np.nan)
 
@@ -225,15 +229,3 @@ def padded(record: Rows, records: int, *, block: int = BLOCK) -> Iterator[Stretc
         triplets = np.where(where, offsets[first:last, None] + column, offsets[first:last, None])
         yield first, last, np.minimum(triplets, max(0, len(record) - 1)).reshape(-1), where
         first = last
-
-
-def _softmax(
-    s_p: Float64s, s_n: Float64s, member: npt.NDArray[np.bool_], temperature: float
-) -> tuple[Float64s, Float64s]:
-    """P of negatives (B, targets, K) and of the positive (B, targets), s_n (B, K), member (B, K, targets)."""
-    logits = np.where(member, s_n[:, :, None] / temperature, -np.inf)
-    own = s_p[:, None] / temperature
-    top = np.maximum(logits.max(axis=1, initial=-np.inf), own)
-    negatives, positive = np.exp(logits - top[:, None, :]), np.exp(own - top)
-    total = negatives.sum(axis=1) + positive
-    return (negatives / total[:, None, :]).transpose(0, 2, 1), positive / total

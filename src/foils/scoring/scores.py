@@ -14,11 +14,11 @@ from foils.data.negatives import Negatives
 from foils.encode.encoder import Encoder
 from foils.encode.models import check_temperature_of
 from foils.encode.vectors import VectorStore
+from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number
 from foils.scoring.eci import MARGINS, source_eci
 from foils.scoring.gates import (
-    Float64s,
     ambiguous,
     gated,
     mnrl_proxy,
@@ -125,10 +125,7 @@ class SourceScore:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with null for what is NaN or infinite."""
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
+        return dict(without_nan(asdict(self)))
 
 
 @dataclass(frozen=True)
@@ -275,10 +272,22 @@ def score_sources(
     targets = records.targets(settings.hybrids)
     weights = gated(measured.similarities, settings.temperature)
     moments = target_moments(measured.geometry, weights, records.members, targets)
-    resampled = _replicates(measured, weights, moments, targets, settings, replicates)
+    resampled, lam = Bootstrap(), settings.regularization
+    if replicates:
+        rng = np.random.default_rng([settings.seed, 3])
+        blocks = assign_blocks(len(records), rng)
+        plain = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
+        without = leave_out(measured.geometry, weights, records.members, moments, targets, blocks, regularization=lam)
+        resampled = bootstrap(plain, without, rng, replicates=replicates)
     scored = _score_targets(measured, moments, resampled, targets, settings)
-    random = next((score for score in scored if score.name == CONTROL), None)
-    ranked = [_against(score, random, resampled) for score in scored if score is not random]
+    control_score = next((score for score in scored if score.name == CONTROL), None)
+    ranked = [score for score in scored if score is not control_score]
+    if control_score is not None and control_score.eci_sem > 0:
+        for at, score in enumerate(ranked):
+            ratio = score.eci_sem / control_score.eci_sem
+            low, high = resampled.ratio_interval(score.name, CONTROL, CONFIDENCE)
+            own: dict[str, Any] = {"control_ratio": ratio, "control_ratio_low": low, "control_ratio_high": high}
+            ranked[at] = replace(score, **own, easy=(ratio if math.isnan(high) else high) >= CLEARLY)
     easy = {score.name for score in ranked if score.easy}
     bits = {target.name: target.bits for target in targets}
     ranked = [replace(score, easy=any(bits[name] & bits[score.name] for name in easy)) for score in ranked]
@@ -286,30 +295,11 @@ def score_sources(
         settings=settings,
         encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
         sources=ranked,
-        control=random,
+        control=control_score,
         idf_corpus={"kind": idf_corpus, "texts": texts, "digest": corpus_digest(records, idf_corpus)},
         collection={"name": collection.name, "digest": collection.digest},
         measured=measured,
     )
-
-
-def _replicates(
-    measured: Measured,
-    weights: Float64s,
-    moments: Mapping[str, Moments],
-    targets: list[Target],
-    settings: ScoreSettings,
-    replicates: int,
-) -> Bootstrap:
-    if not replicates:
-        return Bootstrap()
-    rng = np.random.default_rng([settings.seed, 3])
-    blocks, lam = assign_blocks(len(measured.records), rng), settings.regularization
-    scores = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
-    left_out_scores = leave_out(
-        measured.geometry, weights, measured.records.members, moments, targets, blocks, regularization=lam
-    )
-    return bootstrap(scores, left_out_scores, rng, replicates=replicates)
 
 
 def _score_targets(
@@ -360,13 +350,3 @@ def _score_targets(
             )
         )
     return scores
-
-
-def _against(score: SourceScore, control: SourceScore | None, replicates: Bootstrap) -> SourceScore:
-    """Add the comparison with the control: easy where the ratio's interval reaches CLEARLY (0.95)."""
-    if control is None or control.eci_sem <= 0:
-        return score
-    ratio = score.eci_sem / control.eci_sem
-    low, high = replicates.ratio_interval(score.name, CONTROL, CONFIDENCE)
-    bound = ratio if math.isnan(high) else high
-    return replace(score, control_ratio=ratio, control_ratio_low=low, control_ratio_high=high, easy=bound >= CLEARLY)

@@ -48,8 +48,7 @@ class Target:
 
     def of(self, members: npt.NDArray[np.int64]) -> Marks:
         """Return which triplets are this target's."""
-        marks: Marks = (members & self.bits) != 0
-        return marks
+        return np.asarray((members & self.bits) != 0)
 
 
 @dataclass(frozen=True)
@@ -156,8 +155,12 @@ def make_records(
     labelled = PairIndex(known_record, pool.index_of(DocumentTexts(collection, known_rows)))
     triplets = {name: part.distinct(pool.index_of(part.texts), labelled, considered) for name, part in loaded.items()}
     dropped = {name: {why: n for why, n in part.dropped.items() if n} for name, part in loaded.items()}
-    if queries is None:
-        _check_triplets(triplets, dropped, split)
+    if queries is None and (empty := [name for name, (record, _) in triplets.items() if not len(record)]):
+        listed = "; ".join(f"{name} ({left_out(dropped[name]) or 'it is empty'})" for name in empty)
+        raise InputError(
+            f"no negative left for the split {split!r} in {listed}; "
+            "check that each source was made for this collection and split"
+        )
     own_record, own_rows = _pairs_of(positives, rows)
     own_texts = pool.index_of(DocumentTexts(collection, own_rows))
     kept = np.unique(np.concatenate([record for record, _ in triplets.values()]))
@@ -166,7 +169,12 @@ def make_records(
     if control:
         rng = np.random.default_rng([seed, 2])
         triplets = {**triplets, CONTROL: _draw_control(list(triplets.values()), corpus, labelled, rng)}
-    record, document, members = _united(list(triplets.values()))
+    # One row for each distinct (record, document), with bit s where source s has it.
+    record, document = (np.concatenate(column) for column in zip(*triplets.values(), strict=True))
+    bits = np.repeat(1 << np.arange(len(triplets)), [len(of) for of, _ in triplets.values()])
+    codes, at, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
+    record, document, members = record[at], document[at], np.zeros(len(codes), np.int64)
+    np.bitwise_or.at(members, inverse, bits)
     of_kept = np.isin(own_record, kept)
     used, numbers = np.unique(np.concatenate([corpus, own_texts[of_kept]]), return_inverse=True)
     return Records(
@@ -197,18 +205,6 @@ def _check_given(sources: Mapping[str, Negatives], sample: int | None) -> None:
     bad = [name for name in sources if not name or name == CONTROL or "+" in name]
     if bad:
         raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
-
-
-def _check_triplets(
-    triplets: Mapping[str, tuple[Rows, Rows]], dropped: Mapping[str, Mapping[str, int]], split: str
-) -> None:
-    empty = [name for name, (record, _) in triplets.items() if not len(record)]
-    if empty:
-        listed = "; ".join(f"{name} ({left_out(dropped[name]) or 'it is empty'})" for name in empty)
-        raise InputError(
-            f"no negative left for the split {split!r} in {listed}; "
-            "check that each source was made for this collection and split"
-        )
 
 
 @dataclass
@@ -334,16 +330,6 @@ def _pairs_of(positives: Positives, queries: Rows) -> tuple[Rows, Rows]:
     places = np.argsort(record, kind="stable")
     places = places[record[places] >= 0]
     return record[places], doc_rows[places]
-
-
-def _united(sources: list[tuple[Rows, Rows]]) -> tuple[Rows, Rows, Rows]:
-    """Merge triplets of all sources: one row per distinct (record, document), with bit s where source s has it."""
-    record, document = (np.concatenate(column) for column in zip(*sources, strict=True))
-    bit = np.repeat(1 << np.arange(len(sources)), [len(of) for of, _ in sources])
-    codes, first, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
-    members = np.zeros(len(codes), np.int64)
-    np.bitwise_or.at(members, inverse, bit)
-    return record[first], document[first], members
 
 
 def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
-from foils.data.run import ranks_within
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, Decision, decide
 from foils.deciding.benefit import HARM, learnabilities, pulls
@@ -29,6 +28,7 @@ from foils.mining.fusion import fuse_sources
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.results import Table, number
+from foils.scoring.compose import repeats
 from foils.scoring.triplets import triplets_of_rows
 from foils.selection.rules import Floats, Marks
 
@@ -254,10 +254,7 @@ def _marked(united: Negatives, decision: Decision, candidates: Candidates, chose
     useful[triplets] = candidates.gain
     triplet = triplets_of_rows(united, measured.records)
     scored = (triplet >= 0) & known[triplet]
-    order = np.argsort(triplet, kind="stable")
-    repeated = np.zeros(len(triplet), bool)
-    repeated[order] = ranks_within(triplet[order]) > 0
-    keep = scored & kept[triplet] & ~repeated
+    keep = scored & kept[triplet] & ~repeats(triplet)
     columns: dict[str, Any] = {"false_probability": pa.array(decision.ground.expected[triplet], mask=~scored)}
     if weigh:
         columns["weight"] = pa.array(np.where(keep, useful[triplet], 0.0))
