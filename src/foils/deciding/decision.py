@@ -283,8 +283,15 @@ def decide(
     every = dict(sources) if RANDOM in sources else {**sources, RANDOM: _random(collection, sources, split, seed)}
     if NONE in every:
         raise InputError(f"a source is called {NONE!r}, which stands for no mined negatives; give it another name")
-    rng = np.random.default_rng([seed, 9])
-    queries = _queries(collection, split, records, labels, rng)
+    rng, trained = np.random.default_rng([seed, 9]), np.sort(collection.positives(split).query_rows)
+    if len(trained) < 2:
+        raise InputError(
+            f"the split {split!r} has {len(trained)} queries with a positive; a decision needs at least two"
+        )
+    queries = rng.permutation(trained)[:records]
+    if labels is not None:
+        queries = np.append(queries, np.intersect1d(collection.query_rows(labels.table["query_id"]), trained))
+    queries = np.unique(queries)
     of = make_records(collection, every, split=split, control=False, queries=queries)
     measured = measure(of, encoder, store, temperature)
     rows = np.arange(len(collection.documents))
@@ -328,18 +335,6 @@ def _random(collection: Collection, sources: Mapping[str, Negatives], split: str
     query_ids = collection.queries["query_id"].take(pa.array(query))
     doc_ids = collection.documents["doc_id"].take(pa.array(document))
     return Negatives(negatives_table(query_ids, doc_ids, RANDOM, rank, np.full(len(rank), np.nan)))
-
-
-def _queries(
-    collection: Collection, split: str, count: int | None, labels: Labels | None, rng: np.random.Generator
-) -> Rows:
-    """Rows of the queries that are looked at, ascending: drawn at random, and those that have labels."""
-    every = np.sort(collection.positives(split).query_rows)
-    if len(every) < 2:
-        raise InputError(f"the split {split!r} has {len(every)} queries with a positive; a decision needs at least two")
-    drawn = rng.permutation(every)[:count]
-    judged = every[:0] if labels is None else collection.query_rows(labels.table["query_id"])
-    return np.union1d(drawn, np.intersect1d(judged, every))
 
 
 def _source(measured: Measured, bit: int, negatives: Negatives, logs: Float64s) -> Source:
@@ -456,7 +451,7 @@ def _summed(
 ) -> tuple[Float64s, float]:
     """(blocks,) sums of a source's benefit where logit π = constant + slope·log n_L/n_U, and its share."""
     pi = expit(constant + slope * logs)
-    sums: Float64s = np.bincount(block, strength * (1 - (1 + HARM) * pi), blocks).astype(np.float64)
+    sums = np.bincount(block, strength * (1 - (1 + HARM) * pi), blocks).astype(np.float64)
     return sums, float(pi.mean()) if len(pi) else 0.0
 
 
@@ -501,8 +496,7 @@ def _decided(
     near = [at for at in may if benefit[at] >= benefit[may].max() - tolerated]
     chosen = min(near, key=lambda at: (costs[at], -benefit[at]))
     gains = np.stack([form.drawn(each, weighed.errors) for each in weighed.benefits])  # (K, D, S + 1)
-    random, none = names.index(RANDOM) if RANDOM in names else len(names) - 1, len(names) - 1
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    none, tails = len(names) - 1, [(1 - confidence) / 2, (1 + confidence) / 2]
 
     def interval(values: Float64s) -> tuple[float, float]:
         """The widest over what is not excluded; values are (K, D)."""
@@ -524,15 +518,20 @@ def _decided(
         apart = interval(gains[:, :, chosen] - gains[:, :, at])
         tied = at != chosen and apart[0] <= 0 <= apart[1]
         ties += [name] * tied
+        verdict = "harmful" if high < 0 and name != NONE else f"tie with {names[chosen]}" if tied else "worse"
+        if at == chosen:
+            verdict = "good" if low > 0 else "chosen" if name != NONE else "the others may harm"
         listed.append(
             Candidate(
                 name, weighed.records[at], float(benefit[at]), *interval(weighed.benefits[:, :, at]),
                 float(weighed.strengths[at]), float(weighed.learnability[at]),
                 float(point[at]), low, high, share, *ends,
-                float((np.array(may)[winners] == at).mean()) if labelled else math.nan,
-                _verdict(at == chosen, name, names[chosen], tied, low, high),
+                float((np.array(may)[winners] == at).mean()) if labelled else math.nan, verdict,
             )
         )  # fmt: skip
+    # Points that the choice may lose for what is not known of unlabelled answers; the form's error is left out.
+    worth = form.mean(weighed.benefits[0] if labelled else weighed.plain)
+    lost = worth[:, may].max(axis=1) - worth[:, chosen]
     order = sorted(range(len(names)), key=lambda at: (at != chosen, -benefit[at]))
     others = [at for at in order if at != chosen and at in may]
     decision = Decision(
@@ -542,31 +541,26 @@ def _decided(
         runner_up=names[others[0]] if others else None,
         ties=tuple(ties),
         turns_at=_turn(weighed, chosen, best_at, listed[chosen].false_share),
-        label_next=LABELS if _lost(weighed, form.mean, may, chosen) > WORTH_LABELS else 0,
+        label_next=LABELS if float(lost.mean() if labelled else lost.max()) > WORTH_LABELS else 0,
         labels=0 if judged is None else len(judged.triplets),
         unlabelled_most=most,
-        ability=_ability(ground.measured, names, random),
+        ability=_ability(ground.measured),
         recurrence=ground.recurrence,
         curve={"unlabelled": weighed.grid.tolist(), "benefit": dict(zip(names, weighed.plain.T.tolist(), strict=True))},
         negatives=every,
         ground=replace(ground, expected=weighed.expected),
     )
     sentences, cautions = (_answer(decision), *_remarks(decision)), tuple(_cautions(decision, every))
-    return replace(decision, sentences=sentences, cautions=cautions, next=_next(decision))
+    table = "" if decision.source is None else f"{decision.source}.parquet "
+    label = f"   (surer: foils label … -n {decision.label_next})" if decision.label_next else ""
+    following = f"Next: foils train PAIRS {table}-o model/{label}"
+    return replace(decision, sentences=sentences, cautions=cautions, next=following)
 
 
 def _cost(name: str, every: Mapping[str, Negatives]) -> int:
     """How costly a source is to mine, in order alone."""
     ways = ["none"] if name == NONE else every[name].table["source"].unique().to_pylist()
     return max((COSTS.get(str(way), UNKNOWN_COST) for way in ways), default=UNKNOWN_COST)
-
-
-def _lost(weighed: _Weighed, mean: Any, may: Sequence[int], chosen: int) -> float:
-    """Points that the choice may lose for what is not known of unlabelled answers; the form's error is left out."""
-    labelled = weighed.drawn_shares is not None
-    values = mean(weighed.benefits[0] if labelled else weighed.plain)
-    lost = values[:, may].max(axis=1) - values[:, chosen]
-    return float(lost.mean() if labelled else lost.max())
 
 
 def _turn(weighed: _Weighed, chosen: int, best_at: Rows, share: float) -> Turn | None:
@@ -586,21 +580,14 @@ def _turn(weighed: _Weighed, chosen: int, best_at: Rows, share: float) -> Turn |
     )  # fmt: skip
 
 
-def _ability(measured: Measured, names: Sequence[str], random: int) -> float:
+def _ability(measured: Measured) -> float:
     """Share of random negatives that the encoder puts below the positive; NaN without random ones."""
-    if names[random] != RANDOM:
-        return math.nan
     records = measured.records
+    if RANDOM not in records.names:
+        return math.nan
     own = np.flatnonzero(records.members >> records.names.index(RANDOM) & 1)
     below = measured.similarities.s_n[own] < measured.s_p[records.record[own]]
     return float(below.mean()) if len(own) else math.nan
-
-
-def _verdict(chosen: bool, name: str, best: str, tied: bool, low: float, high: float) -> str:
-    """What to think of a candidate, in a word or two."""
-    if chosen:
-        return "good" if low > 0 else "chosen" if name != NONE else "the others may harm"
-    return "harmful" if high < 0 and name != NONE else f"tie with {best}" if tied else "worse"
 
 
 def _answer(decision: Decision) -> str:
@@ -658,10 +645,3 @@ def _cautions(decision: Decision, every: Mapping[str, Negatives]) -> list[str]:
             "its length alone; decide between lists of equal length."
         )
     return lines
-
-
-def _next(decision: Decision) -> str:
-    """The next command to type."""
-    table = "" if decision.source is None else f"{decision.source}.parquet "
-    label = f"   (surer: foils label … -n {decision.label_next})" if decision.label_next else ""
-    return f"Next: foils train PAIRS {table}-o model/{label}"

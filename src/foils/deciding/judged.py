@@ -57,15 +57,14 @@ class Judged:
     checks: Float64s
 
     @classmethod
-    def of(cls, labels: Any, records: Records) -> Judged | None:
-        """Return what labels, or a file of them, say of the records' triplets; None without labels.
+    def of(cls, given: Labels | None, records: Records) -> Judged | None:
+        """Return what labels say of the records' triplets; None without labels.
 
         Raises:
-            InputError: labels that cannot be read, none that is judged, or none of these records.
+            InputError: none is judged, or none is of these records.
         """
-        if labels is None:
+        if given is None:
             return None
-        given = Labels.of(labels, records.collection)
         names = given.programs()
         relevant = given.match(given.table)[0]
         answers = np.column_stack(
@@ -74,7 +73,11 @@ class Judged:
         anybody = ~np.isnan(relevant) | (~np.isnan(answers)).any(axis=1)
         if not anybody.any():
             raise InputError("labels without a judgement; judge some pairs first (foils label), or leave them out")
-        triplet = _triplets(given, records)
+        codes = np.asarray(pair_keys(given.table).combine_chunks().dictionary_encode().indices, np.int64)
+        _, first, pair = np.unique(codes, return_index=True, return_inverse=True)
+        pairs, zeros = given.table.take(pa.array(first)), np.zeros(len(first), np.int64)
+        table = negatives_table(pairs["query_id"], pairs["doc_id"], "labels", zeros, zeros)
+        triplet = triplets_of_rows(Negatives(table.append_column("text", pairs["text"])), records)[pair]
         anybody &= [of not in CHECKS for of in given.table["sources"].to_pylist()]
         known = np.flatnonzero((triplet >= 0) & anybody)
         if not len(known):
@@ -105,15 +108,6 @@ class Judged:
             if_relevant = if_relevant + yes @ np.log(sensitivity) + no @ np.log1p(-sensitivity)
             if_not = if_not + yes @ np.log1p(-specificity) + no @ np.log(specificity)
         return if_relevant, if_not
-
-
-def _triplets(given: Labels, records: Records) -> Rows:
-    """(n,) the triplet of each label, −1 where there is none."""
-    codes = np.asarray(pair_keys(given.table).combine_chunks().dictionary_encode().indices, np.int64)
-    _, first, pair = np.unique(codes, return_index=True, return_inverse=True)
-    pairs, zeros = given.table.take(pa.array(first)), np.zeros(len(first), np.int64)
-    table = negatives_table(pairs["query_id"], pairs["doc_id"], "labels", zeros, zeros)
-    return triplets_of_rows(Negatives(table.append_column("text", pairs["text"])), records)[pair]
 
 
 @dataclass(frozen=True)

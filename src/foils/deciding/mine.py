@@ -13,7 +13,7 @@ from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import provenance
-from foils.deciding.decision import BeliefSettings, Decision, decide
+from foils.deciding.decision import Decision, decide
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
@@ -117,7 +117,6 @@ def best_window(
     deep: Negatives,
     encoder: Encoder,
     store: VectorStore,
-    belief: BeliefSettings | None = None,
     *,
     size: int,
     split: str = "train",
@@ -131,7 +130,6 @@ def best_window(
         deep: negatives mined from all ranks that are looked at.
         encoder: that the training starts from.
         store: of vectors.
-        belief: labels, what the training starts from, and in-batch negatives.
         size: negatives of a query in each window.
         split: whose queries are trained on.
         temperature: τ of the training.
@@ -153,8 +151,7 @@ def best_window(
     }
     sources = {name: source for name, source in sources.items() if len(source)}
     decision = decide(
-        collection, sources, encoder, store, belief, split=split, temperature=temperature, seed=seed,
-        candidates=list(sources),
-    )  # fmt: skip
+        collection, sources, encoder, store, split=split, temperature=temperature, seed=seed, candidates=list(sources)
+    )
     first, end = re.findall(r"\d+", str(decision.source))
     return decision, (int(first), int(end))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from bm25s.stopwords import STOPWORDS_EN_PLUS
@@ -51,7 +52,18 @@ def score_page(scores: Scored) -> str:
         f"{scores.collection['name']}, split {settings.split}: {len(scores.measured.records):,} queries · "
         f"encoder {scores.encoder['name']} · temperature {settings.temperature:g} · seed {settings.seed}"
     )
-    sections = [] if decision is None else _decision_sections(decision)
+    sections = []
+    if decision is not None:
+        sources = [name for name in decision.negatives if name != "random"]
+        colours = {name: PALETTE[at % len(PALETTE)] for at, name in enumerate(sources)}  # the same in every figure
+        colours |= {"random": GREY, NONE: GREY}
+        numbers = replace(decision.table(), title="", caption=decision.next)
+        sections = [
+            Section("What each choice gains", [gain_figure(decision, colours)], decision.cautions),
+            Section("Read some", [examples_of(decision)]),
+            Section("Where the choice turns", [turn_figure(decision, colours)], decision.sentences[1:]),
+            Section("The numbers", [numbers], folded=True),
+        ]
     return render_page(
         "Which hard negatives to train on",
         subtitle=subtitle,
@@ -64,24 +76,6 @@ def score_page(scores: Scored) -> str:
         footer=f"encoder fingerprint {scores.encoder['fingerprint']} · collection digest {scores.collection['digest']} "
         f"· idf over {scores.idf_corpus['texts']:,} texts",
     )
-
-
-def _decision_sections(decision: Decision) -> list[Section]:
-    colours = colours_of(decision)
-    table = decision.table()
-    return [
-        Section("What each choice gains", [gain_figure(decision, colours)], decision.cautions),
-        Section("Read some", [examples_of(decision)]),
-        Section("Where the choice turns", [turn_figure(decision, colours)], decision.sentences[1:]),
-        Section("The numbers", [type(table)("", table.columns, table.rows, decision.next, table.marked)], folded=True),
-    ]
-
-
-def colours_of(decision: Decision) -> dict[str, str]:
-    """Return one colour for each source, the same in every figure; random negatives and none are grey."""
-    sources = [name for name in decision.negatives if name != "random"]
-    colours = {name: PALETTE[at % len(PALETTE)] for at, name in enumerate(sources)}
-    return {**colours, "random": GREY, NONE: GREY}
 
 
 def gain_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
