@@ -329,8 +329,7 @@ def evaluate_runs(
         measure_rankings(rankings_of(without_identical(run, collection)), qrels, measures, name=run.name)
         for run in runs
     )
-    silent = [system.name for system in systems if len(system.unanswered) == len(system.query_ids)]
-    if silent:
+    if silent := [system.name for system in systems if len(system.unanswered) == len(system.query_ids)]:
         raise InputError(
             f"no query of the split {split!r} of {collection.name} is in: {', '.join(silent)}; "
             f"check the split (there are {', '.join(collection.splits)}) and the query ids"

@@ -117,5 +117,4 @@ def threshold(probability: npt.ArrayLike, precision: float) -> float:
 def logits_of(probability: npt.ArrayLike) -> Floats:
     """Return log p/(1 − p), within ±30."""
     with np.errstate(divide="ignore"):
-        logits: Floats = np.clip(logit(np.asarray(probability, np.float64)), -SUREST, SUREST)
-    return logits
+        return np.asarray(np.clip(logit(np.asarray(probability, np.float64)), -SUREST, SUREST))

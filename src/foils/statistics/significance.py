@@ -94,7 +94,9 @@ def paired_test(
     from scipy import stats
 
     check_names("alternative", [alternative], ALTERNATIVES)
-    first, second = _paired(a, b)
+    first, second = _finite(a), _finite(b)
+    if first.shape != second.shape:
+        raise InputError(f"expected one value a query for both systems; found shapes {first.shape} and {second.shape}")
     differences = first - second
     mean = float(np.mean(differences))
     exact: Floats = np.round(differences / float(np.abs([first, second]).max() or 1.0), 12)
@@ -224,13 +226,6 @@ def _pairs(names: list[str], against: Sequence[str] | None) -> list[tuple[str, s
         return [(a, b) for b, a in combinations(names, 2)]
     check_names("system", against, names)
     return [(a, b) for b in against for a in names if a != b and a not in against[: against.index(b)]]
-
-
-def _paired(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Floats, Floats]:
-    first, second = _finite(a), _finite(b)
-    if first.shape != second.shape:
-        raise InputError(f"expected one value a query for both systems; found shapes {first.shape} and {second.shape}")
-    return first, second
 
 
 def _finite(values: npt.ArrayLike) -> Floats:

@@ -158,17 +158,11 @@ def estimate_share(relevant: npt.ArrayLike, probability: npt.ArrayLike) -> Share
     variance = (1 - p) * w**2 / w.sum() ** 2
     v = max(float((variance * (y - share) ** 2).sum()), float(variance.sum()) * smoothed * (1 - smoothed))
     effective = smoothed * (1 - smoothed) / v if v > 0 else np.inf
-    low, high = _clopper_pearson(share, effective)
-    return Share(share, low, high, m, effective)
-
-
-def _clopper_pearson(share: float, n: float) -> tuple[float, float]:
-    """The interval of a share of n units, which need not be a whole number."""
-    if np.isinf(n):
-        return share, share
+    if np.isinf(effective):
+        return Share(share, share, share, m, effective)
     from scipy.stats import beta
 
-    x = share * n
-    low = float(beta.ppf(TAIL, x, n - x + 1)) if x > 0 else 0.0
-    high = float(beta.ppf(1 - TAIL, x + 1, n - x)) if x < n else 1.0
-    return low, high
+    x = share * effective  # need not be a whole number
+    low = float(beta.ppf(TAIL, x, effective - x + 1)) if x > 0 else 0.0
+    high = float(beta.ppf(1 - TAIL, x + 1, effective - x)) if x < effective else 1.0
+    return Share(share, low, high, m, effective)
