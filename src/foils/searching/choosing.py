@@ -24,7 +24,7 @@ import numpy.typing as npt
 from foils.encode import Vectors
 from foils.encode.index import ExactIndex, search_lists
 from foils.runtime import progress
-from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.errors import InputError, check_names, require
 from foils.searching.dimensions import (
     Floats,
     Rows,
@@ -36,7 +36,7 @@ from foils.searching.dimensions import (
     sun,
 )
 from foils.searching.passes import check_search_depths, rank_lists
-from foils.searching.runs import Embedded, rows_by_query
+from foils.searching.runs import Embedded
 from foils.searching.settings import CANDIDATES, FEEDBACK_DEPTH, DimensionSettings
 from foils.statistics import parse_measures
 
@@ -69,8 +69,7 @@ class Grid:
     moon_pool: int | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in ("dime", "eclipse"):
-            raise UnknownNameError("method with a grid", self.method, ("dime", "eclipse"))
+        check_names("method with a grid", [self.method], ("dime", "eclipse"))
 
     @property
     def ratios(self) -> tuple[tuple[float, float], ...]:
@@ -106,8 +105,7 @@ def published_grid(reading: Reading = "few-relevant", *, moon_pool: int | None =
 
     Source: Eclipse, section 4 (hyperparameters).
     """
-    if reading not in READINGS:
-        raise UnknownNameError("reading of the published grid", reading, READINGS)
+    check_names("reading of the published grid", [reading], READINGS)
     few, many = range(2, 7), range(2, 15)
     depths = product(few, many) if reading == "few-relevant" else product(many, few)
     return Grid("eclipse", tuple(depths), tuple(product(TENTHS, TENTHS)), TENTHS, moon_pool)
@@ -195,8 +193,11 @@ def judged_queries(
     table = collection.judgements(embedded.split)
     grades = np.asarray(table["relevance"].to_numpy(), np.int64)
     judged = np.column_stack([collection.document_rows(table["doc_id"]), grades])[grades > 0]
-    of = rows_by_query(embedded, collection.query_rows(table["query_id"])[grades > 0], judged)
-    rows = np.flatnonzero([len(each) for each in of])
+    queries = collection.query_rows(table["query_id"])[grades > 0]
+    order = np.argsort(queries, kind="stable")
+    starts, ends = (np.searchsorted(queries[order], embedded.query_rows, side=side) for side in ("left", "right"))
+    of = [judged[order[start:end]] for start, end in zip(starts, ends, strict=True)]
+    rows = np.flatnonzero(ends > starts)
     lists, _ = search_lists(
         ExactIndex(embedded.documents), embedded.queries[rows], max(reranked, feedback_depth, longest),
         without=embedded.identical[rows],
@@ -473,8 +474,7 @@ def grid_ranks(products: npt.NDArray[np.float32], orders: Integers, cuts: Intege
     Raises:
         MissingExtraError: numba is not installed.
     """
-    ranks: Ranks = _compiled()(np.ascontiguousarray(products.T), orders, cuts, columns)
-    return ranks
+    return np.asarray(_compiled()(np.ascontiguousarray(products.T), orders, cuts, columns))
 
 
 @cache

@@ -227,11 +227,6 @@ def moved(query: npt.ArrayLike, relevant: npt.ArrayLike, *, weight: float) -> Fl
     return np.asarray(np.asarray(query, np.float64) + weight * scaled_to(query, relevant))
 
 
-def masked(query: npt.NDArray[np.floating], mask: Mask) -> npt.NDArray[np.floating]:
-    """Return the query with the other dimensions set to 0, in its own dtype; a full mask changes no bit."""
-    return np.where(mask, query, query.dtype.type(0))
-
-
 class Sharpened(NamedTuple):
     """Queries by what their feedback shows.
 
@@ -313,7 +308,7 @@ def sharpened_queries(
             moons = _mean(_gathered(documents, [of[last] for of, last in zip(lists, taken, strict=True)]))
             importance = eclipse_importance(asked, suns, moons, alpha=settings.alpha, beta=settings.beta)
             mask = keep_share(importance, settings.share)
-        made.masks[rows], made.queries[rows] = mask, masked(asked, mask)
+        made.masks[rows], made.queries[rows] = mask, np.where(mask, asked, asked.dtype.type(0))
     return made
 
 

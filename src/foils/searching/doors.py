@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from foils.data import Collection
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs
 from foils.encode import DEFAULT_MODEL
@@ -19,11 +18,10 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, door
 from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
-from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, search_collection
+from foils.searching.runs import Searched, bm25_run, embed_collection, search_collection
 from foils.searching.settings import (
     METHODS,
     AnswersLike,
-    DimensionSettings,
     ImportanceSettings,
     Method,
     SearchSettings,
@@ -74,72 +72,48 @@ def search(
     """
     loaded, fusion = reading.open(collection), Fusion.of(model)
     method = chosen_method(dimensions, tune=searching.tune, answers=answers)
-    deep = replace(searching, top=max(searching.top, FUSED_DEPTH)) if fusion else searching
-    searched = _search_sharpened(loaded, model, importance.of(method), deep, answers, embedding)
+    settings, asked = importance.of(method), searching.top
     if fusion:
-        searched = _fused(searched, fusion, searching.top)
-    if run is not None:
-        searched.write(run)
-    return replace(searched, facts={**searched.facts, "run": None if run is None else str(run)})
-
-
-def _search_sharpened(
-    collection: Collection, model: EncoderLike, settings: DimensionSettings, searching: SearchSettings,
-    answers: AnswersLike | None, embedding: EmbeddingSettings,
-) -> Searched:  # fmt: skip
-    """Search with the dimensions that matter, by settings that are given or chosen on another split."""
-    _refuse_shared_queries(collection, searching)
+        searching = replace(searching, top=max(asked, FUSED_DEPTH))
+    depths: dict[str, Any] = {"k": searching.top, "feedback_depth": searching.feedback_depth}
+    if (tune := searching.tune) is not None:
+        ids = [
+            {*loaded.judgements(name, option)["query_id"].to_pylist()}
+            for name, option in ((tune, "tune"), (searching.split, "split"))
+        ]
+        if shared := sorted(ids[0] & ids[1]):
+            raise InputError(
+                f"the splits {tune!r} and {searching.split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "
+                "settings chosen on the queries that are searched for say nothing of others; take them out of one"
+            )
     texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
-    encoder, store = embedding.open_encoder(model, collection), embedding.open_store()
-    embedded = partial(embed_collection, collection, encoder, store, answers=texts)
-    if searching.tune is not None:
-        settings = _tuned(embedded(split=searching.tune), settings, searching)
+    encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
+    embedded = partial(embed_collection, loaded, encoder, store, answers=texts)
+    if tune is not None:
+        judged = judged_queries(embedded(split=tune), **depths, measures=[searching.measure])
+        settings = choose_settings(judged, settings.method, searching.measure)
+        log.info("chosen on %s: %s", tune, settings)
     vectors = embedded(split=searching.split)
     index: Any = searching.index
     if isinstance(index, str):
         index = ExactIndex(vectors.documents) if index == "exact" else FaissIndex.build(vectors.documents, index)
     searched = search_collection(
-        vectors, settings, index=index, k=searching.top, feedback_depth=searching.feedback_depth,
-        second_pass=searching.second_pass, name=f"{encoder.name}-{settings.method}",
+        vectors, settings, index=index, **depths, second_pass=searching.second_pass,
+        name=f"{encoder.name}-{settings.method}",
     )  # fmt: skip
     facts = {
-        "collection": collection.name, "split": searching.split, "encoder": description(encoder),
+        "collection": loaded.name, "split": searching.split, "encoder": description(encoder),
         "dimensions": settings.method, **searching.to_json(),
         "answers": None if texts is None else digest("answers", sorted(texts.items())),
     }  # fmt: skip
-    return replace(searched, facts=facts)
-
-
-def _fused(searched: Searched, fusion: Fusion, top: int) -> Searched:
-    """The run with BM25's beside it, in its place, or alone, as `foils tune` found it best."""
-    run = searched.run
-    if fusion.deploys != "model":
-        run = bm25_run(searched.collection, searched.split, depth=max(top, FUSED_DEPTH))
-    if fusion.deploys == "both":
-        run = fuse_runs([run, searched.run], name=f"{searched.run.name}+bm25", **fusion.how)
-    return replace(searched, run=run.first(top), facts={**searched.facts, "top": top, "fused_with_bm25": vars(fusion)})
-
-
-def _refuse_shared_queries(collection: Collection, searching: SearchSettings) -> None:
-    """Raise an InputError where the split to choose settings on shares queries with the one searched for."""
-    if (tune := searching.tune) is None:
-        return
-    tuned, searched = (
-        {*collection.judgements(name, option)["query_id"].to_pylist()}
-        for name, option in ((tune, "tune"), (searching.split, "split"))
-    )
-    if shared := sorted(tuned & searched):
-        raise InputError(
-            f"the splits {tune!r} and {searching.split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "
-            "settings chosen on the queries that are searched for say nothing of others; take them out of one"
-        )
-
-
-def _tuned(embedded: Embedded, settings: DimensionSettings, searching: SearchSettings) -> DimensionSettings:
-    """The best settings of the method's grid on a split's queries."""
-    judged = judged_queries(
-        embedded, k=searching.top, feedback_depth=searching.feedback_depth, measures=[searching.measure]
-    )
-    chosen = choose_settings(judged, settings.method, searching.measure)
-    log.info("chosen on %s: %s", embedded.split, chosen)
-    return chosen
+    if fusion:  # with BM25's run beside it, that alone, or as it is, whatever `foils tune` found best
+        found = searched.run
+        if fusion.deploys != "model":
+            found = bm25_run(loaded, searching.split, depth=searching.top)
+        if fusion.deploys == "both":
+            found = fuse_runs([found, searched.run], name=f"{searched.run.name}+bm25", **fusion.how)
+        searched = replace(searched, run=found.first(asked))
+        facts |= {"top": asked, "fused_with_bm25": vars(fusion)}
+    if run is not None:
+        searched.write(run)
+    return replace(searched, facts={**facts, "run": None if run is None else str(run)})

@@ -22,7 +22,7 @@ from foils.encode import Vectors
 from foils.encode.index import Index, Scores, as_index, search_lists
 from foils.encode.nearest import rank_rows
 from foils.runtime import progress
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, check_names
 from foils.searching.dimensions import (
     QUERIES,
     Rows,
@@ -116,8 +116,7 @@ def check_search_depths(k: int, feedback_depth: int, candidates: int | None, sec
         InputError: a depth below 1, fewer documents ranked again than returned, or such a depth where all documents
             are ranked again.
     """
-    if second_pass not in SECOND_PASSES:
-        raise UnknownNameError("second pass", second_pass, SECOND_PASSES)
+    check_names("second pass", [second_pass], SECOND_PASSES)
     if min(k, feedback_depth) < 1:
         raise InputError(f"expected depths of at least 1; found k={k}, feedback_depth={feedback_depth}")
     if candidates is None:

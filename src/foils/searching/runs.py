@@ -50,8 +50,7 @@ class Embedded:
     @property
     def identical(self) -> Rows:
         """(n,) position of the document that has each query's own id, which is no answer to it; −1: there is none."""
-        own: Rows = self.collection.identical[self.query_rows]
-        return own
+        return np.asarray(self.collection.identical[self.query_rows])
 
     @property
     def query_ids(self) -> list[str]:
@@ -150,26 +149,19 @@ def embed_collection(
         InputError: queries without an answer, where answers are given.
     """
     ids, rows = _judged(collection, split)
-    answered = None if answers is None else _embedded_answers(ids, answers, encoder, store, split)
+    answered = None
+    if answers is not None:
+        if missing := [query for query in ids if query not in answers]:
+            raise InputError(
+                f"{len(missing)} queries of the split {split!r} have no answer: {', '.join(missing[:5])}…; "
+                "give a text for every query"
+            )
+        written = {at: text for at, query in enumerate(ids) if (text := answers[query]) is not None}
+        answered = np.full((len(ids), encoder.dimension), np.nan, np.float32)
+        answered[list(written)] = embed_texts([*written.values()], "document", encoder, store).take(slice(None))
     queries = embed_texts(collection.query_texts(rows), "query", encoder, store).take(slice(None))
     documents = embed_texts(DocumentTexts(collection), "document", encoder, store)
     return Embedded(collection, split, rows, np.ascontiguousarray(queries, np.float32), documents, answered)
-
-
-def _embedded_answers(
-    ids: Sequence[str], answers: Mapping[str, str | None], encoder: Encoder, store: VectorStore | None, split: str
-) -> npt.NDArray[np.float32]:
-    if missing := [query for query in ids if query not in answers]:
-        raise InputError(
-            f"{len(missing)} queries of the split {split!r} have no answer: {', '.join(missing[:5])}…; "
-            "give a text for every query"
-        )
-    texts = [answers[query] for query in ids]
-    vectors = np.full((len(texts), encoder.dimension), np.nan, np.float32)
-    written = [text for text in texts if text is not None]
-    known = [text is not None for text in texts]
-    vectors[known] = embed_texts(written, "document", encoder, store).take(slice(None))
-    return vectors
 
 
 def embed_texts(texts: Texts, kind: Kind, encoder: Encoder, store: VectorStore | None) -> Vectors:
@@ -245,13 +237,6 @@ def _run_of(
     queries = np.repeat(np.array(query_ids, object), [len(of) for of in lists]).tolist()
     documents = collection.documents["doc_id"].take(pa.array(np.concatenate(lists)))
     return Run.ranked(queries, documents, np.concatenate(scores), name=name)
-
-
-def rows_by_query(embedded: Embedded, queries: Rows, values: npt.NDArray[Any]) -> list[Any]:
-    """Return the values of each query of the split, in their order, from (m,) queries and (m, …) values."""
-    order = np.argsort(queries, kind="stable")
-    starts, ends = (np.searchsorted(queries[order], embedded.query_rows, side=side) for side in ("left", "right"))
-    return [values[order[start:end]] for start, end in zip(starts, ends, strict=True)]
 
 
 def bm25_run(collection: Collection, split: str, *, depth: int = 100, name: str = "bm25") -> Run:

@@ -163,31 +163,26 @@ class SharpenedSearch(Generic[T]):
         rows = _rows(queries)
         reranked = check_search_depths(k, self.feedback_depth, self.candidates or max(k, CANDIDATES), "rerank")
         given = None if feedback is None else [_rows(of, rows.shape[1]) for of in feedback]
-        depth = self._first_depth(k, reranked, given=given is not None)
+        needed = 0 if given is not None else feedback_needed(self.settings, self.feedback_depth)
+        depth = k if self.settings.keeps_all else needed  # of the first pass; 0: there is none
+        if self.second_pass == "rerank":
+            depth = max(reranked, needed)
         first = _checked((yield rows, depth), rows) if depth and len(rows) else [NOTHING] * len(rows)
         fed = [of for _, of in first] if given is None else given
         made = _sharpened(rows, [of[: self.feedback_depth] for of in fed], self.settings)
         if self.second_pass == "rerank":
-            found = [
-                _ordered(query, documents[:reranked], vectors[:reranked])
-                for query, (documents, vectors) in zip(made.queries, first, strict=True)
-            ]
+            first = [(documents[:reranked], vectors[:reranked]) for documents, vectors in first]
         else:
             again = np.flatnonzero(made.changed) if depth >= k else np.arange(len(rows))
             if len(again):
                 asked = made.queries[again]
                 for row, of in zip(again.tolist(), _checked((yield asked, k), asked), strict=True):
                     first[row] = of
-            found = [_scored(query, *of) for query, of in zip(made.queries, first, strict=True)]
+        found = [_scored(query, *of) for query, of in zip(made.queries, first, strict=True)]
+        if self.second_pass == "rerank":  # of equal ones the earlier first
+            found = [sorted(of, key=lambda match: -match.score) for of in found]
         said = zip(found, made.masks, made.moved.tolist(), strict=True)
         return [Matches(of[:k], mask, moved) for of, mask, moved in said]
-
-    def _first_depth(self, k: int, reranked: int, *, given: bool) -> int:
-        """How many documents the first pass retrieves; 0: there is none."""
-        needed = 0 if given else feedback_needed(self.settings, self.feedback_depth)
-        if self.second_pass == "rerank":
-            return max(reranked, needed)
-        return k if self.settings.keeps_all else needed
 
 
 def _is_async(search: Callable[..., Any]) -> bool:
@@ -212,12 +207,6 @@ def _sharpened(queries: Floats, feedback: Sequence[Floats], settings: DimensionS
     vectors = np.concatenate([of for of in feedback if len(of)] or [np.empty((0, queries.shape[1]), np.float32)])
     lists = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
     return sharpened_queries(queries, Vectors.of(vectors), lists, settings)
-
-
-def _ordered(query: Floats, documents: Sequence[T], vectors: Floats) -> list[Match[T]]:
-    """The documents by falling inner product; of equal ones the earlier first."""
-    scores = vectors @ query if len(vectors) else np.empty(0, np.float32)
-    return [Match(documents[at], float(scores[at])) for at in np.argsort(-scores, kind="stable").tolist()]
 
 
 def _scored(query: Floats, documents: Sequence[T], vectors: Floats) -> list[Match[T]]:
