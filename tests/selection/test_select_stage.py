@@ -17,7 +17,6 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.selection import (
     Candidates,
     LearningProgress,
-    RatedRows,
     adapted_gap,
     curriculum,
     list_benefit,
@@ -30,6 +29,7 @@ from foils.selection.benefit import HARMFUL, NOT_CHOSEN
 from foils.selection.curriculum import tier_max
 from foils.selection.doors import select
 from hidden_positives import WorldEncoder, decided, hidden_world, mined, oracle, true_share
+from rated_rows import rows_of
 from refusals import refused
 
 
@@ -131,7 +131,7 @@ def test_table_3():
 
 
 def test_harder_ones_come_later():
-    rows = RatedRows.of_gaps([100.0, 101.0, 151.0, 201.0, 300.0, 301.0, 700.0])
+    rows = rows_of([100.0, 101.0, 151.0, 201.0, 300.0, 301.0, 700.0])
     assert curriculum(rows, epoch=1).keep.tolist() == [False] * 5 + [True] * 2
     assert curriculum(rows, epoch=3).keep.tolist() == [False] * 3 + [True] * 4
     assert curriculum(rows, epoch=5).keep.tolist() == [False] * 2 + [True] * 5
@@ -196,13 +196,13 @@ def test_faulty_updates_and_settings_are_refused(given):
 
 def test_tiers_up_to_the_one_of_algorithm_3():
     assert [tier_max(epoch) for epoch in (1, 2, 3, 4, 9)] == [1.5, 2, 2.5, 3, 3]
-    gaps = RatedRows.of_gaps([150.0, 300.0, 500.0, 700.0])
+    gaps = rows_of([150.0, 300.0, 500.0, 700.0])
     kept = [curriculum(gaps, epoch=epoch, schedule="algorithm3").keep.sum() for epoch in (1, 2, 3, 4, 9)]
     assert kept == [1, 2, 2, 3, 3]
 
 
 def test_simans_aims_at_the_adapted_gap_of_section_8_3():
-    rows = RatedRows.of_gaps(np.arange(0.0, 900.0, 10))
+    rows = rows_of(np.arange(0.0, 900.0, 10))
     assert simans(rows, rate=0.2).thresholds["target"] == adapted_gap(0.2) == pytest.approx(280)
 
 

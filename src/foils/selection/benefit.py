@@ -209,14 +209,15 @@ def select_by_benefit(
                 "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decision.recurrence,
                 "labels": decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
-    queries = len(decision.ground.measured.records)
+    groups = np.split(chosen, np.flatnonzero(np.diff(candidates.record[chosen])) + 1)  # of each query
+    worth = [list_benefit(candidates.pull[group], candidates.gain[group]) for group in groups if len(group)]
     return ByBenefit.of(
         _marked(united, decision, candidates, chosen, weigh),
         provenance=provenance("select", settings, inputs=inputs, seed=seed),
         title=f"{', '.join(sources)} by benefit",
         settings=settings,
-        queries=queries,
-        benefit=_mean_benefit(candidates, chosen),
+        queries=len(decision.ground.measured.records),
+        benefit=float(np.mean(worth)) if worth else 0.0,
         decision=decision,
         collection=collection,
         split=split,
@@ -235,13 +236,6 @@ def _candidates(decision: Decision, sources: Sequence[str], temperature: float) 
     pull = (s_n - s_p[record]) / temperature - np.logaddexp(0.0, ground.in_batch[record])
     lists = tuple((records.members[triplets] >> bit & 1) == 1 for bit in bits)
     return Candidates(triplets, record, pull, gain, lists)
-
-
-def _mean_benefit(candidates: Candidates, chosen: Rows) -> float:
-    """Mean over the queries that have one of the chosen."""
-    groups = np.split(chosen, np.flatnonzero(np.diff(candidates.record[chosen])) + 1)
-    values = [list_benefit(candidates.pull[group], candidates.gain[group]) for group in groups if len(group)]
-    return float(np.mean(values)) if values else 0.0
 
 
 def _marked(united: Negatives, decision: Decision, candidates: Candidates, chosen: Rows, weigh: bool) -> Negatives:

@@ -130,12 +130,6 @@ def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negative
     return marked.with_columns({"weight": weight, "tier": pa.array(tier.tolist(), pa.string())})
 
 
-def _rated_rows(negatives: Negatives, shown: Rows) -> RatedRows:
-    part = negatives.table.take(pa.array(shown))
-    query = np.asarray(part["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
-    return RatedRows(query, **rated_columns(part, "gap", "elo", "preference"))
-
-
 TEMPERATURE = 0.05
 
 
@@ -216,7 +210,10 @@ def select(
     check_names(f"setting of {by}", chosen, known)
     negatives, shown = source.negatives, np.flatnonzero(source.negatives.keep)
     drawing = {"rng": np.random.default_rng(seed)} if draws(by) else {}
-    selection = RULES[by](_rated_rows(negatives, shown), **chosen, **drawing)
+    part = negatives.table.take(pa.array(shown))
+    query = np.asarray(part["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
+    rows = RatedRows(query, **rated_columns(part, "gap", "elo", "preference"))
+    selection = RULES[by](rows, **chosen, **drawing)
     return Selected.of(
         _marked(negatives, shown, selection),
         provenance=provenance("select", {"by": by, **chosen}, inputs={"rated": source.digest}, seed=seed,

@@ -51,24 +51,6 @@ class RatedRows:
     def __len__(self) -> int:
         return len(self.gap)
 
-    @classmethod
-    def of_gaps(
-        cls,
-        gap: npt.ArrayLike,
-        *,
-        query: npt.ArrayLike | None = None,
-        elo: npt.ArrayLike | None = None,
-        preference: npt.ArrayLike | None = None,
-    ) -> RatedRows:
-        """Return rows with these gaps; without the others: one query, a positive at 1500, the rest unknown."""
-        gaps = np.asarray(gap, np.float64)
-        return cls(
-            np.zeros(len(gaps), np.int64) if query is None else np.asarray(query, np.int64),
-            gaps,
-            1500 - gaps if elo is None else np.asarray(elo, np.float64),
-            np.full(len(gaps), np.nan) if preference is None else np.asarray(preference, np.float64),
-        )
-
     @property
     def rated(self) -> Marks:
         """(n,) which rows have a gap."""
@@ -275,9 +257,9 @@ def tier_of(gap: Floats, bounds: Sequence[float] = BOUNDS) -> np.ndarray[tuple[i
     return np.asarray(below_last + (gap > edges[-1]), np.int64)
 
 
-def tier_names(gap: Floats, bounds: Sequence[float] = BOUNDS) -> Words:
+def tier_names(gap: Floats) -> Words:
     """Return (n,) the names of Table 2's tiers."""
-    return _words(tier_of(gap, bounds))
+    return _words(tier_of(gap))
 
 
 def _words(at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Words:
@@ -382,14 +364,6 @@ def _crossing(fitted: GapMixture, i: int) -> float:
 NOT_DRAWN = "not drawn"
 
 
-def simans_log_weights(gap: Floats, *, sharpness: float = 5e-5, target: float = 300.0) -> Floats:
-    """Return log p(d) = −a (e_d − e_+ + b)² up to a constant, (n,), with a = sharpness, b = target.
-
-    The peak is at gap = b; a = 5e-5 per squared Elo point is a bell with a standard deviation of 100 points.
-    """
-    return -sharpness * (target - gap) ** 2
-
-
 def simans(
     rows: RatedRows,
     *,
@@ -406,7 +380,8 @@ def simans(
 
     Args:
         rows: the rows.
-        sharpness: a, per squared Elo point, at least 0; more keeps closer to the target; 0 draws uniformly.
+        sharpness: a, per squared Elo point, at least 0; more keeps closer to the target; 0 draws uniformly. 5e-5 is a
+            bell with a standard deviation of 100 points.
         target: b, the gap that is likeliest, in Elo points.
         rate: ρ, the share of false negatives; the target is then section 8.3's `adapted_gap`, 200·(1 + 2ρ).
         per_query: how many, at least 1.
@@ -421,7 +396,7 @@ def simans(
         raise InputError(f"sharpness {sharpness}, {per_query} per query; expected at least 0 and at least 1")
     target = target if rate is None else adapted_gap(rate)
     noise = (rng or np.random.default_rng(0)).gumbel(size=len(rows))
-    keys = simans_log_weights(rows.gap, sharpness=sharpness, target=target) + noise
+    keys = -sharpness * (target - rows.gap) ** 2 + noise
     keys = np.where(rows.gap >= BOUNDS[0], keys, -np.inf)
     order = np.lexsort((-keys, rows.query))
     ordered = rows.query[order]
