@@ -309,8 +309,44 @@ def decide(
     )  # fmt: skip
     known = {name: _source(measured, bit, every[name], logs) for bit, name in enumerate(of.names)}
     most = SLACK * min([relevance.bound(survey), *filter(None, map(_bound, known.values(), map(every.get, known)))])
-    judged = Judged.of(labels, of)
-    weighed = _weigh(ground, known, logs, max(most, 1e-9), judged, len(queries), temperature, rng)
+    judged, listed, bound = Judged.of(labels, of), list(known.values()), max(most, 1e-9)
+    # Benefits on a grid of o, and, with labels, draws of them; blocks of records are resampled.
+    grid = np.linspace(0.0, bound, GRID)
+    block_of = rng.permutation(np.arange(len(of)) % min(BLOCKS, len(of)))
+    blocks = int(block_of.max()) + 1
+    counts = np.bincount(block_of, minlength=blocks) * (len(queries) / len(block_of))
+    weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
+    errors = (rng.standard_t(3, DRAWS), rng.standard_t(3, (DRAWS, len(listed) + 1)))
+    after = None if judged is None else posterior(judged, listed, logs, bound, rng)
+    plain, shares = np.zeros((2, GRID, len(listed) + 1))
+    benefits = np.zeros((GRID if after is None else 1, DRAWS, len(listed) + 1))
+    drawn_shares = np.zeros((DRAWS, len(listed) + 1))
+    strengths, learnability, having = np.zeros(len(listed) + 1), np.ones(len(listed) + 1), []
+    for at, source in enumerate(listed):
+        own = source.triplets
+        record = of.record[own]
+        learned = learnabilities(measured, own, settings.starts, recurrence)
+        added = added_losses(record, *pulls(measured, own, settings.starts), ground.in_batch, temperature)
+        strength, block = added * learned, block_of[record]
+        summed = partial(_summed, logs[own], strength, block, blocks)
+        strengths[at], learnability[at] = strength.sum() / counts.sum(), strength.sum() / max(added.sum(), 1e-300)
+        having.append(len(np.unique(record)))
+        shares[:, at] = [source.share(o) for o in grid]
+        on_grid = np.array([summed(*source.odds.line(share))[0] for share in shares[:, at].tolist()])
+        plain[:, at] = on_grid.sum(axis=1) / counts.sum()
+        if after is None:
+            # einsum: a product of matrices sums in an order that the number of threads decides
+            benefits[:, :, at] = np.einsum("ob,db->od", on_grid, weights) / np.einsum("db,b->d", weights, counts)
+        else:
+            for draw, (constant, slope) in enumerate(after.lines[:, at]):
+                sums, drawn_shares[draw, at] = summed(constant, slope)
+                benefits[0, draw, at] = weights[draw] @ sums / (weights[draw] @ counts)
+    spreads = np.array([*(source.spread for source in listed), 0.0])
+    seen = np.append(np.zeros(len(listed)) if after is None else after.seen_false, 0.0)
+    weighed = _Weighed(
+        (*known, NONE), (*having, 0), strengths, learnability, grid, plain, shares, benefits,
+        None if after is None else drawn_shares, seen, spreads, errors, _expected(known, logs, bound / 2, after),
+    )  # fmt: skip
     return _decided(weighed, ground, every, candidates, judged, most, confidence)
 
 
@@ -392,58 +428,6 @@ class _Weighed:
     spreads: Float64s
     errors: tuple[Float64s, Float64s]
     expected: Float64s
-
-
-def _weigh(
-    ground: Ground,
-    sources: Mapping[str, Source],
-    logs: Float64s,
-    most: float,
-    judged: Judged | None,
-    queries: int,
-    temperature: float,
-    rng: np.random.Generator,
-) -> _Weighed:
-    """Benefits on a grid of o, and, with labels, draws of them; blocks of records are resampled."""
-    measured, listed = ground.measured, list(sources.values())
-    grid = np.linspace(0.0, most, GRID)
-    block_of = rng.permutation(np.arange(len(measured.records)) % min(BLOCKS, len(measured.records)))
-    blocks = int(block_of.max()) + 1
-    counts = np.bincount(block_of, minlength=blocks) * (queries / len(block_of))
-    weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
-    errors = (rng.standard_t(3, DRAWS), rng.standard_t(3, (DRAWS, len(sources) + 1)))
-    after: Posterior | None = None if judged is None else posterior(judged, listed, logs, most, rng)
-    plain, shares = np.zeros((2, GRID, len(listed) + 1))
-    draws = 1 if after is not None else GRID
-    benefits = np.zeros((draws, DRAWS, len(listed) + 1))
-    drawn_shares = np.zeros((DRAWS, len(listed) + 1))
-    strengths, learnability, records = np.zeros(len(listed) + 1), np.ones(len(listed) + 1), []
-    for at, source in enumerate(listed):
-        own = source.triplets
-        record = measured.records.record[own]
-        learned = learnabilities(measured, own, ground.settings.starts, ground.recurrence)
-        added = added_losses(record, *pulls(measured, own, ground.settings.starts), ground.in_batch, temperature)
-        strength, block = added * learned, block_of[record]
-        summed = partial(_summed, logs[own], strength, block, blocks)
-        strengths[at], learnability[at] = strength.sum() / counts.sum(), strength.sum() / max(added.sum(), 1e-300)
-        records.append(len(np.unique(record)))
-        shares[:, at] = [source.share(o) for o in grid]
-        on_grid = np.array([summed(*source.odds.line(share))[0] for share in shares[:, at].tolist()])
-        plain[:, at] = on_grid.sum(axis=1) / counts.sum()
-        if after is None:
-            # einsum: a product of matrices sums in an order that the number of threads decides
-            benefits[:, :, at] = np.einsum("ob,db->od", on_grid, weights) / np.einsum("db,b->d", weights, counts)
-        else:
-            for draw, (constant, slope) in enumerate(after.lines[:, at]):
-                sums, drawn_shares[draw, at] = summed(constant, slope)
-                benefits[0, draw, at] = weights[draw] @ sums / (weights[draw] @ counts)
-    spreads = np.array([*(source.spread for source in listed), 0.0])
-    seen = np.append(np.zeros(len(listed)) if after is None else after.seen_false, 0.0)
-    return _Weighed(
-        (*sources, NONE), (*records, 0), strengths, learnability, grid, plain, shares, benefits,
-        None if after is None else drawn_shares, seen, spreads, errors,
-        _expected(sources, logs, most / 2, after),
-    )  # fmt: skip
 
 
 def _summed(

@@ -24,11 +24,11 @@ from foils.scoring.gates import (
     mnrl_proxy,
     triplet_means,
 )
-from foils.scoring.information import Moments, effective_rank, log_det, target_moments
+from foils.scoring.information import effective_rank, log_det, target_moments
 from foils.scoring.intervals import Bootstrap, assign_blocks, bootstrap, leave_out
 from foils.scoring.lexical import Lexicon, corpus_digest
 from foils.scoring.measure import Measured, gradient_energies, measure
-from foils.scoring.triplets import CONTROL, Target, left_out, make_records
+from foils.scoring.triplets import CONTROL, left_out, make_records
 
 CONFIDENCE = 0.95  # of the intervals
 REPLICATES = 1000  # of the bootstrap over blocks of records
@@ -269,22 +269,59 @@ def score_sources(
     lexicon = Lexicon.of(records, tokenizer=tokenizer)
     idf, texts = lexicon.idf(records, idf_corpus)
     measured = measure(records, encoder, store, settings.temperature, lexicon.coverage(records, idf))
-    targets = records.targets(settings.hybrids)
-    weights = gated(measured.similarities, settings.temperature)
+    targets, similarities, lam = records.targets(settings.hybrids), measured.similarities, settings.regularization
+    weights = gated(similarities, settings.temperature)
     moments = target_moments(measured.geometry, weights, records.members, targets)
-    resampled, lam = Bootstrap(), settings.regularization
+    plain = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
+    resampled = Bootstrap()
     if replicates:
         rng = np.random.default_rng([settings.seed, 3])
         blocks = assign_blocks(len(records), rng)
-        plain = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
         without = leave_out(measured.geometry, weights, records.members, moments, targets, blocks, regularization=lam)
         resampled = bootstrap(plain, without, rng, replicates=replicates)
-    scored = _score_targets(measured, moments, resampled, targets, settings)
-    control_score = next((score for score in scored if score.name == CONTROL), None)
-    ranked = [score for score in scored if score is not control_score]
-    if control_score is not None and control_score.eci_sem > 0:
+    members = [target.of(records.members) for target in targets]
+    energies = gradient_energies(measured.geometry, measured.s_p, similarities.s_n, members, settings.temperature)
+    scored = []
+    for index, (target, member) in enumerate(zip(targets, members, strict=True)):
+        information, eci_sem = moments[target.name].information(), plain[target.name]
+        trace = float(np.trace(information)) / lam
+        low, high = resampled.interval(target.name, CONFIDENCE)
+        record, s_n = records.record[member], similarities.s_n[member]
+        old, by_list = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
+        scored.append(
+            SourceScore(
+                name=target.name,
+                hybrid=target.parts > 1,
+                records=len(np.unique(record)),
+                negatives=int(member.sum()),
+                dropped=dict(records.dropped.get(target.name, {})),
+                eci_sem=eci_sem,
+                eci_sem_low=low,
+                eci_sem_high=high,
+                eci_sem_bias=resampled.bias.get(target.name, math.nan),
+                interval_covers=resampled.covers(target.name),
+                eci_sem_per_dim=eci_sem / measured.geometry.dimension,
+                trace=trace,
+                diversity=trace - eci_sem,
+                effective_rank=effective_rank(information),
+                eci=old.value,
+                eci_per_query=old.per_query,
+                signal=old.signal,
+                margin=old.margin,
+                eci_list=by_list.value,
+                eci_list_per_query=by_list.per_query,
+                margin_list=by_list.margin,
+                gradient_energy=float(np.nanmean(energies[:, index])),
+                mnrl_proxy=float(mnrl_proxy(record, s_n, measured.s_p, settings.temperature).mean()),
+                ambiguity=float(ambiguous(record, s_n, measured.s_p).mean()),
+                **triplet_means(measured.gates, member),
+            )
+        )
+    random = next((score for score in scored if score.name == CONTROL), None)
+    ranked = [score for score in scored if score is not random]
+    if random is not None and random.eci_sem > 0:
         for at, score in enumerate(ranked):
-            ratio = score.eci_sem / control_score.eci_sem
+            ratio = score.eci_sem / random.eci_sem
             low, high = resampled.ratio_interval(score.name, CONTROL, CONFIDENCE)
             own: dict[str, Any] = {"control_ratio": ratio, "control_ratio_low": low, "control_ratio_high": high}
             ranked[at] = replace(score, **own, easy=(ratio if math.isnan(high) else high) >= CLEARLY)
@@ -295,58 +332,8 @@ def score_sources(
         settings=settings,
         encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
         sources=ranked,
-        control=control_score,
+        control=random,
         idf_corpus={"kind": idf_corpus, "texts": texts, "digest": corpus_digest(records, idf_corpus)},
         collection={"name": collection.name, "digest": collection.digest},
         measured=measured,
     )
-
-
-def _score_targets(
-    measured: Measured,
-    moments: Mapping[str, Moments],
-    replicates: Bootstrap,
-    targets: list[Target],
-    settings: ScoreSettings,
-) -> list[SourceScore]:
-    records, similarities, temperature = measured.records, measured.similarities, settings.temperature
-    members = [target.of(records.members) for target in targets]
-    energies = gradient_energies(measured.geometry, measured.s_p, similarities.s_n, members, temperature)
-    scores = []
-    for index, (target, member) in enumerate(zip(targets, members, strict=True)):
-        information = moments[target.name].information()
-        score = log_det(information, settings.regularization)
-        trace = float(np.trace(information)) / settings.regularization
-        low, high = replicates.interval(target.name, CONFIDENCE)
-        record, s_n = records.record[member], similarities.s_n[member]
-        old, by_list = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
-        scores.append(
-            SourceScore(
-                name=target.name,
-                hybrid=target.parts > 1,
-                records=len(np.unique(record)),
-                negatives=int(member.sum()),
-                dropped=dict(records.dropped.get(target.name, {})),
-                eci_sem=score,
-                eci_sem_low=low,
-                eci_sem_high=high,
-                eci_sem_bias=replicates.bias.get(target.name, math.nan),
-                interval_covers=replicates.covers(target.name),
-                eci_sem_per_dim=score / measured.geometry.dimension,
-                trace=trace,
-                diversity=trace - score,
-                effective_rank=effective_rank(information),
-                eci=old.value,
-                eci_per_query=old.per_query,
-                signal=old.signal,
-                margin=old.margin,
-                eci_list=by_list.value,
-                eci_list_per_query=by_list.per_query,
-                margin_list=by_list.margin,
-                gradient_energy=float(np.nanmean(energies[:, index])),
-                mnrl_proxy=float(mnrl_proxy(record, s_n, measured.s_p, temperature).mean()),
-                ambiguity=float(ambiguous(record, s_n, measured.s_p).mean()),
-                **triplet_means(measured.gates, member),
-            )
-        )
-    return scores
