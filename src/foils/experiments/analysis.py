@@ -27,7 +27,7 @@ from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number, signed, with_ends
-from foils.statistics.agreement import kendall_tau, kendall_taus, resampled_taus
+from foils.statistics.agreement import kendall_tau, kendall_taus
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1_000
@@ -439,11 +439,15 @@ def _standing(name: str, pairs: Mapping[str, tuple[Floats, Floats]], rng: np.ran
 
 
 def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Generator) -> Floats:
-    """Return the mean Kendall's τ over cells of each bootstrap draw of sources and seeds where every cell has one."""
-    taus = [
-        resampled_taus(predicted, results, *(rng.integers(size, size=(RESAMPLES, size)) for size in results.shape))
-        for predicted, results in pairs
-    ]
+    """Return the mean Kendall's τ over cells of each bootstrap draw of sources and seeds where every cell has one.
+
+    A source that is drawn twice ties with itself in both.
+    """
+    taus = []
+    for predicted, results in pairs:
+        sources, seeds = (rng.integers(size, size=(RESAMPLES, size)) for size in results.shape)
+        means = np.take_along_axis(results[:, seeds].mean(axis=2).T, sources, axis=1)
+        taus.append(kendall_taus(predicted[sources], means))
     return np.asarray(np.mean([each[np.isfinite(taus).all(axis=0)] for each in taus], axis=0))
 
 

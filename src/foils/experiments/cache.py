@@ -45,8 +45,7 @@ class StepCache:
 
     def facts(self, name: str, key: object, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return a step's numbers and texts, as JSON holds them."""
-        path = self.path(name, key, ".json")
-        if not path.is_file():
+        if not (path := self.path(name, key, ".json")).is_file():
             write_sealed(path, make())
         return read_sealed(path)
 
@@ -58,7 +57,6 @@ class StepCache:
 
     def run(self, name: str, key: object, make: Callable[[], Run]) -> Run:
         """Return a step's ranking."""
-        path = self.path(name, key, ".parquet")
-        if not path.is_file():
+        if not (path := self.path(name, key, ".parquet")).is_file():
             write_table(path, make().table, {})
         return Run(read_table(path)[0], name)

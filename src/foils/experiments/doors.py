@@ -19,7 +19,7 @@ from foils.deciding.mine import mine
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.cache import read_sealed
-from foils.experiments.plan import Plan, check_sizes
+from foils.experiments.plan import LEAST, Plan
 from foils.experiments.study import StudySettings, open_study, read_cells, run_cells
 from foils.experiments.tune import Tuned, Tuning
 from foils.runtime.errors import InputError
@@ -121,7 +121,10 @@ def tune(
         reading = replace(reading, **{name: given.get(name) for name in ("columns", "corpus")})
         collection = given["collection"] if collection is None else collection
     whole = with_three_splits(reading.open(collection))
-    check_sizes(whole)
+    counts = {name: len(whole.labels(name)) for name in LEAST}
+    if any(counts[name] < least for name, least in LEAST.items()):
+        shown = ", ".join(f"{name} has {counts[name]:,} ({least} are needed)" for name, least in LEAST.items())
+        raise InputError(f"{whole.name}: too few queries with a positive: {shown}; give about 200 pairs or more")
     if plan is None:
         decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, reading)
     elif given.get("digest") not in (None, whole.digest):
@@ -234,7 +237,7 @@ def merge(
     """
     from foils.encode.cross_encoders import load_cross_encoder
     from foils.encode.models import load_model
-    from foils.training.fit import writing_weights
+    from foils.training.fit import add_to_card, writing_weights
     from foils.training.models import merged
 
     load: Callable[..., Any] = load_cross_encoder if reranker else load_model
@@ -242,9 +245,7 @@ def merge(
     folder = Path(output)
     with writing_weights(folder), fill_folder(folder) as aside:
         model.save_pretrained(str(aside))
-        card = aside / "README.md"
-        note = f"## Merged with foils\n\n{1 - alpha:g} × `{base}` + {alpha:g} × `{tuned}`\n"
-        card.write_text(f"{card.read_text('utf-8').rstrip()}\n\n{note}", encoding="utf-8", newline="\n")
+        add_to_card(aside, f"## Merged with foils\n\n{1 - alpha:g} × `{base}` + {alpha:g} × `{tuned}`\n")
     return Merged(folder, str(base), str(tuned), alpha)
 
 

@@ -19,7 +19,7 @@ from foils.data.records import whole_json, whole_text
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
 from foils.experiments.tasks import RerankerTask, Task
 from foils.mining import BM25Retriever
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FormatError
 from foils.runtime.files import digest_of, write_json, write_text
 from foils.runtime.results import Result, Table
 
@@ -367,18 +367,6 @@ def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
             write_json(checkpoint_of(args, state) / "foils_clock.json", spent)
 
     return Clock()
-
-
-def check_sizes(collection: Collection) -> None:
-    """Refuse a collection that is too small.
-
-    Raises:
-        InputError: fewer queries with a positive than are needed in a split.
-    """
-    counts = {name: len(collection.labels(name)) for name in LEAST}
-    if any(counts[name] < least for name, least in LEAST.items()):
-        shown = ", ".join(f"{name} has {counts[name]:,} ({least} are needed)" for name, least in LEAST.items())
-        raise InputError(f"{collection.name}: too few queries with a positive: {shown}; give about 200 pairs or more")
 
 
 def with_queries(collection: Collection, counts: Mapping[str, int], seed: int) -> Collection:

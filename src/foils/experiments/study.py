@@ -255,8 +255,7 @@ def read_cells(study: Path) -> list[Cell]:
         InputError: there is no study.
         FormatError: a file of it is damaged.
     """
-    folders = sorted(path.parent for path in study.glob("cells/*/cell.json"))
-    if not folders:
+    if not (folders := sorted(path.parent for path in study.glob("cells/*/cell.json"))):
         raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
     return [read_cell(folder) for folder in folders]
 

@@ -256,11 +256,6 @@ class Tuned(Result):
             return "look at the pairs (foils describe): does the positive answer the query, and is it findable?"
         return "give more pairs: nothing else helps as surely."
 
-    def card(self, card: str) -> str:
-        """Return a model's card with the proof and the warnings at its end."""
-        proof = [self.sentence.partition(" The model is in")[0], *(f"- {each}" for each in self.warnings)]
-        return "\n\n".join([card.rstrip(), "## Measured with foils tune", *proof]) + "\n"
-
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
         from foils.experiments.pages import tune_page
@@ -726,11 +721,13 @@ class Tuning:
         return made
 
     def _write(self, final: Trial, tuned: Any) -> dict[str, Any]:
-        """Write the model with its card."""
+        """Write the model, the proof and the warnings at the end of its card."""
+        from foils.training.fit import add_to_card
+
+        proof = [tuned.sentence.partition(" The model is in")[0], *(f"- {each}" for each in tuned.warnings)]
         with fill_folder(self.output / "model") as aside:
             shutil.copytree(self.folder(final), aside, dirs_exist_ok=True)
-            card = aside / "README.md"
-            card.write_text(tuned.card(card.read_text("utf-8")), encoding="utf-8", newline="\n")
+            add_to_card(aside, "\n\n".join(["## Measured with foils tune", *proof]) + "\n")
         return {"model": "model"}
 
     def tidy(self) -> None:

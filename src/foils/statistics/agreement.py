@@ -1,4 +1,4 @@
-"""Does a predictor order the sources as the measured result does? Kendall's τ and its bootstrap.
+"""Does a predictor order the sources as the measured result does? Kendall's τ.
 
 A predictor gives one number a source, before training; an outcome gives one or several (seeds) after it.
 """
@@ -29,21 +29,6 @@ def kendall_taus(a: Floats, b: Floats) -> Floats:
     x, y = _signs(a), _signs(b)
     both = np.sqrt(np.count_nonzero(x, axis=(1, 2)) * np.count_nonzero(y, axis=(1, 2)).astype(np.float64))
     return np.asarray(np.divide((x * y).sum(axis=(1, 2)), both, out=np.full(both.shape, np.nan), where=both > 0))
-
-
-def resampled_taus(
-    predictor: Floats, results: Floats, sources: npt.NDArray[np.int64], replicates: npt.NDArray[np.int64]
-) -> Floats:
-    """Return (m,) Kendall's τ of m draws of sources and replicates; a source drawn twice ties with itself in both.
-
-    Args:
-        predictor: (n,) one number a source.
-        results: (n, r) replicates of each source's outcome.
-        sources: (m, n) which sources each draw takes.
-        replicates: (m, r) which replicates, the same for all sources.
-    """
-    means = results[:, replicates].mean(axis=2).T
-    return kendall_taus(predictor[sources], np.take_along_axis(means, sources, axis=1))
 
 
 def _signs(values: Floats) -> Floats:

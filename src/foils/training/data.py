@@ -365,12 +365,12 @@ def training_set(
     lists[~absent] = table.document[chosen.negatives[~absent]]
     rows = np.concatenate([chosen.query_rows[:, None], chosen.doc_rows[:, None], lists], 1)
     counts = {"queries": chosen.queries, "pairs": chosen.pairs + chosen.uncovered}
-    if chosen.unlabelled:
-        counts["queries without a label, the candidate rated best in the positive's place"] = chosen.unlabelled
-    if chosen.outside:
-        counts["queries without a label, their candidate rated best not in the collection, left out"] = chosen.outside
-    if chosen.capped:
-        counts[f"pairs beyond {max_positives} positives of a query, left out"] = chosen.capped
+    remarks = {
+        "queries without a label, the candidate rated best in the positive's place": chosen.unlabelled,
+        "queries without a label, their candidate rated best not in the collection, left out": chosen.outside,
+        f"pairs beyond {max_positives} positives of a query, left out": chosen.capped,
+    }
+    counts |= {what: count for what, count in remarks.items() if count}
     if form != "pairs":
         counts["pairs without a negative, left out"] = chosen.uncovered
     if form == "lists":
@@ -409,8 +409,7 @@ class _Table:
             return np.asarray(negatives.table[name].to_numpy(), np.float64)
 
         weight = column("weight", 1.0)
-        wrong = negatives.keep & ~((weight > 0) & np.isfinite(weight))
-        if wrong.any():
+        if (wrong := negatives.keep & ~((weight > 0) & np.isfinite(weight))).any():
             raise InputError(
                 f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is rejected "
                 "(foils select does it)"

@@ -95,8 +95,7 @@ class Steps(TrainerCallback):  # type: ignore[misc]
             FormatError: it is damaged, or another loss'.
         """
         if state.global_step and (own := self.own_state()):
-            path = checkpoint_of(args, state) / LOSS_STATE
-            if not path.is_file():
+            if not (path := checkpoint_of(args, state) / LOSS_STATE).is_file():
                 raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
             restore(own, path, "state of the loss")
         self.advance = self.reporting.enter_context(progress.task("training", total=state.max_steps, unit="steps"))
@@ -387,12 +386,16 @@ def save_model(trained: Trained) -> None:
     rows += [(f"masked in epoch {epoch}", f"{share:.2%}") for epoch, share in masked.items()]
     with writing_weights(trained.path), fill_folder(trained.path) as aside:
         trained.model.save_pretrained(str(aside))
-        page = aside / "README.md"
-        written = page.read_text(encoding="utf-8") if page.is_file() else ""
         lines = [f"| {name} | {value} |" for name, value in rows]
-        section = "\n".join(["## Training with foils", "", "| setting | |", "|---|---|", *lines, ""])
-        write_text(page, written.rstrip() + "\n\n" + section)
+        add_to_card(aside, "\n".join(["## Training with foils", "", "| setting | |", "|---|---|", *lines, ""]))
         write_json(aside / TRAINING, trained.to_json())
+
+
+def add_to_card(folder: Path, section: str) -> None:
+    """Write a section at the end of the card of the model in a folder."""
+    card = folder / "README.md"
+    written = card.read_text(encoding="utf-8") if card.is_file() else ""
+    write_text(card, f"{written.rstrip()}\n\n{section}")
 
 
 def train_model(

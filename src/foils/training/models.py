@@ -231,8 +231,7 @@ def merged(base: Any, tuned: Any, alpha: float) -> Any:
         raise InputError(f"alpha {alpha:g}; expected a number from 0 to 1")
     first, second = base.state_dict(), tuned.state_dict()
     shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in (first, second)]
-    other = sorted(name for name in {**first, **second} if shapes[0].get(name) != shapes[1].get(name))
-    if other:
+    if other := sorted(name for name in {**first, **second} if shapes[0].get(name) != shapes[1].get(name)):
         shown = ", ".join(other[:3])
         raise InputError(
             f"{len(other)} weights are not of the same names and shapes ({shown}{', …' if len(other) > 3 else ''}); "
