@@ -44,10 +44,6 @@ class Similarities:
     coverage: Float64s
     distance: Float64s
 
-    def take(self, rows: npt.NDArray[np.generic]) -> Similarities:
-        """Return these triplets."""
-        return Similarities(self.s_p[rows], self.s_n[rows], self.s_pn[rows], self.coverage[rows], self.distance[rows])
-
 
 Weighting = Callable[[Similarities, float], Float64s]
 

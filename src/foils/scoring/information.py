@@ -133,8 +133,7 @@ def block_sums(
         sums = np.zeros((len(targets), geometry.dimension, geometry.dimension))
         held = members[rows]
         for atom in np.unique(held):
-            holders = [index for index, target in enumerate(targets) if target.bits & int(atom)]
-            if holders:
+            if holders := [index for index, target in enumerate(targets) if target.bits & int(atom)]:
                 sums[holders] += information_matrix(geometry, weights, rows[held == atom], block=block)
         return len(rows), sums
 

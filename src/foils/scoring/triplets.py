@@ -139,15 +139,25 @@ def make_records(
     Raises:
         InputError: no source, a reserved or empty name, sources without any negative, or a sample below 1.
     """
-    _check_given(sources, sample)
+    if sample is not None and sample < 1:
+        raise InputError(f"sample {sample}; expected at least 1 record")
+    if not sources:
+        raise InputError("no source; give at least one source of negatives")
+    if len(sources) > MAX_SOURCES:
+        raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
+    if bad := [name for name in sources if not name or name == CONTROL or "+" in name]:
+        raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
     positives = collection.positives(split)
     loaded = {name: _Loaded.of(negatives, collection, positives) for name, negatives in sources.items()}
     chosen, considered = np.unique(np.concatenate([part.record for part in loaded.values()])), len(positives)
     if queries is not None:
         chosen, considered = chosen[np.isin(positives.query_rows[chosen], queries)], len(queries)
     if sample is not None:
-        considered = min(sample, len(chosen))
-        chosen = _draw(chosen, [part.record for part in loaded.values()], considered, np.random.default_rng([seed, 1]))
+        rng, considered = np.random.default_rng([seed, 1]), min(sample, len(chosen))
+        common = reduce(np.intersect1d, (part.record for part in loaded.values()), chosen)  # drawn before the others
+        drawn = rng.choice(common, min(considered, len(common)), replace=False)
+        others = rng.choice(np.setdiff1d(chosen, common), considered - len(drawn), replace=False)
+        chosen = np.sort(np.concatenate([drawn, others]))
     loaded = {name: part.among(chosen) for name, part in loaded.items()}
     rows = positives.query_rows[chosen]
     known_record, known_rows = _pairs_of(collection.known_positives, rows)
@@ -193,18 +203,6 @@ def left_out(dropped: Mapping[str, int]) -> str:
         return f"{count:,} negative{'' if count == 1 else 's'} ({why})"
 
     return ", ".join(words(why, count) for why, count in dropped.items() if count)
-
-
-def _check_given(sources: Mapping[str, Negatives], sample: int | None) -> None:
-    if sample is not None and sample < 1:
-        raise InputError(f"sample {sample}; expected at least 1 record")
-    if not sources:
-        raise InputError("no source; give at least one source of negatives")
-    if len(sources) > MAX_SOURCES:
-        raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
-    bad = [name for name in sources if not name or name == CONTROL or "+" in name]
-    if bad:
-        raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
 
 
 @dataclass
@@ -284,14 +282,6 @@ class _Pool:
 def _brought(part: DocumentTexts) -> list[str]:
     """The texts that are not documents of the collection."""
     return part.select(np.flatnonzero(np.asarray(part.rows) < 0)).take(slice(None))
-
-
-def _draw(chosen: Rows, records: list[Rows], count: int, rng: np.random.Generator) -> Rows:
-    """Draw `count` of the chosen records (ascending), those in every list before the others; in order."""
-    common = reduce(np.intersect1d, records, chosen)
-    drawn = rng.choice(common, min(count, len(common)), replace=False)
-    others = rng.choice(np.setdiff1d(chosen, common), count - len(drawn), replace=False)
-    return np.sort(np.concatenate([drawn, others]))
 
 
 def _draw_control(

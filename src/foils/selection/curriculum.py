@@ -129,7 +129,10 @@ class LearningProgress:
                 f"tier {tier}, progress {gained}, duration {duration}; expected 0–{self.tiers - 1}, finite, above 0"
             )
         history = (*self.history, gained / duration)[-_HISTORY:]
-        reward = _scaled(gained / duration, history)
+        low, high = np.percentile(history, [20, 80])
+        reward = 0.0
+        if high > low:
+            reward = float(np.clip(2 * (gained / duration - low) / (high - low) - 1, -1.0, 1.0))
         moved = np.array(self.log_weights)
         moved[tier] += self.rate * reward / self.probabilities[tier]
         t = self.steps + 2
@@ -137,8 +140,3 @@ class LearningProgress:
         others = (weights.sum() - weights) / (self.tiers - 1)
         shared = np.log((1 - 1 / t) * weights + others / t) + moved.max()
         return replace(self, log_weights=tuple(shared.tolist()), history=history, steps=self.steps + 1)
-
-
-def _scaled(value: float, history: tuple[float, ...]) -> float:
-    low, high = np.percentile(history, [20, 80])
-    return 0.0 if high <= low else float(np.clip(2 * (value - low) / (high - low) - 1, -1.0, 1.0))

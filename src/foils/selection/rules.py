@@ -348,17 +348,13 @@ def _fitted(gap: Floats, components: int, seed: int) -> tuple[GapMixture, float]
     order = np.argsort(model.means_[:, 0], kind="stable")
     share, mean = model.weights_[order], model.means_[order, 0]
     sd = np.sqrt(model.covariances_[order, 0, 0])
-    unfinished = GapMixture(share, mean, sd, np.zeros(0))
-    thresholds = np.array([_crossing(unfinished, i) for i in range(components - 1)], np.float64)
-    return GapMixture(share, mean, sd, thresholds), float(model.bic(data))
-
-
-def _crossing(fitted: GapMixture, i: int) -> float:
-    """Where component i + 1 first is at least as likely as i, between their means."""
-    grid = np.linspace(fitted.mean[i], fitted.mean[i + 1], 2001)
-    density = fitted.density(grid)
-    above = density[:, i + 1] >= density[:, i]
-    return float(grid[above.argmax()] if above.any() else grid[-1])
+    fitted = GapMixture(share, mean, sd, np.zeros(components - 1))
+    for i in range(components - 1):  # where component i + 1 first is at least as likely as i, between their means
+        grid = np.linspace(mean[i], mean[i + 1], 2001)
+        density = fitted.density(grid)
+        above = density[:, i + 1] >= density[:, i]
+        fitted.thresholds[i] = grid[above.argmax()] if above.any() else grid[-1]
+    return fitted, float(model.bic(data))
 
 
 NOT_DRAWN = "not drawn"
