@@ -183,8 +183,7 @@ class Unused:
         left_over = self.used.size - int(np.count_nonzero(self.used))
         want, nothing = min(self.k * factor, left_over), np.empty(0, np.int64)
         left = {seed: rows[~self.used[rows]] for seed in seeds.tolist() for rows in [self._lists.get(seed, nothing)]}
-        short = [seed for seed, rows in left.items() if rows.size < want]
-        if short:
+        if short := [seed for seed, rows in left.items() if rows.size < want]:
             self._search(np.asarray(short, np.int64), self.k * factor * self.spare)
             left.update({seed: self._lists[seed] for seed in short})
         return np.unique(np.concatenate([rows[:want] for rows in left.values()]))

@@ -34,8 +34,7 @@ class Mixture:
     counts: Rows
 
     def __post_init__(self) -> None:
-        empty = [name for name, size in zip(self.names, self.sizes, strict=True) if not size]
-        if empty:
+        if empty := [name for name, size in zip(self.names, self.sizes, strict=True) if not size]:
             raise InputError(f"no rows to train on in {', '.join(empty)}; leave it out of the mixture")
 
     @property

@@ -206,8 +206,7 @@ def _slice(state: Float64s, value: float, likelihood: Any, rng: np.random.Genera
     low, high = angle - 2 * np.pi, angle
     for _ in range(SHRINKINGS):
         proposed = state * np.cos(angle) + direction * np.sin(angle)
-        reached = likelihood(proposed)
-        if reached > level:
+        if (reached := likelihood(proposed)) > level:
             return proposed, reached
         low, high = (angle, high) if angle < 0 else (low, angle)
         angle = rng.uniform(low, high)

@@ -127,8 +127,7 @@ def examples_of(decision: Decision) -> Examples:
         texts = {"positive": records.texts[int(records.positives[record])]}
         notes = []
         for bit, name in enumerate(records.names):
-            own = np.flatnonzero((records.record == record) & (records.members >> bit & 1 == 1))
-            if len(own):
+            if len(own := np.flatnonzero((records.record == record) & (records.members >> bit & 1 == 1))):
                 hardest = int(own[measured.similarities.s_n[own].argmax()])
                 texts[name] = records.texts[int(records.document[hardest])]
                 notes.append(f"{name} {percent(ground.expected[hardest])}")

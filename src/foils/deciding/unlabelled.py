@@ -271,8 +271,7 @@ class Relevance:
         """Return (n,) n_L/n_U of each pair: its probability of being relevant is o times that, up to 1."""
         ratios, step = np.empty(len(pairs)), _step(self.edges, pairs)
         for half, (classifier, short) in enumerate(self.halves):
-            of = np.flatnonzero(pairs.record % 2 == half)
-            if len(of):
+            if len(of := np.flatnonzero(pairs.record % 2 == half)):
                 seen = pairs.select(of).features(self.resembling)
                 logits = 0.0 if classifier is None else classifier.decision_function(seen)
                 # Threads sum the classifier's gradients in any order, which changes the last of 16 digits.
