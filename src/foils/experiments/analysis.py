@@ -414,28 +414,23 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
         cell.name: np.array([[cell.predictors[source][name] for source in cell.sources] for name in names])
         for cell in several
     }
-    made = (
-        _standing(name, {cell: (predicted[cell][at], results[cell]) for cell in results}, rng)
-        for at, name in enumerate(names)
-    )
-    standings, chance = sorted(made, key=lambda each: -each.kendall), math.nan
+    standings, chance = list[Standing](), math.nan
+    for at, name in enumerate(names):
+        regrets, taus = [], dict[str, float]()
+        for cell, of in results.items():
+            reached, own = of.mean(axis=1), predicted[cell][at]
+            taus[cell] = kendall_tau(own, reached)
+            regrets.append(float(reached.max() - reached[own == own.max()].mean()))
+        means = resampled_means([(predicted[cell][at], of) for cell, of in results.items()], rng)
+        low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
+        mean = float(np.nan_to_num([*taus.values()]).mean())
+        standings.append(Standing(name, taus, mean, float(low), float(high), float(np.mean(regrets))))
+    standings.sort(key=lambda each: -each.kendall)
     if standings:
         pairs = [(predicted[cell], results[cell].mean(axis=1)) for cell in results]
         chance = chance_of_best(pairs, standings[0].kendall, rng)
     reliability = {cell: reliability_of(each) for cell, each in results.items()}
     return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance)
-
-
-def _standing(name: str, pairs: Mapping[str, tuple[Floats, Floats]], rng: np.random.Generator) -> Standing:
-    regrets, taus = [], dict[str, float]()
-    for cell, (predicted, results) in pairs.items():
-        reached = results.mean(axis=1)
-        taus[cell] = kendall_tau(predicted, reached)
-        regrets.append(float(reached.max() - reached[predicted == predicted.max()].mean()))
-    means = resampled_means([*pairs.values()], rng)
-    low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
-    mean = float(np.nan_to_num([*taus.values()]).mean())
-    return Standing(name, taus, mean, float(low), float(high), float(np.mean(regrets)))
 
 
 def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Generator) -> Floats:

@@ -185,12 +185,13 @@ class Scores(Result):
         title = f"Sources of negatives by {'ECI_sem' if self.by == 'eci_sem' else 'ECI'}"
         columns = ["source", "ECI_sem", f"{100 * CONFIDENCE:g} % interval", "÷ control", "ρ", "η", "ψ", "inverted",
                    "MNRL", "ECI", "ECI, list", "records", "negatives", ""]  # fmt: skip
+        listed = [*self.ranked, *([self.control] if self.control else [])]
         rows = [
             (each.name, number(each.eci_sem, 4), each.interval_text(), number(each.control_ratio, 2), number(each.rho),
              number(each.eta), number(each.psi), f"{100 * each.inversion_rate:.1f} %", number(each.mnrl_proxy),
              number(each.eci), number(each.eci_list), f"{each.records:,}", f"{each.negatives:,}",
              "easy" if each.easy else "")
-            for each in self._with_control()
+            for each in listed
         ]  # fmt: skip
         notes = [
             f"{len(self.measured.records):,} records of {self.collection['name']} ({self.settings.split}), "
@@ -201,11 +202,8 @@ class Scores(Result):
             notes.append("easy: not clearly below random negatives, so its score speaks of easiness, not of quality")
         notes += self.warnings
         notes += [f"{each.name}: left out {left_out(each.dropped)}" for each in self.sources if each.dropped]
-        easy = frozenset(index for index, score in enumerate(self._with_control()) if score.easy)
+        easy = frozenset(index for index, score in enumerate(listed) if score.easy)
         return [Table(title, columns, rows, "\n".join(notes), easy)]
-
-    def _with_control(self) -> list[SourceScore]:
-        return [*self.ranked, *([self.control] if self.control else [])]
 
     def to_json(self) -> dict[str, Any]:
         """Return the published part of scores.json."""

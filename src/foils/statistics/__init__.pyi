@@ -1,0 +1,9 @@
+from .measures import measure_rankings as measure_rankings
+from .measures import parse_measures as parse_measures
+from .significance import Comparison as Comparison
+from .significance import bootstrap_interval as bootstrap_interval
+from .significance import compare_systems as compare_systems
+from .significance import holm as holm
+from .significance import paired_test as paired_test
+from .survey import estimate_share as estimate_share
+from .survey import importance as importance
