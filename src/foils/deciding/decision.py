@@ -16,17 +16,7 @@ from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.labels import Labels, LabelsLike
 from foils.data.negatives import Negatives, Recapture, negatives_table
 from foils.data.splitting import expected_recurrence
-from foils.deciding.benefit import (
-    FORM,
-    HARM,
-    MOST,
-    STARTS,
-    Odds,
-    added_losses,
-    in_batch_odds,
-    learnabilities,
-    pulls,
-)
+from foils.deciding.benefit import FORM, HARM, MOST, STARTS, Odds, added_losses, in_batch_odds, learnabilities, pulls
 from foils.deciding.judged import Judged, Posterior, Source, posterior
 from foils.deciding.unlabelled import Relevance, survey_pairs
 from foils.encode.encoder import Encoder

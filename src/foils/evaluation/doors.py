@@ -9,15 +9,7 @@ import numpy as np
 
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
-from foils.evaluation.systems import (
-    BM25,
-    Evaluation,
-    NamedSystem,
-    SystemsLike,
-    evaluate_runs,
-    named_systems,
-    runs_of,
-)
+from foils.evaluation.systems import BM25, Evaluation, NamedSystem, SystemsLike, evaluate_runs, named_systems, runs_of
 from foils.runtime.options import Option, Settings, door, refuse, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.statistics.measures import DEFAULT_MEASURES, parsed_names

@@ -37,15 +37,7 @@ from foils.evaluation import bm25_run, measure_run
 from foils.experiments.cache import read_sealed
 from foils.experiments.plan import with_queries
 from foils.experiments.predictors import predict
-from foils.experiments.tasks import (
-    BASELINES,
-    BM25,
-    FIRST_STAGE,
-    UNTRAINED,
-    EncoderTask,
-    RerankerTask,
-    Task,
-)
+from foils.experiments.tasks import BASELINES, BM25, FIRST_STAGE, UNTRAINED, EncoderTask, RerankerTask, Task
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import cache_folder, digest_of, write_sealed

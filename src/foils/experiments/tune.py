@@ -40,13 +40,7 @@ from foils.experiments.plan import (
     with_hard_documents,
     with_queries,
 )
-from foils.experiments.tasks import (
-    BM25,
-    FIRST_STAGE,
-    EncoderTask,
-    RerankerTask,
-    Task,
-)
+from foils.experiments.tasks import BM25, FIRST_STAGE, EncoderTask, RerankerTask, Task
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require

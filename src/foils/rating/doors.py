@@ -24,23 +24,9 @@ from foils.llm.asking import announce
 from foils.rating.cross_query import Offsets, answers_between, fit_offsets, pairs_between
 from foils.rating.distilling import Distilled, check_free, distil, save_judge
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
-from foils.rating.graph import (
-    algebraic_connectivity,
-    candidate_keys,
-    first_pairs,
-    query_keys,
-    regular_pairs,
-)
+from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
 from foils.rating.judges import QuestionSettings, ScoringJudge, fingerprint_of, questions_of
-from foils.rating.opening import (
-    DistilSettings,
-    JudgeSettings,
-    Opening,
-    RatingSettings,
-    heeding,
-    open_judge,
-    records_of,
-)
+from foils.rating.opening import DistilSettings, JudgeSettings, Opening, RatingSettings, heeding, open_judge, records_of
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, agreements
 from foils.rating.prior import Spread, order_noise, refined, spread_of
 from foils.rating.session import JudgeSession

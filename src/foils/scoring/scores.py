@@ -18,12 +18,7 @@ from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number
 from foils.scoring.eci import MARGINS, source_eci
-from foils.scoring.gates import (
-    ambiguous,
-    gated,
-    mnrl_proxy,
-    triplet_means,
-)
+from foils.scoring.gates import ambiguous, gated, mnrl_proxy, triplet_means
 from foils.scoring.information import effective_rank, log_det, target_moments
 from foils.scoring.intervals import Bootstrap, assign_blocks, bootstrap, leave_out
 from foils.scoring.lexical import Lexicon, corpus_digest

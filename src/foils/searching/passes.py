@@ -23,13 +23,7 @@ from foils.encode.index import Index, Scores, as_index, search_lists
 from foils.encode.nearest import rank_rows
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names
-from foils.searching.dimensions import (
-    QUERIES,
-    Rows,
-    Sharpened,
-    feedback_needed,
-    sharpened_queries,
-)
+from foils.searching.dimensions import QUERIES, Rows, Sharpened, feedback_needed, sharpened_queries
 from foils.searching.settings import CANDIDATES, FEEDBACK_DEPTH, SECOND_PASSES, DimensionSettings, SecondPass
 
 
