@@ -291,11 +291,8 @@ def sharpened_queries(
     for start in range(0, len(ready), QUERIES):
         rows = ready[start : start + QUERIES]
         asked, lists = queries[rows], [feedback[row] for row in rows]
-        suns = (
-            _mean(_gathered(documents, [of[: settings.k_plus] for of in lists]))
-            if answers is None
-            else np.asarray(answers[rows], np.float64)
-        )
+        best = [of[: settings.k_plus] for of in lists]
+        suns = _mean(_gathered(documents, best)) if answers is None else np.asarray(answers[rows], np.float64)
         if settings.method == "rocchio":
             made.queries[rows], made.moved[rows] = moved(asked, suns, weight=settings.weight), True
             continue

@@ -56,11 +56,6 @@ class RatedRows:
         """(n,) which rows have a gap."""
         return np.isfinite(self.gap)
 
-    @property
-    def positive_elo(self) -> Floats:
-        """(n,) the rating of each row's positive."""
-        return self.elo + self.gap
-
 
 @dataclass(frozen=True)
 class GapMixture:
@@ -225,9 +220,10 @@ def relative(rows: RatedRows, *, margin: float = 0.05) -> Selection:
     """
     if margin < 0:
         raise InputError(f"margin {margin}; expected at least 0")
-    if (rows.positive_elo < 0).any():
+    positive = rows.elo + rows.gap
+    if (positive < 0).any():
         raise InputError("a positive is rated below 0; this rule needs ratings on the Elo scale, around 1500")
-    return select(rows, {RELATIVE: rows.gap <= margin * rows.positive_elo}, 1.0, tier_names(rows.gap))
+    return select(rows, {RELATIVE: rows.gap <= margin * positive}, 1.0, tier_names(rows.gap))
 
 
 def denoise(rows: RatedRows, *, confidence: float = 0.75) -> Selection:

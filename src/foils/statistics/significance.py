@@ -204,7 +204,11 @@ def compare_systems(
     if other := [name for name, values in systems.items() if list(values) != measures]:
         raise InputError(f"systems with other measures than {measures}: {', '.join(other)}; measure all alike")
     check_names("system", [name for pair in pairs for name in pair], list(systems))
-    compared = [*_pairs(list(systems), against), *pairs]
+    compared = [(a, b) for b, a in combinations(systems, 2)]
+    if against is not None:
+        check_names("system", against, list(systems))
+        compared = [(a, b) for b in against for a in systems if a != b and a not in against[: against.index(b)]]
+    compared += pairs
     table: list[Comparison] = []
     signs = rng.spawn(1)[0]  # intervals are the same, whatever is tested
     for measure in measures:
@@ -219,13 +223,6 @@ def compare_systems(
                 Comparison(a, b, measure, test.difference, low, high, test.test, test.p, float(p_holm), p_randomised)
             )
     return table
-
-
-def _pairs(names: list[str], against: Sequence[str] | None) -> list[tuple[str, str]]:
-    if against is None:
-        return [(a, b) for b, a in combinations(names, 2)]
-    check_names("system", against, names)
-    return [(a, b) for b in against for a in names if a != b and a not in against[: against.index(b)]]
 
 
 def _finite(values: npt.ArrayLike) -> Floats:
