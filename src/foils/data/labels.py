@@ -21,7 +21,7 @@ from foils.data.collection import QRELS, TRAIN, Collection, rows_of
 from foils.data.negatives import Negatives
 from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
-from foils.data.tables import Provenance, with_types, write_table
+from foils.data.tables import Provenance, column_or_nulls, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import write_whole
 from foils.runtime.results import Result, Table
@@ -133,11 +133,8 @@ class Labels(Result):
     provenance: Provenance = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        table = self.table
-        for column in LABELS:
-            if column.name not in table.column_names:
-                table = table.append_column(column.name, pa.nulls(len(table), column.type))
-        table = with_types(table.select(LABELS.names), dict(zip(LABELS.names, LABELS.types, strict=True)))
+        columns = {each.name: column_or_nulls(self.table, each.name, each.type) for each in LABELS}
+        table = with_types(pa.table(columns), dict(zip(LABELS.names, LABELS.types, strict=True)))
         named = pc.if_else(pc.is_valid(table["relevant"]), pc.fill_null(table["judge"], PERSON), table["judge"])
         table = table.set_column(LABELS.names.index("judge"), "judge", named)
         object.__setattr__(self, "table", table.take(pa.array(_check(table, "labels"))))
@@ -306,10 +303,8 @@ def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
     table shows the texts of documents that the other knows by id.
     """
     rows = rows_of(pair_keys(pairs), pair_keys(among)).copy()
-    own, others = (
-        table["text"].is_valid().to_numpy() if "text" in table.column_names else np.zeros(len(table), bool)
-        for table in (pairs, among)
-    )
+    texts = (column_or_nulls(table, "text", pa.large_string()) for table in (pairs, among))
+    own, others = (text.is_valid().to_numpy() for text in texts)
     by_id = [pair_keys(table.select(["query_id", "doc_id"])) for table in (pairs, among)]
     for with_text in (False, True):
         wanted, there = np.flatnonzero((rows < 0) & (own != with_text)), np.flatnonzero(others == with_text)

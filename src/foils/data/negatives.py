@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, DocumentTexts, Rows, rows_of
-from foils.data.tables import Provenance, read_table, table_bytes, with_types, write_table
+from foils.data.tables import Provenance, column_or_nulls, read_table, table_bytes, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table, counted
 
@@ -278,7 +278,7 @@ class Negatives(Result):
         if rows.dtype != bool or rows.shape != (len(self),):
             raise InputError(f"rows to reject are {rows.dtype} {rows.shape}; expected bool ({len(self)},)")
         fresh = rows & self.keep
-        old = self.table["reason"] if "reason" in self.table.column_names else pa.nulls(len(self), pa.string())
+        old = column_or_nulls(self.table, "reason", pa.string())
         table = self.table.drop_columns([name for name in ("keep", "reason") if name in self.table.column_names])
         table = table.append_column("keep", pa.array(self.keep & ~fresh))
         table = table.append_column("reason", pc.if_else(pa.array(fresh), reason, old))
@@ -318,9 +318,7 @@ class Negatives(Result):
         """
         queries = collection.query_rows(self.table["query_id"])
         documents = collection.document_rows(self.table["doc_id"])
-        has_text = np.zeros(len(self), bool)
-        if "text" in self.table.column_names:
-            has_text = np.asarray(self.table["text"].is_valid().to_numpy(), bool)
+        has_text = np.asarray(column_or_nulls(self.table, "text", pa.large_string()).is_valid().to_numpy(), bool)
         for column, unknown in (("query_id", queries < 0), ("doc_id", (documents < 0) & ~has_text)):
             if unknown.any():
                 ids = pc.unique(self.table[column].filter(pa.array(unknown)))
@@ -359,9 +357,6 @@ def texts_of(negatives: Negatives, collection: Collection) -> tuple[Rows, Docume
     documents[own] = -1 - own
     text = negatives.table["text"] if "text" in negatives.table.column_names else None
     return queries, DocumentTexts(collection, documents, text)
-
-
-COUNTS = ("returned", "labelled", "kept")
 
 
 @dataclass(frozen=True)
@@ -418,7 +413,7 @@ class Recapture:
             return None
         known = dict(recapture) if isinstance(recapture, Mapping) else {}
         optional = {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}
-        counts: dict[str, Any] = {**{name: known.get(name) for name in COUNTS}, **optional}
+        counts: dict[str, Any] = {**{name: known.get(name) for name in ("returned", "labelled", "kept")}, **optional}
         if not all(isinstance(each, (int, float)) and 0 <= each <= sys.float_info.max for each in counts.values()):
             said = f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept"
             raise InputError(f"{said}; mine it again")

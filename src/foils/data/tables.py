@@ -73,6 +73,11 @@ def take(column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.
     return pa.concat_arrays(parts).take(pa.array(np.argsort(order)))
 
 
+def column_or_nulls(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column of a table; where it has none, one of nulls."""
+    return table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(table), kind)])
+
+
 def batches_of(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Batches of rows whose last column, where it has texts, has `CHARACTERS` of them at most, or one row."""
     texts, width = pa.types.is_large_string(schema.types[-1]), len(schema)

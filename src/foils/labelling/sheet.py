@@ -17,7 +17,7 @@ import pyarrow as pa
 from foils.data.collection import Collection
 from foils.data.labels import BETWEEN, CHECKS, LABELS, PERSON, Labels, pair_keys, pair_rows
 from foils.data.negatives import Negatives
-from foils.data.tables import Provenance
+from foils.data.tables import Provenance, column_or_nulls
 from foils.pages.page import shortened
 from foils.runtime.errors import InputError
 from foils.runtime.files import alone
@@ -67,7 +67,7 @@ class PairPool:
 
 def pairs_in(table: pa.Table) -> pa.Table:
     """Return query_id, doc_id and text of a table's rows; a text is null where the document is in the collection."""
-    text = table["text"] if "text" in table.column_names else pa.nulls(len(table), pa.large_string())
+    text = column_or_nulls(table, "text", pa.large_string())
     return table.select(["query_id", "doc_id"]).append_column("text", text)
 
 

@@ -16,7 +16,7 @@ from foils.data.negatives import Negatives, negatives_table
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import METHODS, NORMALISATIONS, fuse_lists, ranks_within
 from foils.data.sources import SourcesLike, as_sources
-from foils.data.tables import provenance
+from foils.data.tables import column_or_nulls, provenance
 from foils.mining.planting import planted_by_fusion
 from foils.mining.rules import BEFORE, NOT_DRAWN
 from foils.runtime.errors import InputError, check_names
@@ -193,7 +193,6 @@ def _labelled(negatives: Negatives, order: int) -> pa.Table:
     if "reason" in table.column_names:
         table = table.filter(pc.invert(pc.is_in(table["reason"], value_set=pa.array([BEFORE, NOT_DRAWN]))))
     columns = {name: table[name] for name in ("query_id", "doc_id", "rank", "score")}
-    for name, kind in (("text", pa.large_string()), ("reason", pa.string())):
-        columns[name] = table[name] if name in table.column_names else pa.nulls(len(table), kind)
-    columns["origin"] = pa.array(np.full(len(table), order))
-    return pa.table(columns)
+    columns["text"] = column_or_nulls(table, "text", pa.large_string())
+    columns["reason"] = column_or_nulls(table, "reason", pa.string())
+    return pa.table({**columns, "origin": np.full(len(table), order)})
