@@ -135,11 +135,11 @@ def describe_collection(collection: Collection) -> Description:
         if not split.pairs:
             warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
     if equal_documents:
-        said = "a copy of a positive looks like a hard negative."
-        warnings.append(f"Documents equal to another: {equal_documents:,}; {said}")
+        said = f"Documents equal to another: {equal_documents:,}"
+        warnings.append(f"{said}; a copy of a positive looks like a hard negative.")
     if documents[1] > LONG:
-        said = "encoders cut texts at their maximum length."
-        warnings.append(f"One document in twenty has more than {documents[1]:,} words; {said}")
+        said = f"One document in twenty has more than {documents[1]:,} words"
+        warnings.append(f"{said}; encoders cut texts at their maximum length.")
     return Description(
         name=collection.name,
         digest=collection.digest,

@@ -83,10 +83,18 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
         InputError: a named package is not installed as Python source, or there is no documentation.
     """
     roots = _roots(packages)
-    every = ((name, module, text) for module, tree in _modules(roots) for name, text in _documented(tree, module))
-    documented = (_docstring(*each) for each in every)
-    found = sorted((each for each in documented if each), key=lambda each: each.name)
-    found = list({each.name: each for each in reversed(found)}.values())[::-1]
+    documented: dict[str, Docstring] = {}
+    for module, tree in _modules(roots):
+        for name, docstring in _documented(tree, module):
+            parts = LEFT_OUT.sub("", docstring).strip().partition("\n\n")
+            summary, _, rest = (" ".join(part.split()) for part in parts)
+            asked, words = _WORD.findall(summary.casefold()), list(_WORD.finditer(rest))
+            is_sentence = summary.endswith(".") and summary[0].isalnum() and ":" not in summary
+            if is_sentence and 4 <= len(asked) <= 32 and len(words) >= MIN_WORDS:
+                text = rest[: words[MAX_WORDS - 1].end()] if len(words) > MAX_WORDS else rest
+                if f" {' '.join(asked)} " not in f" {' '.join(_WORD.findall(text.casefold()))} ":
+                    documented.setdefault(name, Docstring(name, module, summary, text))
+    found = [documented[name] for name in sorted(documented)]
     texts, summaries = [_words(each.text) for each in found], [_words(each.summary) for each in found]
     repeated = set[int]()  # those that have nearly a document or a summary in common with an earlier one
     for earlier, later in sorted(near_pairs(texts, threshold=NEAR) + near_pairs(summaries, threshold=NEAR)):
@@ -159,18 +167,6 @@ def _documented(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
                 yield name, docstring
             if isinstance(child, ast.ClassDef):
                 yield from _documented(child, name)
-
-
-def _docstring(name: str, module: str, docstring: str) -> Docstring | None:
-    """Return the query and document of one docstring; None where it gives none."""
-    summary, _, rest = (" ".join(part.split()) for part in LEFT_OUT.sub("", docstring).strip().partition("\n\n"))
-    asked, words = _WORD.findall(summary.casefold()), list(_WORD.finditer(rest))
-    is_sentence = summary.endswith(".") and summary[0].isalnum() and ":" not in summary
-    if not is_sentence or not 4 <= len(asked) <= 32 or len(words) < MIN_WORDS:
-        return None
-    text = rest[: words[MAX_WORDS - 1].end()] if len(words) > MAX_WORDS else rest
-    repeated = f" {' '.join(asked)} " in f" {' '.join(_WORD.findall(text.casefold()))} "
-    return None if repeated else Docstring(name, module, summary, text)
 
 
 def _words(text: str) -> frozenset[str]:

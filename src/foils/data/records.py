@@ -24,9 +24,6 @@ from foils.data.tables import BYTES, MOST, opened_parquet, pieces
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import existing_file
 
-SHOWN = 5
-
-
 LONGEST_MESSAGE = 500
 """Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
 
@@ -64,7 +61,7 @@ class Complaints:
             return
         (line, message), *others = self._found
         if others:
-            listed = [f"{self.path}:{at}: {said}" if at else said for at, said in others[: SHOWN - 1]]
+            listed = [f"{self.path}:{at}: {said}" if at else said for at, said in others[:4]]
             rest = f"\n(and {len(others) - len(listed)} more)" if len(others) > len(listed) else ""
             message += "\n" + "\n".join(listed) + rest
         raise FormatError(message, self.path, line)
@@ -222,9 +219,6 @@ ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
 csv.field_size_limit(LONGEST_LINE)
 
 
-_QUOTED = re.compile(r'"[^"]*"')
-
-
 @dataclass(frozen=True)
 class Records:
     """The records of a table, each a dictionary of its fields.
@@ -334,7 +328,7 @@ def _parquet(path: Path) -> Records:
 
 def _delimited(path: Path, by_name: str) -> Records:
     _, first = next(every_line(path, Complaints(path)), (0, ""))
-    delimiter = max((by_name, ",", ";", "\t", "|"), key=_QUOTED.sub("", first).count)
+    delimiter = max((by_name, ",", ";", "\t", "|"), key=re.sub(r'"[^"]*"', "", first).count)
 
     def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
         lines = (f"{text}\n" for _, text in every_line(path, complaints))

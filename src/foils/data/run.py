@@ -21,7 +21,6 @@ FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more
 NORMALISATIONS = ("min-max", "theoretical-minimum", "z")
 METHODS = ("union", "interleave", "rrf", "weighted")
 RANKS = "rrf"  # in the place of a normalisation: by reciprocal ranks
-DEPLOYED = ("both", "model", "bm25")
 TUNED_FILE = "retriever.json"  # of a folder that `foils tune` wrote: its model lies in the folder model
 Scores = npt.NDArray[np.float64]
 D = TypeVar("D")
@@ -412,7 +411,7 @@ class Fusion:
             return None
         try:
             fusion = cls(**whole_json(path))
-            known = fusion.normalisation in (*NORMALISATIONS, RANKS) and fusion.deploys in DEPLOYED
+            known = fusion.normalisation in (*NORMALISATIONS, RANKS) and fusion.deploys in ("both", "model", "bm25")
             if known and 0 <= fusion.weight <= 1 and isinstance(fusion.base, str):
                 return fusion
         except (TypeError, ValueError):

@@ -135,7 +135,13 @@ def training_rows(
     if form != "pairs":
         if negatives is None:
             raise InputError(f"{form} need a table of negatives; give one, or train on pairs")
-        lists = _lists(negatives, collection, queries, per_query)
+        of_query, _ = negatives.rows_in(collection)
+        rank, kept = np.asarray(negatives.table["rank"].to_numpy(), np.int64), np.flatnonzero(negatives.keep)
+        order = kept[np.lexsort((rank[kept], of_query[kept]))]
+        begin, end = (np.searchsorted(of_query[order], queries, side) for side in ("left", "right"))
+        longest = int((end - begin).max(initial=0))
+        at = begin[:, None] + np.arange(min(longest, per_query or longest))  # −1 where a list is short
+        lists = np.append(order, -1)[np.where(at < end[:, None], at, -1)]
         if not len(covered := np.flatnonzero((lists >= 0).any(1))):
             said = f"no query of {collection.name}'s split {split!r} has a kept negative"
             raise InputError(f"nothing to train on: {said}")
@@ -145,18 +151,6 @@ def training_rows(
         at, column = np.nonzero(lists >= 0)
         queries, documents, lists = queries[at], documents[at], lists[at, column][:, None]
     return TrainingRows(queries, documents, lists, *counts, len(tops[0]), outside)
-
-
-def _lists(negatives: Negatives, collection: Collection, queries: Rows, per_query: int | None) -> Rows:
-    """Return (n, k) kept rows of the table for each query by rank, −1 where a list is short."""
-    of_query, _ = negatives.rows_in(collection)
-    rank, kept = np.asarray(negatives.table["rank"].to_numpy(), np.int64), np.flatnonzero(negatives.keep)
-    order = kept[np.lexsort((rank[kept], of_query[kept]))]
-    begin, end = (np.searchsorted(of_query[order], queries, side) for side in ("left", "right"))
-    longest = int((end - begin).max(initial=0))
-    at = begin[:, None] + np.arange(min(longest, per_query or longest))
-    inside = at < end[:, None]
-    return np.append(order, -1)[np.where(inside, at, -1)]
 
 
 class TextNumbers:

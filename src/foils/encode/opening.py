@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 LEAST_COSINE = 0.999  # between a vector and its float32 form, of every text of the sample
 SAMPLE = 64  # documents, and as many queries
-_NATIVE = ("amx_bf16", "avx512_bf16")  # instructions that multiply bfloat16
 OF_CROSS_ENCODERS = ("max_length", "device", "trust_remote_code")  # settings that apply to them too
 
 
@@ -136,7 +135,7 @@ def computes_bfloat16(device: Any) -> bool:
     if device.type != "cpu" or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
         return False
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in _NATIVE)
+    return any(capabilities.get(instructions) for instructions in ("amx_bf16", "avx512_bf16"))
 
 
 def multiplies(model: Any) -> bool:

@@ -29,13 +29,12 @@ from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime.options import Option, Settings, door
 
 SOURCE = "llm"
-TEMPERATURE = 0.8
 ATTEMPTS = 3  # times that the model is asked for a query's negatives, until it has written enough of them
 PASSAGE_TOKENS = 80  # about what a passage takes, for the costs that are announced
 SHORTEST = 0.1  # share of the words of the shortest positive that a negative has at least
 NEAR_DUPLICATE = 0.9  # Jaccard similarity to a positive, as in mining
 SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "keys")}
-WRITER = LLMSettings(llm_temperature=TEMPERATURE)
+WRITER = LLMSettings(llm_temperature=0.8)
 _STREAM = 31  # of the draws of domain, difficulty and length
 
 
