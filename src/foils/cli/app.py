@@ -189,11 +189,10 @@ def run(arguments: Sequence[str]) -> int:
         if first.startswith("-"):
             raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
         raise UsageError(str(UnknownNameError("verb", first, DOORS)))
-    except UsageError as error:
-        verb = f" {first}" if first in DOORS else ""
-        status, message = EXIT_INPUT, f"error: {error} (see: foils{verb} --help)"
     except InputError as error:
-        status, message = EXIT_INPUT, f"error: {error}"
+        verb = f" {first}" if first in DOORS else ""
+        see = f" (see: foils{verb} --help)" if isinstance(error, UsageError) else ""
+        status, message = EXIT_INPUT, f"error: {error}{see}"
     except FoilsError as error:
         message = f"failed: {error}"
     except MemoryError:

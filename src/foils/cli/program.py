@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from foils.cli.app import DOORS, EVERYWHERE, JSON, Door, door_of
-from foils.runtime.options import Setting, dashed, key_values, several, spelling
+from foils.runtime.options import Setting, key_values, several, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables
 
@@ -68,7 +68,7 @@ def one_by_one(arguments: Sequence[str], flags: Collection[str]) -> Iterator[str
             yield argument
             continue
         for key, value in key_values(f",{text or next(rest, '')}")[1].items():
-            own = (f"{flag.removesuffix('-args')}-{key}".replace("_", "-"), dashed(key))
+            own = (f"{flag.removesuffix('-args')}-{key}".replace("_", "-"), f"--{key.replace('_', '-')}")
             yield f"{next((each for each in own if each in flags), own[1])}={value}"
 
 

@@ -153,7 +153,7 @@ class Setting:
         """The name that the program has for it."""
         if self.positional:
             return self.option.metavar or self.name.upper()
-        return self.option.flag or dashed(self.name)
+        return self.option.flag or f"--{self.name.replace('_', '-')}"
 
     @property
     def kinds(self) -> tuple[Any, ...]:
@@ -355,11 +355,6 @@ def spelled(name: str, value: object = None) -> str:
     """Return an option's name as the caller knows it, the keyword argument's or the program's, and a value after it."""
     flag = _flags.get().get(name, name)
     return flag if value is None else f"{flag} {value}"
-
-
-def dashed(name: str) -> str:
-    """Return the program's name of a keyword argument: --name-of-it."""
-    return f"--{name.replace('_', '-')}"
 
 
 def refuse(given: Mapping[str, Any], why: str) -> None:

@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 TOGETHER = 32  # blocks of a shard: so many that sending them costs little beside the work
 LOCAL = "local"
-RETRIES = 5
 AHEAD = 4  # shards sent for each that can run at once: the others go on while the first in line is done again
 SHARED = ("FOILS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM")
 _HOST_PORT = re.compile(r"(?P<host>[^/:\s]+):(?P<port>\d+)")
@@ -159,7 +158,7 @@ class RayExecutor:
         InputError: no machine of the cluster has so many processors.
     """
 
-    def __init__(self, *, retries: int = RETRIES) -> None:
+    def __init__(self, *, retries: int = 5) -> None:
         self._ray = require("ray", "ray")
         self._retries, self._threads = retries, workers()
         most = max((node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]), default=0)
