@@ -152,3 +152,5 @@ def test_methods_refuse_strange_names_and_settings():
     known = r"unknown setting of ngame 'alpha'; expected one of: anneal, cluster_size, refresh, warmup"
     with pytest.raises(InputError, match=known):
         method_named("ngame", {"alpha": 1, "tau": 2})
+    with pytest.raises(UnknownNameError, match="setting of random 'how'; expected one of: anneal, refresh, warmup"):
+        method_named("random", {"how": 1})

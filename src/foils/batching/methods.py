@@ -35,7 +35,7 @@ class BatchingMethod:
     def settings(self) -> dict[str, Any]:
         """Its own settings and their defaults."""
         parameters = inspect.signature(self.build).parameters
-        return {name: p.default for name, p in parameters.items() if name not in COMMON}
+        return {name: p.default for name, p in parameters.items() if name not in COMMON and p.kind != p.VAR_KEYWORD}
 
 
 METHODS: dict[str, BatchingMethod] = {
