@@ -1,13 +1,14 @@
 """Does an encoder that is trained for its partner BM25 make a better pair than one that is trained alone?
 
     python benchmarks/run.py partner COLLECTION ... [--model static:all-MiniLM-L6-v2] [--seeds 3] [--steps 200]
+        [--batch 128] [--length 128] [--rate RATE]
 
-A model is trained by contrast in batches of 128, each query with its positive, the other queries' positives, and one
+A model is trained by contrast in batches, each query with its positive, the other queries' positives, and one
 negative that is drawn anew from the first 30 documents of an order: BM25's, or the fused order of BM25 and the
 untrained model, which is what the pair that is deployed gets wrong. With `residual` the logit has BM25's score as a
 fixed part (over the query's largest, times 10; Gao et al. 2021, CLEAR), so that the encoder learns what BM25 leaves.
-All have the same steps, the learning rate that `foils train` gives the model, and at most 2,000 queries. Then each is
-fused with BM25, by the way that is best on dev, and measured on test: nDCG@10 by query, the mean over seeds, against
+All have the same steps and learning rate (without --rate that of `foils train`), and at most 2,000 queries. Then each
+is fused with BM25, by the way that is best on dev, and measured on test: nDCG@10 by query, the mean over seeds, against
 BM25's negatives without residual, by a paired test; pooled over all queries. What is in the result file already is not
 done again.
 """
@@ -15,6 +16,7 @@ done again.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,7 @@ from foils.mining.retrievers import BM25Retriever
 from foils.statistics import bootstrap_interval, paired_test
 from foils.training.models import learning_rate_of
 
-BATCH, POOL, TAU, GAMMA = 128, 30, 0.05, 10.0
+POOL, TAU, GAMMA = 30, 0.05, 10.0
 ARMS = {
     "bm25": ("bm25", False), "bm25, residual": ("bm25", True),
     "fused": ("fused", False), "fused, residual": ("fused", True),
@@ -52,15 +54,22 @@ def by_query(collection: Collection, split: str, run: Run) -> np.ndarray:
 class World:
     """A collection with BM25 and its orders of documents for the training queries."""
 
-    def __init__(self, given: str, model: str) -> None:
+    def __init__(self, given: str, model: str, length: int) -> None:
         self.collection = with_queries(with_three_splits(load_collection(given)), QUERIES, 0)
         self.positives, self.bm25 = self.collection.positives("train"), BM25Retriever(self.collection)
-        self.model = model
+        self.model, self.length = model, length
         self.lexical = {split: bm25_run(self.collection, split, depth=1_000) for split in ("dev", "test")}
         lexical = bm25_run(self.collection, "train", depth=100)
-        dense = dense_run(load_model(model), self.collection, "train", depth=100)
+        dense = dense_run(self._loaded(), self.collection, "train", depth=100)
         fused = fuse_runs([lexical, dense], **Fusion("z", 0.5).how)
         self.orders = {"bm25": self._order(lexical), "fused": self._order(fused)}
+
+    def _loaded(self) -> Any:
+        """The untrained model, which reads the first tokens of a text."""
+        model = load_model(self.model)
+        if math.isfinite(model.max_seq_length):  # a word table has no limit
+            model.max_seq_length = min(model.max_seq_length, self.length)
+        return model
 
     def _order(self, run: Run) -> dict[int, np.ndarray]:
         """The first documents of each query of a run that are not its positives, by rows."""
@@ -77,13 +86,15 @@ class World:
         parts = zip(np.split(documents, starts[1:]), np.split(wrong, starts[1:]), strict=True)
         return {int(queries[at]): of[kept][:POOL] for at, (of, kept) in zip(starts, parts, strict=True)}
 
-    def batches(self, negatives: str, steps: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def batches(
+        self, negatives: str, steps: int, batch: int, rng: np.random.Generator
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Query rows and document rows: a positive of each, then a negative of each that has one."""
         order: list[int] = []
         for _ in range(steps):
-            if len(order) < BATCH:
+            if len(order) < batch:
                 order = rng.permutation(len(self.positives)).tolist()
-            places, order = order[:BATCH], order[BATCH:]
+            places, order = order[:batch], order[batch:]
             queries = self.positives.query_rows[places]
             documents = [rng.choice(self.positives.of(place)) for place in places]
             pools = [self.orders[negatives].get(int(query), ()) for query in queries]
@@ -102,12 +113,12 @@ class World:
             parts.append(product[:, documents].toarray() / largest[:, None])
         return np.concatenate(parts)
 
-    def trained(self, negatives: str, *, residual: bool, steps: int, seed: int) -> Any:
+    def trained(self, negatives: str, *, residual: bool, steps: int, batch: int, rate: float | None, seed: int) -> Any:
         """The model after the training."""
-        model, rng = load_model(self.model), np.random.default_rng([seed, 1])
-        rate = learning_rate_of(model)
+        model, rng = self._loaded(), np.random.default_rng([seed, 1])
+        rate = rate or learning_rate_of(model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
-        for step, (queries, documents) in enumerate(self.batches(negatives, steps, rng)):
+        for step, (queries, documents) in enumerate(self.batches(negatives, steps, batch, rng)):
             for group in optimizer.param_groups:
                 group["lr"] = rate * min(1.0, (step + 1) / (0.1 * steps), (steps - step) / (0.9 * steps))
             texts = self.collection.query_texts(queries), self.collection.document_texts(documents)
@@ -139,14 +150,13 @@ class World:
         }  # fmt: skip
 
 
-def compared(given: str, model: str, steps: int, seeds: int) -> dict[str, Any]:
+def compared(given: str, model: str, length: int, seeds: int, **how: Any) -> dict[str, Any]:
     """Train all arms on a collection, and compare the pairs."""
-    world = World(given, model)
+    world = World(given, model, length)
+    start = world.measured(world._loaded())
     arms, both = {}, {}
     for name, (negatives, residual) in ARMS.items():
-        runs = [
-            world.measured(world.trained(negatives, residual=residual, steps=steps, seed=seed)) for seed in range(seeds)
-        ]
+        runs = [world.measured(world.trained(negatives, residual=residual, seed=seed, **how)) for seed in range(seeds)]
         both[name] = np.mean([each["both"] for each in runs], axis=0)
         arms[name] = {
             "alone": float(np.mean([each["alone"] for each in runs])), "both": float(both[name].mean()),
@@ -164,7 +174,8 @@ def compared(given: str, model: str, steps: int, seeds: int) -> dict[str, Any]:
             "p": test.p,
         }
     bm25 = float(by_query(world.collection, "test", world.lexical["test"]).mean())
-    return {"collection": Path(given).name, "model": model, "steps": steps, "seeds": seeds,
+    return {"collection": Path(given).name, "model": model, "length": length, "seeds": seeds, **how,
+            "untrained": {name: float(start[name].mean()) for name in ("alone", "both")},
             "queries": len(both[AGAINST]), "bm25": bm25, "arms": arms}  # fmt: skip
 
 
@@ -182,6 +193,7 @@ def of_model(results: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[
     """The two tables of a model."""
     values = [
         {"collection": each["collection"], "bm25 alone": round(each["bm25"], 4),
+         "untrained": round(each["untrained"]["both"], 4) if "untrained" in each else None,
          **{name: round(arm["both"], 4) for name, arm in each["arms"].items()}}
         for each in results
     ]  # fmt: skip
@@ -207,12 +219,16 @@ def main() -> None:
     parser.add_argument("--model", default="static:all-MiniLM-L6-v2")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=128, help="queries a step")
+    parser.add_argument("--rate", type=float, help="peak of the learning rate")
+    parser.add_argument("--length", type=int, default=128, help="tokens of a text, at most")
     args = parser.parse_args()
     results: list[dict[str, Any]] = load("partner").get("results", [])
     done = {(each["collection"], each["model"]) for each in results}
     for given in args.collections:
         if (Path(given).name, args.model) not in done:
-            results.append(compared(given, args.model, args.steps, args.seeds))
+            how = {"steps": args.steps, "batch": args.batch, "rate": args.rate}
+            results.append(compared(given, args.model, args.length, args.seeds, **how))
             save("partner", {"results": results}, tables(results))
     save("partner", {"results": results}, tables(results))
 

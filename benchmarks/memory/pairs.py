@@ -6,7 +6,7 @@
 Made-up pairs: a query of 10 words and a document of its own, of `--words` words, in CSV. Each file is read by
 `foils.load` in a process of its own with an empty cache; `foils describe` and `foils mine --with random` then open
 what that stored. Reports the peak of the memory that no file backs, read every 20 ms, less that of a file of 100 pairs,
-by the size of the file and by the pair; `resident_mib` has the pages of mapped files, too.
+by the pair; `resident_mib` has the pages of mapped files, too.
 Writes benchmarks/results/pairs.json.
 """
 
@@ -81,10 +81,6 @@ def main() -> None:
         "of_itself_mib": {name: least[name]["mib"] for name in COMMANDS},
         "pairs": {str(pairs): of for pairs, of in taken.items()},
         "bytes_a_pair": {name: slope(name, least, taken) for name in COMMANDS},
-        "of_the_file": {
-            str(pairs): {name: ratio(of[name]["mib"], least[name]["mib"], of["file_mib"]) for name in COMMANDS}
-            for pairs, of in taken.items()
-        },
     }
     save("pairs", results)
 
@@ -93,11 +89,6 @@ def slope(name: str, least: dict[str, Any], taken: dict[int, dict[str, Any]]) ->
     """Return how many bytes a pair takes, of a line through what the sizes took."""
     known = {pairs: (of[name]["mib"] - least[name]["mib"]) * 2**20 for pairs, of in taken.items() if of[name]["mib"]}
     return float(np.polyfit([0, *known], [0.0, *known.values()], 1)[0]) if known else None
-
-
-def ratio(peak: float | None, least: float, file: float) -> float | None:
-    """Return the peak, less what is taken by 100 pairs, by the size of the file."""
-    return None if peak is None else round((peak - least) / file, 3)
 
 
 if __name__ == "__main__":

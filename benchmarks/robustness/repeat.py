@@ -3,8 +3,7 @@
     python benchmarks/run.py repeat [--verb NAME ...] [--json FILE]
 
 Each verb of tests/faults/kill_world.py runs in fresh processes: twice as it is, with three values of PYTHONHASHSEED,
-and with 1 and 2 threads (OMP_NUM_THREADS). Digests of the files that it writes are compared (JSON less timings). Where
-bytes differ with the number of threads, the largest relative difference of the numbers in JSON files is told.
+and with 1 and 2 threads (OMP_NUM_THREADS). Digests of the files that it writes are compared (JSON less timings).
 
 Writes benchmarks/results/repeat.json.
 """
@@ -12,7 +11,6 @@ Writes benchmarks/results/repeat.json.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -22,12 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kill_trials import Place, fresh, prepare, without_timings
+from kill_trials import Place, fresh, prepare
 from kill_world import VERBS, Verb, World, answering, make_world
 
 from common import load, save
 
-APART = "largest relative difference"
 WAYS: dict[str, list[dict[str, str]]] = {
     "process": [{"PYTHONHASHSEED": "0"}],
     "hash seed": [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "12345"}],
@@ -49,30 +46,10 @@ def ran(verb: Verb, world: World, keep: Place, environment: dict[str, str]) -> d
     return keep.contents()
 
 
-def numbers(value: Any) -> list[float]:
-    if isinstance(value, dict):
-        return [number for item in value.values() for number in numbers(item)]
-    if isinstance(value, list):
-        return [number for item in value for number in numbers(item)]
-    return [float(value)] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
-
-
-def apart(one: Path, other: Path) -> float | None:
-    """Return the largest relative difference of numbers in the JSON files of two outputs; None where shapes differ."""
-    most = 0.0
-    for path in one.rglob("*.json"):
-        pair = [numbers(without_timings(json.loads((at / path.relative_to(one)).read_text()))) for at in (one, other)]
-        if len(pair[0]) != len(pair[1]):
-            return None
-        scale = max((abs(number) for number in pair[0]), default=1.0) or 1.0
-        most = max([most, *(abs(a - b) / max(abs(a), 1e-9 * scale) for a, b in zip(*pair, strict=True))])
-    return most
-
-
 def row_of(name: str, found: dict[str, Any]) -> dict[str, Any]:
     """Return which files of a verb differ where the same command runs otherwise."""
     cells = {way: ", ".join(found[way]) or "same bytes" for way in WAYS if way in found}
-    return {"verb": name, "files": found["files"], **cells, "numbers differ by": found.get(APART)}
+    return {"verb": name, "files": found["files"], **cells}
 
 
 def main() -> None:
@@ -95,8 +72,6 @@ def main() -> None:
                     contents = ran(VERBS[name], world, place, environment)
                     names = expected.keys() | contents.keys()
                     different |= {each for each in names if expected.get(each) != contents.get(each)}
-                    if way == "threads" and different:
-                        found[APART] = apart(base.out, place.out)
                 found[way] = sorted(different)
             results[name] = found
             save("repeat", results, {"": [row_of(name, each) for name, each in results.items()]})
