@@ -22,14 +22,14 @@ from foils.runtime.errors import FormatError, InputError
 def lines(path: Path) -> list[tuple[int, str]]:
     complaints = Complaints(path)
     found = list(numbered_lines(path, complaints))
-    complaints.settle()
+    complaints.raise_if_any()
     return found
 
 
 def objects(path: Path) -> list[tuple[int, dict[str, object]]]:
     complaints = Complaints(path)
     found = list(json_objects(path, complaints))
-    complaints.settle()
+    complaints.raise_if_any()
     return found
 
 

@@ -596,7 +596,7 @@ def _texts(kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: 
     for row in np.flatnonzero(first != np.arange(len(first))).tolist():
         said = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}); ids must be unique"
         complaints.add(said, lines[row])
-    complaints.settle()
+    complaints.raise_if_any()
     if not len(table):
         raise FormatError(f"no {kind} in it; expected at least one record", source.where)
     return table
@@ -625,7 +625,7 @@ def _judgements(
             complaints.add(said, lines[row])
     for row in np.flatnonzero((PairIndex(*pairs).first != np.arange(len(known))) & known).tolist():
         complaints.add("the pair is judged twice; keep one judgement", lines[row])
-    complaints.settle()
+    complaints.raise_if_any()
     return keep(f"qrels-{split}", QRELS, judged.to_batches())
 
 

@@ -183,7 +183,7 @@ class Labels(Result):
                 texts = {role: _without_quote(text) for role, text in row.items() if quoted and isinstance(text, str)}
                 rows.append({**row, **texts, "relevant": answer, "judge": judge})
                 lines.append(line)
-        complaints.settle()
+        complaints.raise_if_any()
         table = pa.Table.from_pylist(rows, LABELS)
         _check(table, records.where, collection, lines)
         return cls(table)
@@ -346,7 +346,7 @@ def _check(
             wrong.append(f"{said} {before['relevant']} above, and as {each['relevant']} here; keep one of the two")
         for said in wrong:
             complaints.add(said, line_of.get(row))
-    complaints.settle()
+    complaints.raise_if_any()
     return np.sort(np.array(list(first.values()), np.int64))
 
 

@@ -413,7 +413,7 @@ class _PairReader:
                     if place < positives:
                         self._pairs.extend((query, row, record.grade, at, line))
                 advance(1)
-        complaints.settle()
+        complaints.raise_if_any()
         if of_pairs and len(self._pairs) == begin:
             what = "in this split; leave it out" if split_of_table else "in it; expected at least one record"
             raise FormatError(f"no pairs {what}", records.where)

@@ -53,9 +53,9 @@ class Complaints:
         message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
         self._found.append((line, message))
         if len(self._found) >= 1000:
-            self.settle()
+            self.raise_if_any()
 
-    def settle(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise a FormatError if anything was noted: the first in full, then the next few by line."""
         if not self._found:
             return
@@ -352,7 +352,7 @@ def _delimited(path: Path, by_name: str) -> Records:
 
     complaints = Complaints(path)
     header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
-    complaints.settle()
+    complaints.raise_if_any()
     if not any(header) or len({*header}) < len(header):
         said = f"the first line is {', '.join(header)!r:.150}; expected the columns' names, each once"
         raise FormatError(said, path, 1)
@@ -369,6 +369,6 @@ def _json(path: Path) -> Records:
     complaints = Complaints(path)
     first = islice(json_objects(path, complaints), 1_000)  # records whose keys are the columns
     if not (names := tuple(dict.fromkeys(key for _, record in first for key in record))):
-        complaints.settle()
+        complaints.raise_if_any()
         raise FormatError("no JSON object with keys in it; expected a list of objects, or one on each line", path)
     return Records(str(path), names, partial(json_objects, path), (path,))

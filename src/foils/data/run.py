@@ -102,7 +102,7 @@ class Run:
             else:
                 scores.setdefault(query, {})[document] = score
                 tags.add(tag)
-        complaints.settle()
+        complaints.raise_if_any()
         return cls.from_dict(scores, name=tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0])
 
     def first(self, depth: int) -> Run:

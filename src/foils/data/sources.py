@@ -235,7 +235,7 @@ def _read(given: Any, name: str, collection: Collection) -> Negatives:
                 rows.add(known.example(fields))
             except InputError as error:
                 complaints.add(str(error), line)
-        complaints.settle()
+        complaints.raise_if_any()
     return rows.negatives(name, str(first.files[0]) if first.files else "table")
 
 

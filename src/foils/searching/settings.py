@@ -191,5 +191,5 @@ def read_answers(path: str | Path) -> dict[str, str | None]:
             complaints.add(f"{query!r} has an answer on an earlier line already", line)
         else:
             answers[query] = answer
-    complaints.settle()
+    complaints.raise_if_any()
     return answers
