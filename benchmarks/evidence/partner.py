@@ -193,7 +193,7 @@ def of_model(results: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[
     """The two tables of a model."""
     values = [
         {"collection": each["collection"], "bm25 alone": round(each["bm25"], 4),
-         "untrained": round(each["untrained"]["both"], 4) if "untrained" in each else None,
+         **({"untrained": round(each["untrained"]["both"], 4)} if "untrained" in each else {}),
          **{name: round(arm["both"], 4) for name, arm in each["arms"].items()}}
         for each in results
     ]  # fmt: skip
