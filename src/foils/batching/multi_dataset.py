@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from foils.batching.batches import Batches, Rows
+from foils.runtime import seeds
 from foils.runtime.errors import InputError
 
 MOST_PARTS = 4
 """Pieces of a batch, at most (HOBIT A.8)."""
-PASSES = 2**31 + 1
-"""In place of an epoch's number: the generators of the order in which a data set's rows are drawn."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,9 @@ class Mixture:
 def _line(seed: int, source: int, size: int, count: int, epoch: int) -> Rows:
     """The places that an epoch draws from an endless line of permutations."""
     first, last = epoch * count // size, -(-(epoch + 1) * count // size)
-    orders = [np.random.default_rng([seed, PASSES, source + 1, p + 1]).permutation(size) for p in range(first, last)]
+    orders = [
+        np.random.default_rng([seed, seeds.PASSES, source + 1, p + 1]).permutation(size) for p in range(first, last)
+    ]
     begin = epoch * count - first * size
     return np.concatenate(orders)[begin : begin + count]
 

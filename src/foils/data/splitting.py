@@ -18,6 +18,7 @@ from foils.data.collection import DEV, TRAIN, Collection, Rows
 from foils.data.negatives import KNOWN, REQUIRED, Negatives
 from foils.data.tables import MOST
 from foils.data.tokens import alphanumeric, near_pairs
+from foils.runtime import seeds
 from foils.runtime.errors import InputError
 
 SPLITS = ("train", "dev", "test")
@@ -124,7 +125,7 @@ def drawn_judgements(collection: Collection, split: str, count: int | None, seed
     positives, table = collection.positives(split), collection.judgements(split)
     if count is None or count >= len(positives):
         return table
-    drawn = positives.query_rows[np.random.default_rng([seed, 11]).permutation(len(positives))[:count]]
+    drawn = positives.query_rows[np.random.default_rng([seed, seeds.JUDGED]).permutation(len(positives))[:count]]
     return table.filter(pa.array(np.isin(collection.query_rows(table["query_id"]), drawn)))
 
 

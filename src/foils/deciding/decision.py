@@ -21,6 +21,7 @@ from foils.deciding.judged import Judged, Posterior, Source, posterior
 from foils.deciding.unlabelled import Relevance, survey_pairs
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
+from foils.runtime import seeds
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
@@ -273,7 +274,7 @@ def decide(
     every = dict(sources) if RANDOM in sources else {**sources, RANDOM: _random(collection, sources, split, seed)}
     if NONE in every:
         raise InputError(f"a source is called {NONE!r}, which stands for no mined negatives; give it another name")
-    rng, trained = np.random.default_rng([seed, 9]), np.sort(collection.positives(split).query_rows)
+    rng, trained = np.random.default_rng([seed, seeds.MEASURED]), np.sort(collection.positives(split).query_rows)
     if len(trained) < 2:
         raise InputError(
             f"the split {split!r} has {len(trained)} queries with a positive; a decision needs at least two"
@@ -349,7 +350,7 @@ def _random(collection: Collection, sources: Mapping[str, Negatives], split: str
     """As many random documents for each query of the split as the sources have on average, none a known positive."""
     size = max(1, round(float(np.mean(_lengths(sources))))) if sources else 1
     queries, documents = np.sort(collection.positives(split).query_rows), len(collection.documents)
-    rng = np.random.default_rng([seed, 2])
+    rng = np.random.default_rng([seed, seeds.RANDOM])
     query = np.repeat(queries, size + 8)
     document = rng.integers(documents, size=len(query))
     keep = ~collection.known_positives.contain(query, document)

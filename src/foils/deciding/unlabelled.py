@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from foils.data.collection import Rows
 from foils.encode.vectors import Vectors
-from foils.runtime import progress
+from foils.runtime import progress, seeds
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import Measured
 
@@ -312,7 +312,7 @@ def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> _Half:
     """A classifier of labelled against drawn unlabelled pairs, of one half of the records."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    rng = np.random.default_rng([seed, 5, half])
+    rng = np.random.default_rng([seed, seeds.RESEMBLING, half])
     columns, each = [], []
     for pairs in (survey.labelled, survey.unlabelled):
         rows = np.flatnonzero(pairs.record % 2 == half)

@@ -19,6 +19,7 @@ from foils.data.records import whole_json, whole_text
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
 from foils.experiments.tasks import RerankerTask, Task
 from foils.mining import BM25Retriever
+from foils.runtime import seeds
 from foils.runtime.errors import FormatError
 from foils.runtime.files import digest_of, write_json, write_text
 from foils.runtime.results import Result, Table
@@ -155,7 +156,7 @@ def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
     """Return the seconds that the model takes for embedding a document or, of rerankers, for scoring a pair."""
     from foils.encode.cross_encoders import logits
 
-    rng, model = np.random.default_rng([seed, 3]), task.load()
+    rng, model = np.random.default_rng([seed, seeds.TIMED]), task.load()
     texts = collection.document_texts(rng.integers(len(collection.documents), size=2 * SAMPLE_TEXTS))
     queries = collection.query_texts(rng.integers(len(collection.queries), size=2 * SAMPLE_TEXTS))
     for part in (slice(SAMPLE_TEXTS), slice(SAMPLE_TEXTS, None)):  # the first warms up
@@ -398,5 +399,5 @@ def with_hard_documents(
     hard = hard[(hard >= 0) & ~np.isin(hard, rows)][: 3 * room // 4]
     rows = np.concatenate([rows, hard])
     others = np.setdiff1d(np.arange(len(collection.documents)), rows)
-    drawn = np.random.default_rng([seed, 5]).permutation(others)[: max(0, count - len(rows))]
+    drawn = np.random.default_rng([seed, seeds.COMPLETED]).permutation(others)[: max(0, count - len(rows))]
     return with_documents(collection, np.concatenate([rows, drawn]))

@@ -40,7 +40,7 @@ from foils.mining.rules import (
     reads_judgements,
     with_judgements_of,
 )
-from foils.runtime import progress
+from foils.runtime import progress, seeds
 from foils.runtime.errors import FoilsError, InputError
 from foils.runtime.files import cache_folder, digest_of, write_whole
 from foils.runtime.parallel import map_shards
@@ -54,7 +54,6 @@ COPIES = 100  # rows of a query that show copies of its positives; a collection 
 CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
 REASONS = (EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN)  # of codes 1 to 5; those of rules follow
 COPY, PASSED_OVER = (1, 2), (4, 5)
-_STREAM = 1  # of the draws' random numbers, apart from those by which RandomRetriever ranks with the same seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -426,7 +425,7 @@ class Miner:
         keys[among] = draw.log_weights(self._pairs(candidates[among]))
         place: Rows = np.maximum(np.cumsum(inside, axis=1) - 1, 0)
         for row in np.flatnonzero(final):
-            rng = np.random.default_rng([self.seed, int(candidates["query"][row, 0]), _STREAM])
+            rng = np.random.default_rng([self.seed, int(candidates["query"][row, 0]), seeds.WINDOW])
             keys[row] += rng.gumbel(size=int(place[row, -1]) + 1)[place[row]]
         order = np.argsort(-keys, axis=1, kind="stable")[:, : self.top]
         drawn = np.zeros(candidates.shape, bool)

@@ -26,6 +26,7 @@ from foils.llm import AnswerStore, LLMSettings, NoAnswerError, Request, Sampling
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import Template, TemplateLike, fenced
 from foils.mining.rules import NEAR, LookAlikes
+from foils.runtime import seeds
 from foils.runtime.options import Option, Settings, door
 
 SOURCE = "llm"
@@ -35,7 +36,6 @@ SHORTEST = 0.1  # share of the words of the shortest positive that a negative ha
 NEAR_DUPLICATE = 0.9  # Jaccard similarity to a positive, as in mining
 SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "keys")}
 WRITER = LLMSettings(llm_temperature=0.8)
-_STREAM = 31  # of the draws of domain, difficulty and length
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def records_of(
     for index, (identifier, query) in enumerate(zip(ids, collection.query_texts(rows), strict=True)):
         others = known.of(int(known.places(rows[index : index + 1])[0]))
         texts = collection.document_texts([positives.of(index)[0], *others])
-        drawn = writing.drawn(np.random.default_rng([seed, int(rows[index]), _STREAM]))
+        drawn = writing.drawn(np.random.default_rng([seed, int(rows[index]), seeds.WRITTEN]))
         key = digest(decisive, query, texts, drawn)
         records.append(Record(key, identifier, query, tuple(dict.fromkeys(texts)), drawn))
     return records

@@ -23,13 +23,13 @@ from foils.data.collection import Collection, PairIndex, Positives, Rows
 from foils.data.negatives import REQUIRED, Negatives, Recapture, negatives_table
 from foils.data.tables import Provenance
 from foils.mining.rules import PairScorer, Rule, TextPairs, reads_judgements, with_judgements_of
+from foils.runtime import seeds
 from foils.runtime.errors import InputError
 
 PLANTED = 2_000  # queries, at most: their share has a standard error of 0.011 at most where each has as many positives
 PLANTED_ROW = np.dtype([("query", "i8"), ("document", "i8"), ("rank", "i4"), ("score", "f8"), ("keep", "?")])
 Planted = npt.NDArray[np.void]  # by query: rank −1, not kept and without a score where a table does not list it
 SOURCE = "planted"  # of their rows, where tables are made anew
-_STREAM = 29  # of random numbers, apart from those of other draws by the same seed
 
 
 def planted_rows(
@@ -52,7 +52,7 @@ def drawn_positives(known: Positives, query_rows: Rows, *, least: int, most: int
     Which positive is drawn depends on the seed and on the query's place among those that are given alone, so that
     samples of the same seed have the same positives of the same queries.
     """
-    rng = np.random.default_rng([seed, _STREAM])
+    rng = np.random.default_rng([seed, seeds.PLANTED])
     chance, order = rng.random(len(query_rows)), rng.permutation(len(query_rows))
     counts = known.counts_of(query_rows)
     chosen = np.sort(order[counts[order] >= max(least, 1)][:most])

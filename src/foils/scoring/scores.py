@@ -14,6 +14,7 @@ from foils.data.negatives import Negatives
 from foils.encode.encoder import Encoder
 from foils.encode.models import check_temperature_of
 from foils.encode.vectors import VectorStore
+from foils.runtime import seeds
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number
@@ -268,7 +269,7 @@ def score_sources(
     plain = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
     resampled = Bootstrap()
     if replicates:
-        rng = np.random.default_rng([settings.seed, 3])
+        rng = np.random.default_rng([settings.seed, seeds.RESAMPLED])
         blocks = assign_blocks(len(records), rng)
         without = leave_out(measured.geometry, weights, records.members, moments, targets, blocks, regularization=lam)
         resampled = bootstrap(plain, without, rng, replicates=replicates)

@@ -20,6 +20,7 @@ from foils.data.collection import Collection, DocumentTexts, PairIndex, Positive
 from foils.data.negatives import EQUAL, Negatives, texts_of
 from foils.data.run import ranks_within
 from foils.encode.vectors import text_keys
+from foils.runtime import seeds
 from foils.runtime.errors import InputError
 
 CONTROL = "random control"
@@ -153,7 +154,7 @@ def make_records(
     if queries is not None:
         chosen, considered = chosen[np.isin(positives.query_rows[chosen], queries)], len(queries)
     if sample is not None:
-        rng, considered = np.random.default_rng([seed, 1]), min(sample, len(chosen))
+        rng, considered = np.random.default_rng([seed, seeds.RECORDS]), min(sample, len(chosen))
         common = reduce(np.intersect1d, (part.record for part in loaded.values()), chosen)  # drawn before the others
         drawn = rng.choice(common, min(considered, len(common)), replace=False)
         others = rng.choice(np.setdiff1d(chosen, common), considered - len(drawn), replace=False)
@@ -177,7 +178,7 @@ def make_records(
     first = own_texts[np.searchsorted(own_record, kept)]
     corpus = np.unique(np.concatenate([first, *(document for _, document in triplets.values())]))
     if control:
-        rng = np.random.default_rng([seed, 2])
+        rng = np.random.default_rng([seed, seeds.CONTROL])
         triplets = {**triplets, CONTROL: _draw_control(list(triplets.values()), corpus, labelled, rng)}
     # One row for each distinct (record, document), with bit s where source s has it.
     record, document = (np.concatenate(column) for column in zip(*triplets.values(), strict=True))
