@@ -19,6 +19,7 @@ from foils.training.models import load_trainable
 from foils.training.reranker import (
     RERANKER_LOSSES,
     ST_RERANKER_LOSSES,
+    DrawnLists,
     reranker_loss,
     reranker_set,
     targets_of,
@@ -304,6 +305,39 @@ def test_mini_batches_bound_the_activations_and_change_nothing(model, tmp_path):
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
     settings = replace(BASE, loss="st:ListMLELoss", mini_batch_size=4)
     refused("mini_batch_size", train_model, model, LISTS, tmp_path / "out", settings=settings)
+
+
+def test_each_step_draws_other_negatives_of_a_list(model, tmp_path):
+    """Values go with their documents, the positive is always there, and in time every negative is."""
+    seen, asked = set(), []
+    inputs = [["q", "r"], [["p", "a", "b", "c", "d"], ["s", "e"]]]
+    labels = [torch.tensor([[10.0, 11, 12, 13, 14]] * 3), torch.tensor([[20.0, 21]] * 3)]
+    loss = DrawnLists(torch.nn.Identity(), 2)
+    loss.loss.forward = lambda of, values, **more: asked.append((of, values, more))
+    values = dict(zip("pabcdse", [10, 11, 12, 13, 14, 20, 21], strict=True))
+    for _ in range(40):
+        loss(inputs, labels, prompt="x")
+        (queries, lists), own, more = asked[-1]
+        assert (queries, more) == (["q", "r"], {"prompt": "x"})
+        assert [len(of) for of in lists] == [3, 2]
+        assert [of[0] for of in lists] == ["p", "s"]
+        for of, label in zip(lists, own, strict=True):
+            assert label.tolist() == [[values[each] for each in of]] * 3
+        seen.add(tuple(sorted(lists[0][1:])))
+    assert len(seen) == 6
+    for name in ("listnet", "st:ListNetLoss"):
+        data = UNRATED if name.startswith("st:") else LISTS
+        run = train_model(model, data, tmp_path / name[:2], settings=replace(BASE, loss=name, draw_negatives=1))
+        assert run.steps > 0
+    settings = replace(BASE, loss="regression", draw_negatives=1)
+    refused(
+        "draw_negatives 1: loss regression learns from pairs",
+        train_model,
+        model,
+        LISTS,
+        tmp_path / "out",
+        settings=settings,
+    )
 
 
 def test_other_arguments_of_the_trainer_are_passed_on(model, tmp_path):

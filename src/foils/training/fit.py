@@ -442,7 +442,7 @@ def train_model(
         model.max_seq_length = settings.max_length
     how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if isinstance(model, CrossEncoder):
-        from foils.training.reranker import reranker_loss, reranker_set
+        from foils.training.reranker import DrawnLists, reranker_loss, reranker_set
 
         own = {"mask": settings.mask, "beside": settings.beside}
         refuse(own, "on a reranker, whose loss compares no vectors; leave it out")
@@ -452,6 +452,11 @@ def train_model(
             why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
             refuse({"mini_batch_size": settings.mini_batch_size}, why)
         dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
+        if settings.draw_negatives is not None:
+            if kind.pointwise:
+                said = f"{spelled('loss')} {settings.loss} learns from pairs, not from lists; take listnet"
+                raise InputError(f"{spelled('draw_negatives')} {settings.draw_negatives}: {said}")
+            loss = DrawnLists(loss, settings.draw_negatives)
         batch, what = settings.batch_size, "pairs" if kind.pointwise else "lists"
         log.info("%d %s, %d steps of %d", len(dataset), what, -(-len(dataset) // batch) * settings.epochs, batch)
         prompt = (model.prompts or {}).get(model.default_prompt_name) or None  # what it is served with

@@ -6,10 +6,11 @@ gradients and the optimizer's state are those of a few weights, and a checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -27,6 +28,7 @@ LEARNING_RATES = {
 }
 """Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
 measured on (None: the same for every width). docs/training.md has the measurement, and what it lacks."""
+LONG = 513  # tokens of texts whose attention is not held in memory whole
 OF_ADAPTERS = 10
 """Times the learning rate of the weights themselves: that of adapters (Schulman et al. 2025, "LoRA without regret")."""
 
@@ -210,6 +212,33 @@ def transformer_of(model: Any, setting: str) -> Any:
         raise InputError(f"{spelled(setting)}: the model has no transformer, as a static embedding has none, whose "
                          "training takes little memory; leave it out")  # fmt: skip
     return inner
+
+
+@contextmanager
+def without_dropout(model: Any) -> Iterator[None]:
+    """Drop nothing while a model is trained, for some more steps in the same time.
+
+    Attention over short texts is computed step by step on a processor, where the backward pass of the fused one takes
+    twice as long.
+
+    Args:
+        model: a CrossEncoder; it is as it was at the end.
+    """
+    dropouts = [each for each in model.modules() if isinstance(each, torch.nn.Dropout)]
+    shares, inner = [each.p for each in dropouts], cast(Any, getattr(model, "transformers_model", None))
+    fused = inner is not None and inner.config._attn_implementation == "sdpa"
+    plain = fused and model.device.type == "cpu" and (model.max_seq_length or LONG) < LONG
+    try:
+        for each in dropouts:
+            each.p = 0.0
+        if plain:
+            inner.set_attn_implementation("eager")
+        yield
+    finally:
+        for each, share in zip(dropouts, shares, strict=True):
+            each.p = share
+        if plain:
+            inner.set_attn_implementation("sdpa")
 
 
 def merged(base: Any, tuned: Any, alpha: float) -> Any:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 32  # pairs that a processor reads together
+
 Terms = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """(n,) logits, targets, weights and rating gaps of a list → (m, 2): each loss's sum, and the number that it is of."""
 
@@ -102,20 +104,46 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
         return self.mixing(means, norms)
 
     def _scores(self, pairs: Sequence[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
-        """(n,) float32 logits of the pairs."""
-        size, parts = self.mini_batch_size or len(pairs), []
+        """(n,) float32 logits of the pairs; on a processor pairs of one length go together, for little padding."""
+        device, parts = self.model.device, []
+        size = self.mini_batch_size or (AT_ONCE if device.type == "cpu" else len(pairs))
+        longest = sorted(range(len(pairs)), key=lambda pair: -sum(map(len, pairs[pair])))
         for start in range(0, len(pairs), size):
-            tokens = self.model.preprocess(pairs[start : start + size], prompt=prompt, task=task)
-            device = self.model.device
+            own = [pairs[pair] for pair in longest[start : start + size]]
+            tokens = self.model.preprocess(own, prompt=prompt, task=task)
             tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
             if self.mini_batch_size is None or not torch.is_grad_enabled():
                 parts.append(self._score(tokens))
             else:  # activations of one mini-batch at a time: they are computed again in the backward pass
                 parts.append(checkpoint(self._score, tokens, use_reentrant=False))
-        return torch.cat(parts).float()
+        return torch.cat(parts)[torch.tensor(longest).argsort().to(device)].float()
 
     def _score(self, tokens: dict[str, Any]) -> Any:
         return self.model(dict(tokens))["scores"].view(-1)
+
+
+class DrawnLists(nn.Module):  # type: ignore[misc]
+    """A loss over lists of their positives and a few negatives, drawn anew in every step with torch's generator.
+
+    So a model sees in time all of the documents that it is to order, at the price of a few. Negatives that are drawn
+    from what the first stage ranks high are those of Gao et al. 2021 ("Rethink training of BERT rerankers").
+
+    Args:
+        loss: of lists whose positive is first, of foils or of sentence-transformers.
+        count: negatives of a list in a step, at least 1.
+    """
+
+    def __init__(self, loss: nn.Module, count: int) -> None:
+        super().__init__()
+        self.loss, self.count = loss, count
+
+    def forward(self, inputs: Sequence[Any], labels: Sequence[Tensor], **more: Any) -> Any:
+        """Return the loss of what is drawn from a batch of queries, and their lists of documents."""
+        drawn = [[0, *(1 + torch.randperm(len(of) - 1)[: self.count]).tolist()] for of in inputs[1]]
+        lists = [[of[place] for place in own] for of, own in zip(inputs[1], drawn, strict=True)]
+        return self.loss(
+            [inputs[0], lists], [label[..., own] for label, own in zip(labels, drawn, strict=True)], **more
+        )
 
 
 def _term(total: Tensor, count: float | Tensor = 1) -> Tensor:

@@ -61,6 +61,8 @@ class TrainSettings(Settings):
             Default: the recipe's, or mnrl; of rerankers listnet.
         target: What a reranker learns from: labels (1 for positives and 0 for negatives), the teacher's scores (foils
             score-pairs), elo (ratings), or zones of their gaps. Default: labels; of regression and hybrid elo.
+        draw_negatives: Negatives of each list that a step of a reranker takes, drawn anew in every epoch, so that it
+            sees all of a long list in time. Default: all.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
         batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or 128.
         mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
@@ -90,6 +92,7 @@ class TrainSettings(Settings):
 
     loss: str | None = None
     target: Annotated[str | None, Option(names=TARGETS, needs={"reranker": True})] = None
+    draw_negatives: Annotated[int | None, Option(least=1, needs={"reranker": True})] = None
     loss_settings: Annotated[Mapping[str, Any], settings_option("loss_settings", words=True)] = field(
         default_factory=dict
     )
