@@ -4,7 +4,6 @@ import json
 import shlex
 import time
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,8 +29,8 @@ from foils.experiments.plan import (
     with_hard_documents,
     with_queries,
 )
-from foils.experiments.tasks import EncoderTask
-from foils.experiments.tune import HARDER, Tuning, read_again
+from foils.experiments.tasks import EncoderTask, RerankerTask
+from foils.experiments.tune import Tuning, read_again
 from foils.runtime.errors import FormatError, InputError
 from foils.training.models import LEARNING_RATES, OF_ADAPTERS
 from refusals import refused
@@ -223,23 +222,33 @@ def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world, monkeypatch):
     assert any(not before[name].equal(after[name]) for name in before)
 
 
-@pytest.mark.parametrize(
-    ("dev", "found", "expected"), [(0.7, True, HARDER), (0.5, True, "random"), (0.7, False, "random")]
-)
-def test_a_reranker_takes_harder_negatives_where_dev_says_so(dev, found, expected):
-    easy = Trial(1e-4, 1, 9, 0.6, (), 3, 9, 1.0, source="random")
-    asked, plan = [], Plan({"negatives": {"source": "random", "per_query": 4, "reason": "Decided."}})
+@pytest.mark.parametrize(("first", "expected"), [("bm25", "bm25 0-50"), ("static", "dense 0-50")])
+def test_a_reranker_trains_on_draws_of_what_it_orders(world, monkeypatch, first, expected):
+    first = first if first == "bm25" else str(world / first)
+    given = {"collection": "", "model": str(world / "encoder"), "seed": 0, "reranker": True, "first_stage": first}
+    trials = {**TRIALS, "train_queries": 60, "test_queries": 9, "documents": 99}
+    tuning = Tuning(made_up(99, 99), Plan({"given": given, "trials": trials}), world / "out", "cpu")
+    tuning.schedule()
+    assert tuning.decide() == {}
+    section = tuning.plan["negatives"]
+    assert (section["source"], section["per_query"]) == (expected, 7)
+    ranks = tuning.mined(section["source"]).kept()["rank"].to_numpy()
+    assert ranks.max() > 7
+    monkeypatch.setattr(RerankerTask, "train", lambda _, data, folder, settings, *more, **kw: raises(data, settings))
+    with pytest.raises(SeenError) as seen:
+        tuning.train_once(section, 1e-4, 1, 60)
+    data, settings = seen.value.args
+    assert data.rows.shape[1] == 2 + ranks.max() + 1
+    assert settings.draw_negatives == 7
 
-    def train_once(rows, rate, epochs, queries, *, seconds):
-        asked.append((rows["source"], rows["per_query"], rate, epochs, queries, seconds))
-        return replace(easy, dev=dev, source=rows["source"])
 
-    mined = SimpleNamespace(keep=np.array([found]))
-    tuning = SimpleNamespace(plan=plan, mined=lambda _: mined, train_once=train_once, keep_models=lambda *_: None)
-    assert Tuning._harder(tuning, easy, 5.0).source == plan["negatives"]["source"] == expected
-    assert asked == [(HARDER, 4, 1e-4, 1, 9, 5.0)] * found
-    assert plan["negatives"]["reason"].startswith("Decided.")
-    assert (f"has {dev:.4f} on dev with {HARDER}, and 0.6000 without" in plan["negatives"]["reason"]) is found
+class SeenError(Exception):
+    """Carries what a training was given."""
+
+
+def raises(*seen):
+    """Stop a training that would begin."""
+    raise SeenError(*seen)
 
 
 @pytest.mark.parametrize(("longest", "expected"), [(0.5, 0.6), (0.6, 0.6), (0.7, 0.7)])
@@ -258,7 +267,7 @@ def test_a_short_training_is_taken_where_the_last_one_is_worse(longest, expected
     tuning = SimpleNamespace(train_once=train_once, keep_models=lambda *_: None, left=lambda: 4.0)
     tuning.task, tuning._fitting = SimpleNamespace(in_batch=True), lambda queries, share: queries
     tuning.trials = [Trial(1e-4, 1, 9, 0.6, (), 3, 9, 1.0, whole=False)]
-    best = Tuning._search(tuning, {}, trials, False, True)
+    best = Tuning._search(tuning, {}, trials, False)
     assert (best.dev, best.epochs) == (expected, 1 if longest < 0.6 else 3)
 
 

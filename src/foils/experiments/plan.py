@@ -203,7 +203,7 @@ def schedule(
         epochs, final, share = [1], 2, MOST_ROWS / rows / 4
     if seconds is not None:
         text = seconds_a_text(task, collection, seed)
-        row = text * (15 if reranker else 9)  # five pairs or three texts, forward and twice as long backward
+        row = 3 * text * (1 + per_query if reranker else 3)  # pairs or texts, forward and twice as long backward
         fitting, texts = 0.45 * seconds / row, int(0.15 * seconds / text)
         may_fit, whole = int(SLACK * fitting / rows_of_query), (*queries.values(), documents)
         queries["train"] = min(queries["train"], max(LEAST_QUERIES, may_fit))
@@ -212,12 +212,14 @@ def schedule(
         else:
             documents = min(documents, max(LEAST_DOCUMENTS, texts))
         dev = min(dev, max(LEAST_RERANKED * task.depth if reranker else 100, int(0.03 * seconds / text)))
-        searched = 2 * (queries["test"] * task.depth if reranker else documents)
+        searched = queries["test"] * task.depth if reranker else documents
+        searched *= 1 if reranker and task.init == "nothing" else 2  # such a reranker is held against its first stage
         timed = {"seconds": round(max(0.0, seconds - (searched + 3 * dev) * text), 1), "may_fit": may_fit}
-        little = not reranker and fitting < min(ENOUGH_ROWS, 3 * rows)
-        epochs, final = ([4], 0) if little else ([1, 2, 3], 3)
-        several = f"{SEVERAL}, an eighth of the time each, then a training in the time that is left"
-        reason = "little fits into the time: one training on pairs alone takes all of it" if little else several
+        little, most = fitting < min(ENOUGH_ROWS, 3 * rows), 10 if reranker else 3
+        epochs, final = ([most + 1], 0) if little else ([1, 2, 3], most)
+        what, part = ("one training", "a sixteenth") if reranker else ("one training on pairs alone", "an eighth")
+        several = f"{SEVERAL}, {part} of the time each, then a training in the time that is left"
+        reason = f"little fits into the time: {what} takes all of it" if little else several
         if (*queries.values(), documents) != whole:
             reason += "; trained on and measured is a part that may fit (positives, BM25's first, random ones)"
     learning_rates = [rates[1]] if little else [rates[0] * each for each in MULTIPLES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -76,10 +77,12 @@ class _Model:
     def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
         """Train with sentence-transformers; one that was interrupted goes on from its checkpoint in the folder."""
         from foils.training.fit import train_model
+        from foils.training.models import without_dropout
 
         model = self.load(seed=settings.seed)
         settings = replace(settings, max_length=_length(model))
-        return train_model(model, data, folder, settings=settings, batches=batches, resume=True, **more)
+        with nullcontext() if self.in_batch else without_dropout(model):
+            return train_model(model, data, folder, settings=settings, batches=batches, resume=True, **more)
 
 
 def _length(model: Any) -> int | None:
@@ -154,6 +157,11 @@ class RerankerTask(_Model):
     def fuses(self) -> bool:
         """Whether the first stage is a folder of `foils tune` that fuses BM25 and a model."""
         return (fusion := Fusion.of(self.first_stage)) is not None and fusion.deploys == "both"
+
+    @property
+    def mines(self) -> str:
+        """The method by which what it is to order is mined; of a TREC run, which has no training queries, BM25."""
+        return "dense" if self._encodes else BM25
 
     @cached_property
     def encoder(self) -> SentenceEncoder:

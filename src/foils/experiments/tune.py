@@ -57,13 +57,10 @@ LEVEL = 0.05
 PLAN = "plan.toml"
 CHECKPOINT_STEPS = 200
 SAMPLED, SAMPLE = 2_000, "train, sampled"  # queries that are mined for the decision, and the name of their split
-STEPS, SIZES, LISTS = 20, (16, 32, 64, 128), 16  # of an epoch at least; sizes of a batch, and that of rerankers
-SHORT_RUN = 1 / 8  # of the time
+STEPS, SIZES = 20, (16, 32, 64, 128)  # of an epoch at least; sizes of a batch
+LISTS, DRAWN = 10, 7  # of a reranker's batch, and negatives of each
+SHORT_RUN = {"encoder": 1 / 8, "reranker": 1 / 16}  # of the time; a new head needs most of it
 SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60")
-RERANKER_SOURCES = (
-    "random", "bm25", "bm25 10-14", "bm25 20-24", "bm25 50-54", "bm25 100-104", "dense", "dense 20-24", "dense 100-104",
-)  # fmt: skip
-HARDER = "dense 20-24"  # what a reranker is tried on beside what the decision chose
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the tuned model beside BM25
 
 log = logging.getLogger(__name__)
@@ -303,7 +300,7 @@ class Tuning:
         how = (model, self.device, self.given.get("max_length"), bool(self.given.get("trust_remote_code")), self.store)
         self.task: Task = RerankerTask(*how, first) if self.given.get("reranker") else EncoderTask(*how)
         self.static = self.task.kind == "static embedding"
-        self.per_query = 10 if self.static else 1 if self.task.in_batch else 4
+        self.per_query = 10 if self.static else 1 if self.task.in_batch else DRAWN
         # A reranker whose head nobody trained has to beat the first stage's own order.
         self.fresh = not self.task.in_batch and self.task.init == "nothing"
         self.label, self.base = (FIRST_STAGE, f"the order of {first}") if self.fresh else (BASE, model)
@@ -379,14 +376,19 @@ class Tuning:
         """Decide what to train on; return what is said of the candidates, nothing where the plan says what to do."""
         if "negatives" in self.plan.sections:
             return {}
+        if isinstance(self.task, RerankerTask):
+            what = f"the documents that it is to order, the first {self.task.depth} of {self.task.first_stage}"
+            reason = f"Each step draws {self.per_query} of {what}, that are not labelled relevant; in time it sees all."
+            own = {"source": f"{self.task.mines} 0-{self.task.depth}", "per_query": self.per_query, "reason": reason}
+            self.plan.sections["negatives"] = own
+            return {}
         if not self.plan["trials"].get("ablation", True):
             reason = "In-batch negatives alone: a row without a mined one takes less time, and so few rows fit into it."
             self.plan.sections["negatives"] = self._pairs_alone(reason)
             return {}
-        names = SOURCES if self.task.in_batch else RERANKER_SOURCES
         reason = "cheap ones, from easy to hard; the decision weighs how hard each is against how many are answers"
-        sources = self.plan.decide("sources", lambda: {"names": list(names), "reason": reason})["names"]
-        in_batch = int(self.plan["batches"]["size"]) - 1 if self.task.in_batch else 0
+        sources = self.plan.decide("sources", lambda: {"names": list(SOURCES), "reason": reason})["names"]
+        in_batch = int(self.plan["batches"]["size"]) - 1
         key = {**self.of, "sources": list(sources), "in_batch": in_batch, "seed": self.seed}
         decided = self.cache.facts("decision", key, lambda: self._decided(list(sources), in_batch))
         made = {"source": decided["source"], "per_query": self.per_query, "passes": 1, "reason": decided["reason"]}
@@ -401,9 +403,7 @@ class Tuning:
         mined = {name: self.mined(name, collection, split) for name in names}
         tables = {name: table for name, table in mined.items() if table.keep.any()}
         belief = BeliefSettings(in_batch=in_batch, starts=self.task.init)
-        candidates = None if self.task.in_batch else [*tables]  # every list needs negatives
-        how: dict[str, Any] = {"split": split, "seed": self.seed, "candidates": candidates}
-        made = decide(collection, tables, self.task.encoder, self.store, belief, **how)
+        made = decide(collection, tables, self.task.encoder, self.store, belief, split=split, seed=self.seed)
         table = made.table()
         shown = {"columns": list(table.columns), "rows": [list(map(str, row)) for row in table.rows]}
         reason = " ".join(each.replace(made.next, "").strip() for each in made.sentences)
@@ -419,9 +419,10 @@ class Tuning:
     def mined(self, source: str, collection: Collection | None = None, split: str = "train") -> Negatives:
         """Return the negatives of one source: a method, and ranks counted from 0."""
         method, _, ranks = source.partition(" ")
-        more: dict[str, Any] = {"top": 10 if self.task.in_batch else self.per_query, "split": split}
+        task, more = self.task, dict[str, Any](top=10 if self.task.in_batch else self.task.depth, split=split)
         if method == "dense":
-            more |= {"encoder": self.task.encoder, "vectors": self.store}
+            by = task.first_stage if isinstance(task, RerankerTask) and task.fuses else task.encoder
+            more |= {"encoder": by, "vectors": self.store}
         if method == "random":
             more["seed"] = self.seed
         if ranks:
@@ -483,13 +484,16 @@ class Tuning:
         begin, task, batches = time.monotonic(), self.task, self.plan["batches"]
         collection = with_queries(self.collection, {"train": int(how["queries"])}, self.seed)
         negatives, lora = self.mined(str(rows["source"])) if rows["source"] else None, self.given.get("lora")
-        data = task.rows(collection, negatives, per_query=int(rows["per_query"]), max_positives=MAX_POSITIVES)
+        count = int(rows["per_query"])
+        per_query, drawn = (count, None) if task.in_batch else (None, count)
+        data = task.rows(collection, negatives, per_query=per_query, max_positives=MAX_POSITIVES)
         settings = TrainSettings(
             learning_rate=how["learning_rate"],
             epochs=int(how["epochs"]) * int(rows.get("passes", 1)),
             batch_size=int(batches["size"]),
             max_length=self.given.get("max_length"),
             lora=lora,
+            draw_negatives=drawn,
             trainer={"save_steps": CHECKPOINT_STEPS, **self._trainer},
             seed=self.seed,
         )
@@ -532,7 +536,7 @@ class Tuning:
             rate, epochs = float(section["learning_rate"]), int(section["epochs"])
             return self.train_once(rows, rate, epochs, queries, marks=section.get("steps", ()))
         ablates = bool(decided and rows["source"] and self.task.in_batch)
-        best = self._search(rows, trials, ablates, bool(decided))
+        best = self._search(rows, trials, ablates)
         best = self._ablated(best) if ablates else best
         runs, better = counted(len(self.trials), "runs"), best.dev > base
         reason = f"the best of {runs} on dev: {best.dev:.4f}, and {base:.4f} before"
@@ -552,10 +556,11 @@ class Tuning:
         seconds = self.plan["trials"].get("seconds")
         return None if seconds is None else max(0.0, float(seconds) - sum(each.seconds for each in self.trials))
 
-    def _search(self, rows: Section, trials: Section, ablates: bool, chooses: bool) -> Trial:
-        """The short runs by successive halving, for rerankers one on harder negatives, and a last one if needed."""
+    def _search(self, rows: Section, trials: Section, ablates: bool) -> Trial:
+        """The short runs by successive halving, and a last one if needed."""
         total, last = trials.get("seconds"), int(trials["final_epochs"])
-        share = 1.0 if len(trials["learning_rates"]) == 1 and not last else SHORT_RUN
+        short = SHORT_RUN["encoder" if self.task.in_batch else "reranker"]
+        share = 1.0 if len(trials["learning_rates"]) == 1 and not last else short
         seconds, queries = total and share * float(total), self._fitting(int(trials["queries"]), share)
 
         def run(rate: float, epochs: int) -> Trial:
@@ -569,9 +574,6 @@ class Tuning:
             [int(each) for each in trials["epochs"]],
             goes_on=lambda: total is None or (self.trials[-1].whole and (self.left() or 0) > float(total) / 2),
         )
-        if chooses and not self.task.in_batch:
-            best = self._harder(best, seconds)
-            rows = self.plan["negatives"]
         if not last or (total is not None and best.whole):
             return best
         self.keep_models(best)
@@ -581,19 +583,6 @@ class Tuning:
         queries = self._fitting(int(trials["train_queries"]), share)
         longest = self.train_once(rows, best.learning_rate, last, queries, seconds=seconds)
         best = best if best.dev > longest.dev else longest  # a busy machine may have left it a few steps
-        self.keep_models(best)
-        return best
-
-    def _harder(self, best: Trial, seconds: float | None) -> Trial:
-        """Make the best run of a reranker on harder negatives, too; the better one on dev tells what to train on."""
-        rows = self.plan["negatives"]
-        if rows["source"] == HARDER or not self.mined(HARDER).keep.any():
-            return best
-        harder = {**rows, "source": HARDER}
-        trial = self.train_once(harder, best.learning_rate, best.epochs, best.queries, seconds=seconds)
-        verdict = f"The same short training has {trial.dev:.4f} on dev with {HARDER}, and {best.dev:.4f} without."
-        best = max(best, trial, key=lambda each: each.order)
-        self.plan.sections["negatives"] = {**rows, "source": best.source, "reason": f"{rows['reason']} {verdict}"}
         self.keep_models(best)
         return best
 
