@@ -51,8 +51,7 @@ LABELS = 60  # that are asked for at a time
 ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
 RECURRING = 0.995  # share of recurring positives from which on nothing is said of the others
 LONGER = 1.5  # times the shortest source's negatives a query, above which benefits are of different lengths
-COSTS = {NONE: 0, RANDOM: 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "sparse": 4, "multi-vector": 5,
-         "cross-encoder": 5, "llm": 6}  # fmt: skip
+COSTS = {NONE: 0, RANDOM: 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "cross-encoder": 5, "llm": 6}
 UNKNOWN_COST = 4
 
 

@@ -15,7 +15,7 @@ import jinja2
 from foils.runtime.results import Table
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
-LEGEND = {"orientation": "h", "y": 1.12}
+LEGEND = {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"}
 LONGEST = 700  # characters of a text to read
 
 
