@@ -1,13 +1,13 @@
 """What should a reranker learn from: labels, a teacher's scores, or Elo ratings, with or without offsets?
 
-    python benchmarks/run.py targets banking77/ clinc150/ squad-sent/ --student BERT-TINY/
+    python benchmarks/run.py targets banking77/ clinc150/ squad-sent/ --student BERT-TINY/ --encoder all-mpnet-base-v2/
 
-Each training query has a pool of BM25's first five documents and five of the next
-25. All targets have the same queries, pools, steps and student, a small transformer. Labels are the pool's, and where
-it holds no relevant document the query's first one. Nothing else knows them: a teacher scores the pools, and as a judge
-of pairs it rates them. Teachers are all-MiniLM-L6-v2's cosine, and a cross-encoder: the student after a longer training
-on labels of other queries. A listwise loss (listnet, which offsets do not change) and a pointwise one (regression) each
-learn from them; a list has one labelled positive at most, as in `foils train`.
+Each training query has a pool of BM25's first five documents and five of the next 25. All targets have the same
+queries, pools, steps and student, a small transformer. Labels are the pool's, and where it holds no relevant document
+the query's first one. Nothing else knows them: a teacher scores the pools, and as a judge of pairs it rates them.
+Teachers are all-MiniLM-L6-v2's cosine, those of other encoders, and a cross-encoder: the student after a longer
+training on labels of other queries. A listwise loss (listnet, which offsets do not change) and a pointwise one
+(regression) each learn from them; a list has one labelled positive at most, as in `foils train`.
 
 Each target and loss chooses its learning rate by 100 queries that are not trained on, with a seed that is not tested.
 Measured is nDCG@10 of BM25's first 20 documents in the reranker's order, on test queries, the mean over three seeds.
@@ -45,7 +45,14 @@ BATCH = {"listnet": 4, "regression": 40}  # lists of ten documents, or as many p
 ENCODER = "all-MiniLM-L6-v2"
 FIRST, NONE, BI, CROSS = "first stage", "", "bi-encoder", "cross-encoder"
 LEARNED = [(loss, target) for loss in BATCH for target in ("teacher", "elo")] + [("regression", "elo + offsets")]
-ARMS = [(loss, "labels", NONE) for loss in BATCH] + [(*each, kind) for kind in (BI, CROSS) for each in LEARNED]
+
+Arm = tuple[str, str, str]  # loss, target, teacher
+
+
+def arms_of(encoders: Sequence[str]) -> list[Arm]:
+    """All losses and targets; the cross-encoder's, whose training takes time, last."""
+    kinds = [BI, *encoders, CROSS]
+    return [(loss, "labels", NONE) for loss in BATCH] + [(*each, kind) for kind in kinds for each in LEARNED]
 
 
 def judged(collection: Collection, split: str, start: int, count: int) -> pa.Table:
@@ -77,8 +84,9 @@ def cosines(encoder: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
 class World:
     """A collection with its first stage, its pools, and the teachers' ratings of them."""
 
-    def __init__(self, path: Path, student: str) -> None:
+    def __init__(self, path: Path, student: str, encoders: Sequence[Path]) -> None:
         given, self.student, self.name = load_collection(str(path)), student, path.name
+        self.encoders = {BI: ENCODER, **{each.name: str(each) for each in encoders}}
         splits = {"dev": judged(given, "train", 0, HELD_OUT), "test": judged(given, "test", 0, TEST)}
         self.measured = replace(given, qrels=splits, digest=f"{given.digest[:20]}-targets")
         self.first = {split: bm25_run(self.measured, split, depth=DEPTH) for split in splits}
@@ -90,12 +98,12 @@ class World:
         if kind == CROSS and not (self.folder / "foils_training.json").is_file():
             others = judged(self.given, "train", HELD_OUT + 300, OTHERS)
             self.train(pools(self.given, "others", others)[1:], "listnet", "labels", 3e-4, 0, self.folder)
-        return f"{kind}:{ENCODER if kind == BI else self.folder}"
+        return f"{CROSS}:{self.folder}" if kind == CROSS else f"{BI}:{self.encoders[kind]}"
 
     def itself(self, kind: str) -> list[float]:
         """The measure of a teacher."""
         name = self.teacher(kind).partition(":")[2]
-        scorer = partial(cosines, load_model(name)) if kind == BI else partial(logits, load_cross_encoder(name))
+        scorer = partial(logits, load_cross_encoder(name)) if kind == CROSS else partial(cosines, load_model(name))
         return self.values("test", scorer)
 
     def rated(self, kind: str, target: str) -> Negatives:
@@ -127,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collection", nargs="+", type=Path)
     parser.add_argument("--student", required=True, help="a folder with a small transformer")
+    parser.add_argument("--encoder", action="append", type=Path, default=[], help="a folder with a further teacher")
     given = parser.parse_args()
     known: dict[str, str] = load("targets").get("values", {})
 
@@ -136,8 +145,9 @@ def main() -> None:
             save("targets", {"values": known}, tables(known))
         return np.array(known[name].split(), float)
 
-    worlds = [World(path, given.student) for path in given.collection]
-    for world, (loss, target, kind) in sorted(product(worlds, ARMS), key=lambda pair: pair[1][2] == CROSS):
+    worlds = [World(path, given.student, given.encoder) for path in given.collection]
+    arms = arms_of([each.name for each in given.encoder])
+    for world, (loss, target, kind) in sorted(product(worlds, arms), key=lambda pair: pair[1][2] == CROSS):
         kept(f"{world.name}, {FIRST}", partial(world.values, "test"))
         if kind != NONE:
             kept(f"{world.name}, {kind}", partial(world.itself, kind))
@@ -153,11 +163,13 @@ def tables(known: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
     """A column for each collection: nDCG@10, and of each target the difference to labels with the same loss."""
     values = {name: np.array(text.split(), float) for name, text in known.items()}
     rows: dict[str, dict[str, Any]] = {}
+    kinds = dict.fromkeys(parts[3] for name in known if len(parts := name.split(", ")) == 5 and parts[3])
+    arms = arms_of([kind for kind in kinds if kind not in (BI, CROSS)])
     for name in (each.partition(", ")[0] for each in known if each.endswith(FIRST)):
-        for kind in (FIRST, BI, CROSS):
+        for kind in dict.fromkeys((FIRST, *(arm[2] for arm in arms if arm[2] != NONE))):
             if (own := values.get(f"{name}, {kind}")) is not None:
                 rows.setdefault(kind, {"learns from": kind, "loss": "as it is"})[name] = f"{own.mean():.3f}"
-        runs = {arm: [values.get(", ".join((name, *arm, f"seed {seed}"))) for seed in SEEDS] for arm in ARMS}
+        runs = {arm: [values.get(", ".join((name, *arm, f"seed {seed}"))) for seed in SEEDS] for arm in arms}
         runs = {arm: np.array(each) for arm, each in runs.items() if all(one is not None for one in each)}
         means = {arm: each.mean(0) for arm, each in runs.items()}
         lead = {arm: means[arm] - means[base] for arm in means if (base := (arm[0], "labels", NONE)) in means}
