@@ -462,6 +462,7 @@ def test_a_reranker(world):
         (["--batches", "progress", "--form", "pairs"], "one negative"),
         (["--set-trainer", "report_to=tensorbord"], "tensorbord is not supported"),
         (["--mask", "other"], "expected self, or guide:MODEL"),
+        (["--draw-negatives", "2"], "--draw-negatives 2: no effect without --reranker"),
         (["--reranker", "--mask", "self"], "--mask self: no effect with --reranker"),
     ],
 )

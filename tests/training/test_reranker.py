@@ -15,7 +15,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
 from foils.training.fit import train_model
 from foils.training.losses import make_loss
-from foils.training.models import load_trainable
+from foils.training.models import load_trainable, without_dropout
 from foils.training.reranker import (
     RERANKER_LOSSES,
     ST_RERANKER_LOSSES,
@@ -26,7 +26,16 @@ from foils.training.reranker import (
 )
 from foils.training.settings import TARGETS, TrainSettings
 from refusals import refused
-from train_models import cross_encoder, gradients, made_up, rows_of, second_gradients, static_model, table
+from train_models import (
+    cross_encoder,
+    gradients,
+    made_up,
+    resumed_exactly,
+    rows_of,
+    second_gradients,
+    static_model,
+    table,
+)
 
 BASE = TrainSettings(loss="hybrid", batch_size=8, epochs=2, learning_rate=0.01, max_length=32)
 LISTS, UNWEIGHTED = rows_of("lists"), rows_of("lists", without="weight")
@@ -329,6 +338,14 @@ def test_each_step_draws_other_negatives_of_a_list(model, tmp_path):
         data = UNRATED if name.startswith("st:") else LISTS
         run = train_model(model, data, tmp_path / name[:2], settings=replace(BASE, loss=name, draw_negatives=1))
         assert run.steps > 0
+    how = replace(BASE, loss="listnet", draw_negatives=1, trainer={"logging_steps": 1, "save_steps": 1})
+    resumed_exactly(
+        lambda folder, **more: train_model(
+            load_trainable(tmp_path / "model", reranker=True, device="cpu"), LISTS, folder, settings=how, **more
+        ),
+        tmp_path,
+        3,
+    )
     settings = replace(BASE, loss="regression", draw_negatives=1)
     refused(
         "draw_negatives 1: loss regression learns from pairs",
@@ -338,6 +355,23 @@ def test_each_step_draws_other_negatives_of_a_list(model, tmp_path):
         tmp_path / "out",
         settings=settings,
     )
+
+
+def test_without_dropout_training_has_the_gradients_of_a_model_that_is_served(model):
+    """Whichever way attention is computed; at the end it is computed as before."""
+    inputs = lists_of("listnet")
+    dropouts = [each for each in model.modules() if isinstance(each, torch.nn.Dropout)]
+    found = [second_gradients(reranker_loss("listnet").make(model), *inputs)]
+    for each in dropouts:
+        each.p = 0.5
+    model.train()
+    assert not torch.allclose(second_gradients(reranker_loss("listnet").make(model), *inputs), found[0])
+    with without_dropout(model):
+        assert model.transformers_model.config._attn_implementation == "eager"
+        found.append(second_gradients(reranker_loss("listnet").make(model), *inputs))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+    assert [each.p for each in dropouts] == [0.5] * len(dropouts)
+    assert model.transformers_model.config._attn_implementation == "sdpa"
 
 
 def test_other_arguments_of_the_trainer_are_passed_on(model, tmp_path):
