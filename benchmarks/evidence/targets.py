@@ -160,9 +160,13 @@ def main() -> None:
 
 
 def tables(known: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """A column for each collection: nDCG@10, and of each target the difference to labels with the same loss."""
+    """A column for each collection: nDCG@10, and of each target the difference to labels with the same loss.
+
+    The second table has what learning a teacher's scores gains over learning its ratings, all collections' queries.
+    """
     values = {name: np.array(text.split(), float) for name, text in known.items()}
     rows: dict[str, dict[str, Any]] = {}
+    gains: dict[Arm, list[np.ndarray]] = {}
     kinds = dict.fromkeys(parts[3] for name in known if len(parts := name.split(", ")) == 5 and parts[3])
     arms = arms_of([kind for kind in kinds if kind not in (BI, CROSS)])
     for name in (each.partition(", ")[0] for each in known if each.endswith(FIRST)):
@@ -173,6 +177,9 @@ def tables(known: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         runs = {arm: np.array(each) for arm, each in runs.items() if all(one is not None for one in each)}
         means = {arm: each.mean(0) for arm, each in runs.items()}
         lead = {arm: means[arm] - means[base] for arm in means if (base := (arm[0], "labels", NONE)) in means}
+        for arm in means:
+            if arm[1].startswith("elo") and (taught := (arm[0], "teacher", arm[2])) in means:
+                gains.setdefault(arm, []).append(means[taught] - means[arm])
         tested = [arm for arm in lead if arm[2] != NONE]
         p = dict(zip(tested, holm([paired_test(lead[arm], 0 * lead[arm]).p for arm in tested]), strict=True))
         for arm, each in runs.items():
@@ -182,7 +189,14 @@ def tables(known: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
                 shown += f", {low:+.3f} to {high:+.3f}" + ("!" if p[arm] < 0.05 else "")
             source = f"{arm[1]}, {arm[2]}".removesuffix(", ")
             rows.setdefault(str(arm), {"learns from": source, "loss": arm[0]})[name] = shown
-    return {"": [*rows.values()]}
+    over = []
+    for (loss, target, kind), parts in gains.items():
+        gain = np.concatenate(parts)
+        low, high = bootstrap_interval(gain, rng=np.random.default_rng(0))
+        shown = f"{gain.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
+        over.append({"teacher": kind, "loss": loss, "ratings": target, "collections": len(parts), "queries": len(gain),
+                     "scores − ratings": shown, "p": f"{paired_test(gain, 0 * gain).p:.2g}"})  # fmt: skip
+    return {"": [*rows.values()], "A teacher's scores against its ratings": over}
 
 
 if __name__ == "__main__":
