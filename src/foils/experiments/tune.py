@@ -93,7 +93,7 @@ class Tuned(Result):
         trial: the training that was tested; None: none was better than the base on dev.
         base_dev: what the base has on dev.
         trials: all trainings, in their order.
-        decision: what the decision says of the candidates; empty: the plan said what to train on.
+        decision: what the decision says of the candidates; empty: of a reranker, or the plan said what to train on.
         warnings: about the data and the training.
     """
 

@@ -28,7 +28,7 @@ LEARNING_RATES = {
 }
 """Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
 measured on (None: the same for every width). docs/training.md has the measurement, and what it lacks."""
-LONG = 513  # tokens of texts whose attention is not held in memory whole
+LONG = 513  # tokens of texts from which on attention step by step takes too much memory: it grows with their square
 OF_ADAPTERS = 10
 """Times the learning rate of the weights themselves: that of adapters (Schulman et al. 2025, "LoRA without regret")."""
 
@@ -218,8 +218,8 @@ def transformer_of(model: Any, setting: str) -> Any:
 def without_dropout(model: Any) -> Iterator[None]:
     """Drop nothing while a model is trained, for some more steps in the same time.
 
-    Attention over short texts is computed step by step on a processor, where the backward pass of the fused one takes
-    twice as long.
+    Attention over short texts is computed step by step on a processor, where without dropout the backward pass of the
+    fused one takes twice as long in bfloat16.
 
     Args:
         model: a CrossEncoder; it is as it was at the end.
