@@ -30,6 +30,7 @@ from foils.llm import Client
 from foils.runtime.files import write_json
 from foils.runtime.results import Result
 from llm_server import Reply, serving
+from screens import assert_whole
 from train_models import made_up_folder, static_model, table
 
 Calls = list[Callable[[], dict[str, Any]]]
@@ -224,6 +225,8 @@ def test_program_and_library_write_the_same(foils, world, command):
             assert written() == program
             assert words(str(result)) == shown
     assert "<table>" in result._repr_html_()
+    for width in (80, 60):
+        assert_whole(result.tables(), width)
 
 
 def test_every_verb_has_a_seam():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -14,9 +15,12 @@ from typing import IO, Any
 
 from foils.runtime import files
 
-_WIDTH = 160  # of tables that do not go to a terminal
+_WIDTH = 160  # of tables that go neither to a terminal nor to a given number of COLUMNS
+GAP = 3  # between the texts of two columns
+EDGE = 1  # before the first column
+MIN_TEXT = 16  # the narrowest that a column of texts with long words may be
 _CONTROL = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed: a terminal would obey them
-_NUMBER = re.compile(r"[-+−–]?[\d.,–\[\]\s]*%?")  # also intervals, and nothing
+_NUMBER = re.compile(r"[-+−–<\d.,\[\]\s]*%?")  # also intervals, p-values, and nothing
 
 
 @dataclass(frozen=True)
@@ -51,27 +55,99 @@ class Table:
 def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
     """Print tables, to stdout by default: the title, the table, the remarks; columns of numbers stand at the right.
 
-    Control characters, which a document may hold to move the cursor or worse, are printed as �.
-    """
-    from rich import box, console, markup
-    from rich.table import Table as RichTable
+    No cell is cut: texts wrap, numbers have the width that they need, and columns that do not fit beside the others
+    follow below, behind the first column again. Control characters, which a document may hold to move the cursor or
+    worse, are printed as �.
 
-    def shown(value: object) -> str:
-        return markup.escape(_CONTROL.sub("\ufffd", str(value)))
+    Args:
+        tables: to print one after the other.
+        file: where to; its width is that of `width_of`.
+    """
+    from rich import console
 
     file = file or sys.stdout
-    out = console.Console(file=file, width=None if file.isatty() else _WIDTH, highlight=False)
+    width = width_of(file)
+    out = console.Console(file=file, width=width, highlight=False)
     for table in tables:
-        grid = RichTable(box=box.SIMPLE_HEAD)
-        for index, column in enumerate(table.columns):
-            numbers = index > 0 and all(_NUMBER.fullmatch(str(row[index])) for row in table.rows)
-            grid.add_column(shown(column), justify="right" if numbers else "left", no_wrap=index == 0)
-        for row in table.rows:
-            grid.add_row(*map(shown, row))
-        out.print(shown(table.title), style="bold")
-        out.print(grid)
+        out.print(_shown(table.title), style="bold")
+        for columns in _beside(table, width):
+            out.print(_grid(table, columns, width))
         if table.caption:
-            out.print(shown(table.caption), style="dim", soft_wrap=True)
+            out.print(_shown(table.caption), style="dim", soft_wrap=True)
+
+
+def width_of(file: IO[str]) -> int:
+    """Return the columns of a file: those of COLUMNS where it is set, of its terminal, or 160 where it has none."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isdecimal() and int(named):
+        return int(named)
+    try:
+        return os.get_terminal_size(file.fileno()).columns or _WIDTH
+    except (OSError, ValueError):
+        return _WIDTH
+
+
+def _shown(value: object) -> str:
+    from rich import markup
+
+    return markup.escape(_CONTROL.sub("\ufffd", str(value)))
+
+
+def _is_numeric(table: Table, column: int) -> bool:
+    return column > 0 and all(_NUMBER.fullmatch(str(row[column])) for row in table.rows)
+
+
+def _widths(table: Table, column: int, width: int) -> tuple[int, int]:
+    """Return the least width that a column can have without a cut cell, and the width with which nothing wraps."""
+    from rich.cells import cell_len
+
+    cells = [str(row[column]) for row in table.rows]
+    heading = str(table.columns[column])
+    longest = max(map(cell_len, [heading, *cells]))
+    words = [heading] if _is_numeric(table, column) else [heading, *cells]
+    least = max((cell_len(word) for text in words for word in text.split()), default=0)
+    if _is_numeric(table, column):
+        least = max(least, *map(cell_len, cells), 0)
+    else:
+        least = min(least, max(MIN_TEXT, width // 3))  # a longer word, as a path, goes on in the next line
+    return min(max(least, 12), longest), longest
+
+
+def _beside(table: Table, width: int) -> list[list[int]]:
+    """Return the numbers of the columns that stand beside each other, block by block; the first leads each block."""
+    blocks, used = [[0]], 0
+    for column in range(1, len(table.columns)):
+        least = _widths(table, column, width)[0] + GAP
+        if len(blocks[-1]) > 1 and used + least > width:
+            blocks.append([0])
+        if len(blocks[-1]) == 1:
+            used = _widths(table, 0, width)[0] + GAP + EDGE
+        blocks[-1].append(column)
+        used += least
+    return blocks
+
+
+def _grid(table: Table, columns: Sequence[int], width: int) -> Any:
+    """Return some columns of a table for a console: what room is left goes to the texts that would wrap."""
+    from rich import box
+    from rich.table import Table as RichTable
+
+    wanted = {column: _widths(table, column, width) for column in columns}
+    widths = {column: least for column, (least, _) in wanted.items()}
+    room = width - EDGE - GAP * len(columns) - sum(widths.values())
+    by_need = sorted(columns, key=lambda column: wanted[column][1] - wanted[column][0])
+    for place, column in enumerate(by_need):
+        more = max(0, min(wanted[column][1] - widths[column], room // (len(columns) - place)))
+        widths[column] += more
+        room -= more
+    grid = RichTable(box=box.SIMPLE_HEAD)
+    for column in columns:
+        justify: Any = "right" if _is_numeric(table, column) else "left"
+        heading = _shown(table.columns[column])
+        grid.add_column(heading, justify=justify, width=widths[column], overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(_shown(row[column]) for column in columns))
+    return grid
 
 
 class Result(ABC):

@@ -1,0 +1,61 @@
+"""Tables keep every cell whole, however narrow the screen is."""
+
+import io
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.runtime.results import Table, print_tables, width_of
+from screens import assert_whole, printed
+
+WORDS = st.text("abcdefghijklmnop", min_size=1, max_size=9)
+TEXTS = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
+NUMBERS = st.floats(-999, 999).map("{:,.4f}".format)
+INTERVALS = st.tuples(NUMBERS, NUMBERS, NUMBERS).map(lambda ends: "{} [{}, {}]".format(*ends))
+
+
+@st.composite
+def tables(draw):
+    kinds = draw(st.lists(st.sampled_from([TEXTS, NUMBERS, INTERVALS]), min_size=1, max_size=9))
+    columns = [draw(TEXTS) for _ in range(len(kinds) + 1)]
+    rows = [[draw(TEXTS), *(draw(kind) for kind in kinds)] for _ in range(draw(st.integers(1, 4)))]
+    return Table("a table", columns, rows)
+
+
+@given(table=tables(), width=st.sampled_from([60, 80, 120]))
+def test_no_cell_is_cut_and_no_line_is_too_long(table, width):
+    assert_whole([table], width)
+
+
+def test_columns_that_do_not_fit_follow_below_behind_the_first():
+    columns = ["source", *(f"measure {number}" for number in range(8))]
+    text = printed([Table("Means", columns, [["bm25", *["+0.0335 [-0.0022, +0.0693]"] * 8]])], 80)
+    assert text.count("bm25") == 4
+    assert text.count("+0.0335 [-0.0022, +0.0693]") == 8
+
+
+def test_a_long_path_goes_on_in_the_next_line():
+    path = "/a/long/path/" + "x" * 120
+    text = printed([Table("Files", ["file", "rows"], [[path, "1,200"]])], 60)
+    assert path in "".join(line.rstrip().removesuffix("1,200").strip() for line in text.splitlines())
+    assert "1,200" in text
+
+
+@pytest.mark.parametrize(("columns", "expected"), [("72", 72), ("", 160), ("0", 160), ("many", 160)])
+def test_the_width_is_that_of_columns_or_160_without_a_terminal(monkeypatch, columns, expected):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert width_of(io.StringIO()) == expected
+
+
+def test_the_width_is_that_of_the_terminal(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, b"\x18\x00\x47\x00\x00\x00\x00\x00")
+    with os.fdopen(follower, "w") as terminal:
+        assert width_of(terminal) == 0x47
+        print_tables([Table("a", ["b"], [["c"]])], terminal)
+    os.close(leader)
