@@ -125,6 +125,34 @@ def test_functions_in_the_documentation_exist():
     assert [name for name in names if located(name) is None] == []
 
 
+def test_names_of_foils_in_pages_and_in_messages_can_be_imported():
+    """Whoever follows a message or a page (`foils.SharpenedSearch`) finds what it names, and where it says."""
+    texts = {page.name: page.read_text("utf-8") for page in [*PAGES, CONTRIBUTING]}
+    for path in (ROOT / "src").rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+        words = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        texts[str(path)] = "\n".join(words)
+    pattern = r"(?<![/\w])foils(?!\.readthedocs)(?:\.[A-Za-z_]\w*)+"
+    named = {(page, name) for page, text in texts.items() for name in re.findall(pattern, text)}
+    assert len(named) > 200
+    assert [(page, name) for page, name in sorted(named) if located(name) is None] == []
+
+
+OTHERS = {  # names of other libraries' classes that pages mention without their module
+    *("Dataset", "DatasetDict", "SentenceTransformer", "SparseEncoder", "MultiVectorEncoder", "CrossEncoder"),
+    *("MarginMSELoss", "InformationRetrievalEvaluator"),
+}
+
+
+def test_classes_in_pages_are_public_where_nothing_says_where_they_are():
+    rooms = [import_module(f"foils.{path.parent.name}") for path in (ROOT / "src" / "foils").glob("*/__init__.py")]
+    rooms += [import_module(f"foils.{name}") for name in ("runtime.errors", "runtime.options", "runtime.results")]
+    public = OTHERS | {*foils.__all__}.union(*({*vars(room), *getattr(room, "__all__", ())} for room in rooms))
+    named = named_in_pages(r"`([A-Z][a-z]+\w*)[`(.]")
+    assert {"SharpenedSearch", "SparseEncoder"} <= named
+    assert sorted(named - public) == []
+
+
 def located(dotted: str) -> Any:
     """The module, or what a module or a class has of this name; None: nothing."""
     try:

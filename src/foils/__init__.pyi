@@ -35,6 +35,8 @@ from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
 from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
 from .runtime.errors import FoilsError as FoilsError
+from .searching.settings import DimensionSettings as DimensionSettings
+from .searching.sharpened import SharpenedSearch as SharpenedSearch
 
 if not typing.TYPE_CHECKING:
     from .batching.plan import batch as batch

@@ -419,6 +419,17 @@ class Fusion:
         raise FormatError("no retriever as foils tune writes it; tune again", path)
 
 
+def deployed(model: Any) -> str:
+    """Return what ranks where a model is named: bm25, model, or both, as the folder of `foils tune` says.
+
+    The name bm25 is BM25 (a folder of this name is `./bm25`); whatever is no such folder is a model.
+    """
+    if isinstance(model, str) and model == "bm25":
+        return model
+    fusion = Fusion.of(model)
+    return "model" if fusion is None else fusion.deploys
+
+
 def _starts(queries: Rows) -> Rows:
     """Where each stretch of equal neighbouring numbers begins."""
     return np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]][: len(queries)])

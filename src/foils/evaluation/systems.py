@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from foils.data import Collection, Run
 from foils.data.read import identical_ids_caption
-from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs, without_identical
+from foils.data.run import FUSED_DEPTH, Fusion, deployed, fuse_runs, without_identical
 from foils.encode import EmbeddingSettings, EncoderSettings, VectorStore, as_encoder
 from foils.encode.cross_encoders import logits
 from foils.encode.models import find_model
@@ -350,7 +350,8 @@ def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list
     Args:
         systems: name → system, systems, or one; a text is [NAME=]MODEL or [NAME=]FILE.
         kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders that are loaded,
-            `bm25` is BM25 (a folder of this name is `./bm25`), and the others are encoders.
+            `bm25` is BM25 (a folder of this name is `./bm25`), as is a folder of `foils tune` that found it best, and
+            the others are encoders.
     """
     if systems is None:
         return []
@@ -416,16 +417,17 @@ def _opened(
     if system.kind == "run":
         run = _read(system)
         return lambda: run
+    name = system.name or _file_name(system.what)
     if system.kind == BM25:
-        return partial(bm25_run, collection, split, depth=top, name=system.name or BM25)
-    if fusion := Fusion.of(system.what):
-        name = system.name or _file_name(system.what)
-        opening = partial(_opened, collection=collection, embedding=embedding, split=split, top=max(top, FUSED_DEPTH))
+        return partial(bm25_run, collection, split, depth=top, name=name)
+    fusion = Fusion.of(system.what)
+    if fusion is not None:
+        depth = max(top, FUSED_DEPTH) if fusion.deploys == "both" else top
         model = NamedSystem("encoder", find_model(str(system.what)), name)
-        parts = {BM25: NamedSystem(BM25, BM25, name), "model": model}
-        if fusion.deploys in parts:
-            return opening(parts[fusion.deploys])
-        lexical, dense = opening(parts[BM25]), opening(model)
+        dense = _opened(model, collection, embedding, split=split, top=depth)
+        if fusion.deploys == "model":
+            return dense
+        lexical = partial(bm25_run, collection, split, depth=depth)
         return lambda: fuse_runs([lexical(), dense()], name=name, **fusion.how).first(top)
     encoder = embedding.open_encoder(system.what, collection)
     if (length := getattr(encoder, "max_length", None)) is not None:
@@ -442,7 +444,7 @@ def _read(system: NamedSystem) -> Run:
 def _kind(system: SystemLike) -> Kind:
     if isinstance(system, Run) or (isinstance(system, (str, Path)) and Path(system).is_file()):
         return "run"
-    if system == BM25:
+    if deployed(system) == BM25:
         return BM25
     return "reranker" if hasattr(system, "predict") and not hasattr(system, "encode") else "encoder"
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from foils.data.collection import Collection
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs
+from foils.data.run import FUSED_DEPTH, Fusion, deployed, fuse_runs
 from foils.encode import DEFAULT_MODEL
 from foils.encode.index import ExactIndex, FaissIndex
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
@@ -18,10 +20,12 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, door
 from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
-from foils.searching.runs import Searched, bm25_run, embed_collection, search_collection
+from foils.searching.runs import Searched, bm25_run, embed_collection, search_bm25, search_collection
 from foils.searching.settings import (
+    EMBEDS,
     METHODS,
     AnswersLike,
+    DimensionSettings,
     ImportanceSettings,
     Method,
     SearchSettings,
@@ -33,7 +37,13 @@ from foils.searching.settings import (
 log = logging.getLogger(__name__)
 
 
-@door(check=check_search)
+_OF_VECTORS = (
+    *("dimensions", "answers", "importance", "scale", "embedding"),
+    *("feedback_depth", "second_pass", "index", "tune", "measure"),
+)
+
+
+@door(check=check_search, needs=dict.fromkeys(_OF_VECTORS, EMBEDS))
 def search(
     collection: CollectionLike,
     *,
@@ -54,8 +64,8 @@ def search(
 
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
-            static:NAME for the word table of one. A folder of foils tune searches as that found it best, with BM25 too.
-            In Python also a loaded model or an `Encoder`.
+            static:NAME for the word table of one; or bm25. A folder of foils tune searches as that found it best: by
+            the model, by BM25, or by both together. In Python also a loaded model or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
             (rdime); or the query moves towards its feedback (rocchio). Default: none; rdime with answers, and rocchio
             where its settings are chosen on a split.
@@ -70,50 +80,64 @@ def search(
         InputError: something that cannot be read, or options that have no effect together.
         UnknownNameError: an unknown split.
     """
-    loaded, fusion = reading.open(collection), Fusion.of(model)
-    method = chosen_method(dimensions, tune=searching.tune, answers=answers)
-    settings, asked = importance.of(method), searching.top
-    if fusion:
-        searching = replace(searching, top=max(asked, FUSED_DEPTH))
-    depths: dict[str, Any] = {"k": searching.top, "feedback_depth": searching.feedback_depth}
-    if (tune := searching.tune) is not None:
+    loaded, fusion, ranks_by = reading.open(collection), Fusion.of(model), deployed(model)
+    split, top = searching.split, searching.top
+    facts: dict[str, Any] = {"collection": loaded.name, "split": split}
+    if ranks_by == "bm25":
+        searched = search_bm25(loaded, split, depth=top)
+        facts |= {"encoder": None, "top": top}
+    else:
+        depth = max(top, FUSED_DEPTH) if ranks_by == "both" else top
+        method = chosen_method(dimensions, tune=searching.tune, answers=answers)
+        texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
+        searched = _search_vectors(loaded, model, importance.of(method), searching, texts, embedding, depth)
+        facts |= {**searching.to_json(), "dimensions": method}
+        facts["answers"] = None if texts is None else digest("answers", sorted(texts.items()))
+    if fusion is not None:
+        facts["fused_with_bm25"] = vars(fusion)
+        if ranks_by == "both":
+            lexical = bm25_run(loaded, split, depth=depth)
+            fused = fuse_runs([lexical, searched.run], name=f"{searched.run.name}+bm25", **fusion.how)
+            searched = replace(searched, run=fused.first(top), ranked_by=f"BM25 + {searched.ranked_by}")
+    if run is not None:
+        searched.write(run)
+    return replace(searched, facts={**facts, **searched.facts, "run": None if run is None else str(run)})
+
+
+def _search_vectors(
+    collection: Collection,
+    model: EncoderLike,
+    settings: DimensionSettings,
+    searching: SearchSettings,
+    answers: Mapping[str, str | None] | None,
+    embedding: EmbeddingSettings,
+    depth: int,
+) -> Searched:
+    """Search by a model's vectors, with settings that are chosen on another split where one is named."""
+    tune, split = searching.tune, searching.split
+    if tune is not None:
         ids = [
-            {*loaded.judgements(name, option)["query_id"].to_pylist()}
-            for name, option in ((tune, "tune"), (searching.split, "split"))
+            {*collection.judgements(name, option)["query_id"].to_pylist()}
+            for name, option in ((tune, "tune"), (split, "split"))
         ]
         if shared := sorted(ids[0] & ids[1]):
             raise InputError(
-                f"the splits {tune!r} and {searching.split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "
+                f"the splits {tune!r} and {split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "
                 "settings chosen on the queries that are searched for say nothing of others; take them out of one"
             )
-    texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
-    encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
-    embedded = partial(embed_collection, loaded, encoder, store, answers=texts)
+    encoder, store = embedding.open_encoder(model, collection), embedding.open_store()
+    embedded = partial(embed_collection, collection, encoder, store, answers=answers)
+    depths: dict[str, Any] = {"k": depth, "feedback_depth": searching.feedback_depth}
     if tune is not None:
         judged = judged_queries(embedded(split=tune), **depths, measures=[searching.measure])
         settings = choose_settings(judged, settings.method, searching.measure)
         log.info("chosen on %s: %s", tune, settings)
-    vectors = embedded(split=searching.split)
+    vectors = embedded(split=split)
     index: Any = searching.index
     if isinstance(index, str):
         index = ExactIndex(vectors.documents) if index == "exact" else FaissIndex.build(vectors.documents, index)
+    name = f"{encoder.name}-{settings.method}"
     searched = search_collection(
-        vectors, settings, index=index, **depths, second_pass=searching.second_pass,
-        name=f"{encoder.name}-{settings.method}",
-    )  # fmt: skip
-    facts = {
-        "collection": loaded.name, "split": searching.split, "encoder": description(encoder),
-        "dimensions": settings.method, **searching.to_json(),
-        "answers": None if texts is None else digest("answers", sorted(texts.items())),
-    }  # fmt: skip
-    if fusion:  # with BM25's run beside it, that alone, or as it is, whatever `foils tune` found best
-        found = searched.run
-        if fusion.deploys != "model":
-            found = bm25_run(loaded, searching.split, depth=searching.top)
-        if fusion.deploys == "both":
-            found = fuse_runs([found, searched.run], name=f"{searched.run.name}+bm25", **fusion.how)
-        searched = replace(searched, run=found.first(asked))
-        facts |= {"top": asked, "fused_with_bm25": vars(fusion)}
-    if run is not None:
-        searched.write(run)
-    return replace(searched, facts={**facts, "run": None if run is None else str(run)})
+        vectors, settings, index=index, **depths, second_pass=searching.second_pass, name=name
+    )
+    return replace(searched, facts={"encoder": description(encoder)})

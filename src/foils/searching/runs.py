@@ -72,6 +72,7 @@ class Searched(Result):
         settings: the method's; None where no dimensions were chosen.
         ranked: positions, scores and masks; None likewise.
         facts: what else JSON says of the search.
+        ranked_by: what ranked, in words, as `dense`, `rocchio`, `BM25` or `BM25 + dense`.
     """
 
     run: Run
@@ -82,6 +83,7 @@ class Searched(Result):
     settings: DimensionSettings | None = None
     ranked: Ranked | None = field(default=None, repr=False)
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    ranked_by: str = ""
 
     @property
     def kept(self) -> float:
@@ -113,7 +115,7 @@ class Searched(Result):
                 ("of these, for want of feedback or answer", f"{self.counts['no_feedback']:,}"),
             ]
         written = f" → {self.facts['run']}" if self.facts.get("run") else ""
-        title = f"{self.method} search of {self.collection.name} ({self.split}){written}"
+        title = f"{self.ranked_by or self.method} search of {self.collection.name} ({self.split}){written}"
         return [Table(title, ["", ""], rows, identical_ids_caption(self.collection.identical_ids(self.split)))]
 
     def to_json(self) -> dict[str, Any]:
@@ -222,7 +224,18 @@ def search_collection(
     )
     collection, ids = embedded.collection, embedded.query_ids
     run = _run_of(collection, ids, ranked.positions, ranked.scores, name)
-    return Searched(run, collection, embedded.split, ids, settings.method, settings, ranked)
+    ranked_by = "dense" if settings.method == "none" else settings.method
+    return Searched(
+        run=run, collection=collection, split=embedded.split, query_ids=ids, method=settings.method,
+        settings=settings, ranked=ranked, ranked_by=ranked_by,
+    )  # fmt: skip
+
+
+def search_bm25(collection: Collection, split: str, *, depth: int) -> Searched:
+    """Search with BM25 for every judged query of a split (`bm25_run`); no dimensions are chosen."""
+    run = bm25_run(collection, split, depth=depth)
+    ids, _ = _judged(collection, split)
+    return Searched(run, collection, split, ids, method=run.name, ranked_by="BM25")
 
 
 def _judged(collection: Collection, split: str) -> tuple[list[str], Rows]:

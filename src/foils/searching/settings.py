@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from foils.data.records import Complaints, json_objects, text_field
+from foils.data.run import deployed
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 
@@ -27,6 +28,7 @@ INDEXES = ("exact", "flat", "hnsw", "ivf")
 FEEDBACK_DEPTH = 1_000  # the paper's k
 CANDIDATES = 1_000  # what is ranked again, likewise
 K_PLUS = {"eclipse": 2, "rocchio": 2}  # the least of Eclipse's grid; DIME and RDIME were published with 1
+EMBEDS = {"model": lambda model: deployed(model) != "bm25", "why": "which ranks by BM25 and embeds no text"}
 WEIGHTS = {  # what each method makes use of
     "none": (),
     "dime": ("k_plus", "share"),
