@@ -137,7 +137,5 @@ def _search_vectors(
     if isinstance(index, str):
         index = ExactIndex(vectors.documents) if index == "exact" else FaissIndex.build(vectors.documents, index)
     name = f"{encoder.name}-{settings.method}"
-    searched = search_collection(
-        vectors, settings, index=index, **depths, second_pass=searching.second_pass, name=name
-    )
+    searched = search_collection(vectors, settings, index=index, **depths, second_pass=searching.second_pass, name=name)
     return replace(searched, facts={"encoder": description(encoder)})
