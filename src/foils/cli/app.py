@@ -91,12 +91,10 @@ class Verb(NamedTuple):
         outputs: options of the program alone, beside --json.
         after: does what the program alone does with the result, once it is written and shown; it is given the result
             and the values of all options.
-        next: the command that mostly follows, in which {output} and other names of options stand for their values.
     """
 
     outputs: tuple[Output, ...] = ()
     after: Callable[[Any, Values], None] = lambda *_: None
-    next: str = ""
 
 
 def door_of(verb: str) -> Door:
@@ -132,26 +130,26 @@ def _open_report(_: Any, given: Values) -> None:
 
 
 DOORS: dict[str, Verb] = {
-    "describe": Verb(next="foils mine {collection} -o bm25.parquet"),
+    "describe": Verb(),
     "export": Verb((RECORDS,)),
     "score": Verb((REPORT,)),
-    "mine": Verb((NEGATIVES,), after=_fail_where_empty, next="foils score {collection} {output}"),
+    "mine": Verb((NEGATIVES,), after=_fail_where_empty),
     "generate": Verb((NEGATIVES,)),
-    "fuse": Verb((NEGATIVES,), next="foils score {collection} {sources} {output}"),
-    "filter": Verb((NEGATIVES,), next="foils score {collection} {output}"),
-    "score-pairs": Verb((NEGATIVES,), next="foils train {collection} {output} --loss margin-mse -o model/"),
-    "study": Verb(next="foils report {output} -o report.html"),
+    "fuse": Verb((NEGATIVES,)),
+    "filter": Verb((NEGATIVES,)),
+    "score-pairs": Verb((NEGATIVES,)),
+    "study": Verb(),
     "report": Verb((PAGE,)),
     "demo": Verb((OPEN,), after=_open_report),
-    "rate": Verb((NEGATIVES,), next="foils select {output} -o train.parquet"),
-    "label": Verb(next="foils score {collection} {sources} --labels {output}"),
-    "relabel": Verb((NEGATIVES, PROMOTED), next="foils train {collection} {output} -o model/"),
+    "rate": Verb((NEGATIVES,)),
+    "label": Verb(),
+    "relabel": Verb((NEGATIVES, PROMOTED)),
     "select": Verb((NEGATIVES,)),
-    "compose": Verb((NEGATIVES,), next="foils train {collection} {output} -o model/"),
+    "compose": Verb((NEGATIVES,)),
     "evaluate": Verb((RUNS,)),
     "batch": Verb((PLAN,)),
-    "search": Verb(next="foils evaluate {collection} --run {run}"),
-    "train": Verb(next="foils evaluate {collection} --model {output}"),
+    "search": Verb(),
+    "train": Verb(),
     "tune": Verb(after=_fail_where_kept),
     "merge": Verb(),
     "cache": Verb(),

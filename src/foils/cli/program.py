@@ -5,17 +5,16 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 from cyclopts import App, Group, Parameter
 
+from foils.cli.advice import following
 from foils.cli.app import DOORS, EVERYWHERE, JSON, Door, door_of
-from foils.runtime.options import Setting, key_values, several, spelling
+from foils.runtime.options import Setting, key_values, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables
 
@@ -43,11 +42,15 @@ def add_verb(app: App, name: str) -> None:
     def run(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
         with spelling({each.name: each.flag for each in settings}):
-            values = {each.name: given[each.name] for each in settings if each.name in given}
+            typed = {each.name: given[each.name] for each in settings if each.name in given}
+            values = dict(typed)
             for each in settings:
                 if each.option.parse is not None and values.get(each.name, each.default) != each.default:
                     values[each.name] = each.option.parse(values[each.name])
-            _finish(name, door(**{key: value for key, value in values.items() if key in door.settings}), values)
+            result = door(**{key: value for key, value in values.items() if key in door.settings})
+            _finish(name, result, values)
+            if advised := "" if result is None else following(name, result, typed):
+                say(f"next: {advised}")
 
     headings = list(dict.fromkeys(each.heading for each in settings))
     parameters = [_parameter(each, 1 + headings.index(each.heading)) for each in settings]
@@ -123,10 +126,6 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
     if page := values.get("report", values.get("page")):
         say(f"report: {page}")
     verb.after(result, values)
-    if verb.next:
-        places = {key: shlex.join(map(str, several(value))) for key, value in values.items()}
-        with suppress(KeyError):  # what it names was left to its default
-            say(f"next: {verb.next.format_map(places)}")
 
 
 def _parameter(setting: Setting, place: int) -> inspect.Parameter:
@@ -148,5 +147,10 @@ def _parameter(setting: Setting, place: int) -> inspect.Parameter:
         more["negative"] = ()  # --no-dry-run would say nothing
     more["show"] = not is_wide(setting)
     more["name"] = [*filter(None, [option.short]), setting.flag]
-    kind = inspect.Parameter.POSITIONAL_ONLY if setting.positional else inspect.Parameter.KEYWORD_ONLY
+    kind: Any = inspect.Parameter.POSITIONAL_ONLY if setting.positional else inspect.Parameter.KEYWORD_ONLY
+    if setting.positional and get_origin(annotation) is list:
+        # Of a list that is positional only, cyclopts refuses the words that stand behind an option.
+        kind, annotation = inspect.Parameter.VAR_POSITIONAL, str
+        more["required"] = default is inspect.Parameter.empty
+        default = inspect.Parameter.empty
     return inspect.Parameter(setting.name, kind, default=default, annotation=Annotated[annotation, Parameter(**more)])

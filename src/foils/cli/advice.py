@@ -1,0 +1,120 @@
+"""What to type next: the command that mostly follows a verb, made from what it was given and what it wrote."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from foils.cli.app import door_of
+from foils.runtime.options import several
+
+Values = Mapping[str, Any]
+
+CARRIED = (
+    "columns", "corpus", "add_judgements", "split", "device", "query_prompt", "document_prompt", "similarity",
+    "trust_remote_code",
+)  # fmt: skip
+"""Settings that the next verb has to be given as well: how the collection is read, and how the model is used."""
+
+
+def following(verb: str, result: Any, given: Values) -> str:
+    """Return the command that mostly follows a verb; empty where none does, or where what it needs is not known.
+
+    Args:
+        verb: that has ended.
+        result: of the verb.
+        given: the values of its options, as they were typed.
+    """
+    return (ADVICE[verb](result, given) if verb in ADVICE else None) or ""
+
+
+def command(verb: str, arguments: list[Any], given: Values, **options: Any) -> str | None:
+    """Return a command in a shell's words; None where one of its arguments or options is not known.
+
+    Args:
+        verb: of the command.
+        arguments: its arguments; a list stands for several.
+        given: the values of the verb before, of which `CARRIED` go on.
+        options: by their names in the program, `output` for `-o`; a list stands for the option several times.
+    """
+    settings = door_of(verb).settings
+    words = [str(word) for argument in arguments for word in several(argument)]
+    flags = {"-o" if name == "output" else f"--{name.replace('_', '-')}": value for name, value in options.items()}
+    for name in CARRIED:
+        value = given.get(name)
+        if name in settings and value not in (None, settings[name].default):
+            flags.setdefault(settings[name].flag, value)
+    for flag, value in flags.items():
+        for each in several(value):
+            words += [flag] if each is True else [flag, str(each)]
+    return None if "None" in words else shlex.join(["foils", verb, *words])
+
+
+def _encoder(given: Values) -> dict[str, Any]:
+    """The encoder, where one was named."""
+    return {name: given[name] for name in ("encoder",) if given.get(name)}
+
+
+def _after_mine(_: Any, given: Values) -> str | None:
+    return command("score", [given["collection"], given["output"]], given, **_encoder(given))
+
+
+def _after_fuse(_: Any, given: Values) -> str | None:
+    return command("score", [given["collection"], given["sources"], given["output"]], given)
+
+
+def _after_score(result: Any, given: Values) -> str | None:
+    """Train on what was chosen, from the model that was asked: the sources are typed as [NAME=]PATH."""
+    if result.decision is None:
+        return None
+    model = {"model": given["encoder"]} if given.get("encoder") else {}
+    chosen = result.decision.source
+    typed = {
+        word: word.partition("=")[0] if "=" in word else Path(word).name.split(".")[0] for word in given["sources"]
+    }
+    source = [word for word, name in typed.items() if name == chosen]
+    if chosen is not None and not source:  # random ones, which no file holds
+        return command("mine", [given["collection"]], given, output="random.parquet", **{"with": "random"})
+    return command("train", [given["collection"], *source], given, **model, output="model")
+
+
+def _train_on_output(_: Any, given: Values, **options: Any) -> str | None:
+    return command("train", [given.get("collection"), given["output"]], given, **options, output="model")
+
+
+def _after_relabel(_: Any, given: Values) -> str | None:
+    promoted = {"add_judgements": given["promoted"]} if given.get("promoted") else {}
+    return _train_on_output(_, given, **promoted)
+
+
+def _after_train(_: Any, given: Values) -> str | None:
+    """Compare on test with what training started from; a reranker orders what BM25 returns."""
+    model = door_of("train").settings["model"].default if given.get("model") is None else given["model"]
+    if given.get("reranker"):
+        options: dict[str, Any] = {"model": "bm25", "reranker": given["output"]}
+    else:
+        options = {"model": [f"base={model}", f"tuned={given['output']}"]}
+    return command("evaluate", [given["collection"]], {**given, "split": None}, **options)
+
+
+ADVICE: dict[str, Callable[[Any, Values], str | None]] = {
+    "describe": lambda _, given: command("mine", [given["collection"]], given, output="bm25.parquet"),
+    "mine": _after_mine,
+    "generate": _after_mine,
+    "filter": _after_mine,
+    "fuse": _after_fuse,
+    "score": _after_score,
+    "score-pairs": lambda result, given: _train_on_output(result, given, loss="margin-mse"),
+    "label": lambda _, given: command(
+        "score", [given["collection"], given["sources"]], given, labels=given["output"], **_encoder(given)
+    ),
+    "rate": lambda _, given: command("select", [given["output"]], {}, output="train.parquet"),
+    "select": _train_on_output,
+    "relabel": _after_relabel,
+    "compose": _train_on_output,
+    "train": _after_train,
+    "search": lambda _, given: command("evaluate", [given["collection"]], given, run=given.get("run")),
+    "study": lambda _, given: command("report", [given["output"]], {}, output="report.html"),
+}
