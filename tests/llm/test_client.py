@@ -155,11 +155,37 @@ def test_the_key_is_sent_and_never_told(monkeypatch):
     found, _ = ask(lambda *_: echo, ["a"], key_variable="MY_KEY")
     for said in (str(caught.value), repr(caught.value.__cause__), str(found), found["a"]["failure"]):
         assert secret not in said
+    for before in ("x" * 190, "x" * (199 - len(secret))):  # the message ends inside the key, or just behind it
+        cut = Reply(status=402, body=json.dumps({"error": {"message": f"{before} {secret} and more"}}).encode())
+        failure = ask(lambda *_, cut=cut: cut, ["a"], key_variable="MY_KEY")[0]["a"]["failure"]
+        assert "sk-" not in failure
     monkeypatch.setenv("MY_KEY", "stop")  # a word of the reason itself
     found, _ = ask(lambda *_: Reply(""), ["a"], key_variable="MY_KEY")
     assert found["a"]["failure"] == "an empty answer (finish reason ***)"
     assert Client("m", "http://me:word@host:1/v1").describe() == {"model": "m", "server": "http://host:1/v1"}
     assert Client("m").describe() == {"model": "m", "server": None}
+
+
+def test_a_servers_words_cannot_move_the_cursor():
+    """What a terminal would take for orders, in a status, a finish reason and the last message of a run."""
+    evil = "\x1b[2J\x1b]0;title\x07\u202egood\r\nnews\x9b1m"
+    status = Reply(status=402, body=json.dumps({"error": {"message": evil}}).encode())
+    for reply in (status, Reply("", finish=evil)):
+        failure = ask(lambda *_, reply=reply: reply, ["a"])[0]["a"]["failure"]
+        assert failure.isprintable()
+        assert "good" in failure
+        with pytest.raises(FailureError) as caught:
+            ask(lambda *_, reply=reply: reply, ["a"], patience=1)
+        assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("key", ["sk-one\nsk-two", "schl\u00fcssel", "sk\x00"])
+def test_a_key_that_no_request_can_carry_is_refused(monkeypatch, key):
+    if "\x00" not in key:  # no environment holds one
+        monkeypatch.setenv("MY_KEY", key)
+        refused("the key in MY_KEY holds", ask, good, ["a"], key_variable="MY_KEY")
+    monkeypatch.setenv("MY_KEY", "sk-one\n")
+    assert ask(good, ["a"], key_variable="MY_KEY")[1].keys == ["Bearer sk-one"]
 
 
 def test_the_identity_is_of_what_answers_and_of_nothing_else(monkeypatch):
@@ -179,12 +205,97 @@ def test_the_identity_is_of_what_answers_and_of_nothing_else(monkeypatch):
 
 def test_an_unknown_model_and_a_dead_server_end_the_run():
     refused("does not know the model 'm'", ask, lambda *_: Reply(status=404, body=b"{}"), ["a"])
+    broken = Reply(status=500, body=b"")
+    with pytest.raises(FailureError, match=r"2 records in a row failed \(last: status 500\) at http://127"):
+        ask(lambda *_: broken, list("abc"), pause=0.0, retries=1, patience=2, concurrency=1)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:{port}/v1", "http://localhost:{port}/v1", "http://no.invalid/v1"]
+)
+def test_a_server_that_nothing_connects_to_is_said_at_once(address):
     with serving(good) as server:
-        url = server.url
-    found, dead = {}, Client("m", url, pause=0.0, retries=1, patience=2, concurrency=1)
-    with pytest.raises(FailureError, match=r"2 records in a row failed \(last: no connection\) at http://127"):
-        ask_all(dead, list("abc"), serve, found.__setitem__)
-    assert list(found) == ["a", "b"]
+        url = address.format(port=server.server_port)
+    found: dict = {}
+    with pytest.raises(FailureError, match=r"no connection to http://[^ ]+ .*base_url"):
+        ask_all(Client("m", url, pause=0.0), list("abc"), serve, found.__setitem__)
+    assert not found
+
+
+def test_a_server_that_answered_before_may_be_away_for_a_while(monkeypatch):
+    """Its address is right: a connection that is refused later is asked for again."""
+    found: dict = {}
+    with serving(good) as server:
+        port = server.server_port
+
+        async def away_once(session, record):
+            if record == "b":
+                server.shutdown()
+                server.server_close()
+            return await serve(session, record)
+
+        here = Client("m", f"http://127.0.0.1:{port}/v1", pause=0.0, retries=1, concurrency=1)
+        ask_all(here, ["a", "b"], away_once, found.__setitem__)
+    assert (found["a"]["text"], found["b"]["failure"]) == ("yes", "no connection")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("status", [301, 307, 308])
+def test_a_redirect_to_another_server_is_refused(host, status):
+    with serving(good) as other:
+        elsewhere = f"http://{host}:{other.server_port}/v1/chat/completions"
+        moved = Reply(status=status, body=b"{}", headers={"Location": elsewhere})
+        with pytest.raises(InputError, match=f"redirects to http://{host}:{other.server_port}"):
+            ask(lambda *_: moved, ["a"])
+        assert other.seen == []
+
+
+def test_a_redirect_within_the_server_is_followed():
+    again = Reply(status=307, body=b"{}", headers={"Location": "/v1/other"})
+    found, server = ask(lambda number, _: again if number == 0 else GOOD, ["a"])
+    assert (found["a"]["text"], len(server.seen)) == ("yes", 2)
+
+
+WHOLE = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}
+SHAPES = {
+    "a null message": {"choices": [{"message": None}]},
+    "an empty choice": {"choices": [{}]},
+    "a choice of null": {"choices": [None]},
+    "choices by name": {"choices": {"0": {}}},
+    "choices as text": {"choices": "yes"},
+    "usage of strings": {**WHOLE, "usage": {"prompt_tokens": "7", "completion_tokens": "3"}},
+    "usage of fractions": {**WHOLE, "usage": {"prompt_tokens": 7.5}},
+    "negative usage": {**WHOLE, "usage": {"prompt_tokens": -7, "completion_tokens": 3}},
+    "a content of numbers": {"choices": [{"message": {"content": 7}}]},
+    "a message that is a text": {"choices": [{"message": "yes"}]},
+    "a list": [],
+    "a text": "yes",
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("first_token", [False, True])
+def test_a_completion_of_another_shape_is_a_failed_record(shape, first_token):
+    async def asks(session, record):
+        try:
+            return {"text": await session.answer(Request(record, PLAIN, first_token=first_token)), "failure": None}
+        except NoAnswerError as error:
+            return {"text": None, "failure": str(error)}
+
+    found, _ = ask(lambda *_: Reply(body=json.dumps(shape).encode()), ["a"], serve=asks)
+    assert (found["a"]["text"], bool(found["a"]["failure"])) == (None, True)
+
+
+def test_nesting_without_end_is_a_failed_record():
+    found, _ = ask(lambda *_: Reply(body=b'{"choices":' + b"[" * 200_000), ["a"], retries=0)
+    assert found["a"]["failure"] == "an answer that is no completion (RecursionError)"
+
+
+def test_usage_of_null_and_content_in_parts_are_read():
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "ye"}, {"type": "text", "text": "s"}]
+    body = json.dumps({"choices": [{"message": {"content": parts}}], "usage": None}).encode()
+    assert ask(lambda *_: Reply(body=body), ["a"])[0]["a"]["text"] == "yes"
 
 
 def test_patience_counts_failures_in_a_row():
@@ -206,7 +317,7 @@ def test_it_works_inside_a_running_loop():
 def test_refused_settings():
     for bad in ({"concurrency": 0}, {"retries": -1}, {"timeout": 0}, {"patience": 0}):
         refused("at least", Client, "m", **bad)
-    for address in ("http://localhost:99999/v1", "http://[::1/v1"):
+    for address in ("http://localhost:99999/v1", "http://[::1/v1", "localhost:8000/v1", "ftp://host/v1", "http:///v1"):
         refused("no address", Client, "m", address)
 
 

@@ -2,7 +2,9 @@
 
 Retried, with growing pauses: 429, 5xx, a lost connection, an answer that takes longer than the time allowed (however
 slowly its bytes drip, which openai's own retries do not see). What a server refuses to know (schema, seed, temperature,
-max_tokens) is left out or renamed, and the server asked no more for it.
+max_tokens) is left out or renamed, and the server asked no more for it. A server that cannot be connected to before it
+answered anything ends the run at once. A redirect is followed within the server's own origin alone: prompts and key go
+nowhere else.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
+import json
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_PAUSE = 60.0  # seconds
+MAX_PAUSE, CONNECTING = 60.0, 20.0  # seconds: of a pause at most, and until a connection has to be there
+LONGEST_REASON = 200  # characters of what a server says that a message shows
 ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
 CHARACTERS_A_TOKEN = 4  # about, in English
 _UNKNOWN = (400, 422)  # statuses of a request with something that a server does not know
@@ -61,14 +64,15 @@ def ask_all(
         finished: takes the record and what it came to; called from one thread.
 
     Raises:
-        InputError: the server refuses the key, or does not know the model.
-        FailureError: `patience` records in a row failed.
+        InputError: the server refuses the key, does not know the model or redirects to another server; or the key has
+            characters that no key has.
+        FailureError: nothing can be connected to at the address, or `patience` records in a row failed.
         MissingExtraError: the openai package is not installed.
     """
     require("openai", "llm")
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
-    key = os.environ.get(client.key_variable) or "none"
+    key = client.key
     waiting, in_a_row = iter(records), 0
 
     async def work(server: _Server) -> None:
@@ -83,8 +87,13 @@ def ask_all(
                 raise FailureError(f"{said}, and another run asks for the rest")
 
     async def ask() -> None:
-        async with AsyncOpenAI(api_key=key, base_url=client.base_url, max_retries=0, timeout=client.timeout) as openai:
-            server = _Server(client, openai, key)
+        timeout = Timeout(client.timeout, connect=min(client.timeout, CONNECTING))
+        http = DefaultAsyncHttpxClient(timeout=timeout)
+        async with AsyncOpenAI(
+            api_key=key or "none", base_url=client.base_url, max_retries=0, timeout=timeout, http_client=http
+        ) as openai:
+            http.event_hooks = {"request": [_only_to(openai.base_url)]}
+            server = _Server(client, openai)
             workers = [asyncio.create_task(work(server)) for _ in range(min(client.concurrency, len(records)))]
             try:
                 await asyncio.gather(*workers)
@@ -125,43 +134,79 @@ class Session:
             completion = await self._server.complete(request, self.usage)
             return request.answer_of(completion, self.usage)
         except NoAnswerError as error:
-            said, key = str(error), self._server.key
-            raise NoAnswerError(said if key == "none" else said.replace(key, "***")) from None
+            raise NoAnswerError(self._server.shown(str(error))) from None
+
+
+class _RedirectedError(Exception):
+    """A server redirects to another one."""
+
+
+def _only_to(server: Any) -> Callable[[Any], Awaitable[None]]:
+    """Return a hook that lets requests pass to one origin alone, redirected ones too."""
+
+    def origin(url: Any) -> tuple[str, str, int | None]:
+        return url.scheme, url.host, url.port
+
+    async def checked(request: Any) -> None:
+        if origin(request.url) != origin(server):
+            raise _RedirectedError(f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}")
+
+    return checked
 
 
 class _Server:
     """One server, for the time of a run.
 
     Attributes:
-        key: that it is asked with, which no message may show; "none": it needs none.
         unknown: names of what it refused to know: settings of a request, or its `response_format`.
     """
 
-    def __init__(self, client: Client, openai: AsyncOpenAI, key: str) -> None:
-        self._client, self._openai, self.key = client, openai, key
+    def __init__(self, client: Client, openai: AsyncOpenAI) -> None:
+        self._client, self._openai, self._has_answered = client, openai, False
         self.unknown: frozenset[str] = frozenset()
 
+    def shown(self, text: str) -> str:
+        """Return a server's text as a message may show it: without the key, on one line, and not too long."""
+        masked = text.replace(self._client.key, "***") if self._client.key else text
+        line = " ".join("".join(each if each.isprintable() else " " for each in masked).split())
+        return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]} …"
+
     async def complete(self, asked: Request, usage: Usage) -> Any:
-        """Return a completion, asked for as often as the client allows, without what the server refuses to know."""
+        """Return a completion as its JSON has it, asked for as often as the client allows.
+
+        What the server refuses to know is left out.
+        """
         import openai
 
+        client, completions = self._client, self._openai.chat.completions.with_raw_response
+        where = client.server or "the default server"
         reason, attempt, unknown = "", 0, self.unknown
-        while attempt <= self._client.retries:
-            pause = min(MAX_PAUSE, self._client.pause * 2**attempt)
+        while attempt <= client.retries:
+            pause = min(MAX_PAUSE, client.pause * 2**attempt)
             usage.requests += 1
-            body: Any = asked.body(self._client.model, without=unknown)
+            body: Any = asked.body(client.model, without=unknown)
             try:
-                completion = await asyncio.wait_for(self._openai.chat.completions.create(**body), self._client.timeout)
+                response = await asyncio.wait_for(completions.create(**body), client.timeout)
+                completion = json.loads(response.text)
+                self._has_answered = True
                 self.unknown |= unknown  # it was this that was refused: ask no other record with it
                 return completion
             except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-                said = f"the server refuses the key (status {error.status_code})"
-                raise InputError(f"{said}; set {self._client.key_variable}") from None
+                status = f"the server refuses the key (status {error.status_code})"
+                raise InputError(f"{status}; set {client.key_variable}") from None
             except openai.NotFoundError:
-                raise InputError(f"the server does not know the model {self._client.model!r}, or the address") from None
-            except (openai.APITimeoutError, TimeoutError):
-                reason = f"no whole answer in {self._client.timeout:g} s"
-            except openai.APIConnectionError:
+                raise InputError(f"the server does not know the model {client.model!r}, or the address") from None
+            except (openai.APITimeoutError, TimeoutError) as error:
+                if not self._has_answered and type(error.__cause__).__name__ == "ConnectTimeout":
+                    raise _unreachable(where, f"no connection within {CONNECTING:g} s") from None
+                reason = f"no whole answer in {client.timeout:g} s"
+            except (openai.APIConnectionError, _RedirectedError) as error:
+                cause = error.__cause__ or error
+                if isinstance(cause, _RedirectedError):
+                    advice = f"give {spelled('base_url')} that address if it is to have the questions"
+                    raise InputError(f"{where} redirects to {self.shown(str(cause))}; {advice}") from None
+                if not self._has_answered and type(cause).__name__ in ("ConnectError", "TooManyRedirects"):
+                    raise _unreachable(where, self.shown(str(cause))) from None
                 reason = "no connection"
             except openai.APIStatusError as error:
                 reason = f"status {error.status_code}{_said(error)}"
@@ -172,12 +217,17 @@ class _Server:
                 if error.status_code < 500 and error.status_code not in (408, 409, 429):
                     raise NoAnswerError(reason) from None
                 pause = _retry_pause(error.response.headers.get("retry-after"), pause)
-            except (openai.APIError, ValueError) as error:
+            except (openai.APIError, ValueError, RecursionError) as error:
                 reason = f"an answer that is no completion ({type(error).__name__})"
             attempt += 1
-            if attempt <= self._client.retries:
+            if attempt <= client.retries:
                 await asyncio.sleep(pause)
         raise NoAnswerError(reason)
+
+
+def _unreachable(where: str, why: str) -> FailureError:
+    advice = f"is a server running there? {spelled('base_url')} gives its address, as http://localhost:8000/v1"
+    return FailureError(f"no connection to {where} ({why}); {advice}")
 
 
 def _refused(error: Any, body: Mapping[str, Any]) -> str | None:
@@ -188,10 +238,10 @@ def _refused(error: Any, body: Mapping[str, Any]) -> str | None:
 
 
 def _said(error: Any) -> str:
-    """The server's own reason, on one line, after a colon; empty where it gives none."""
+    """The server's own reason, after a colon; empty where it gives none."""
     body = error.body if isinstance(error.body, Mapping) else {}
     reason = body.get("message") or body.get("detail") or ""
-    return f": {' '.join(str(reason).split())[:200]}" if reason else ""
+    return f": {reason}" if reason else ""
 
 
 def _retry_pause(header: str | None, otherwise: float) -> float:

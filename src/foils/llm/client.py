@@ -49,19 +49,43 @@ class Client:
     def __post_init__(self) -> None:
         if not self.model:
             raise InputError("no model; name one that the server has")
+        address = urlsplit("")
         try:
-            _ = self.server
+            address, _ = urlsplit(self.address), self.server
+            wrong = "" if address.scheme in ("http", "https") and address.hostname else "no http:// or https://"
         except ValueError as error:  # of the port, or of brackets
-            raise InputError(f"{self.base_url}: no address ({error}); give one as http://localhost:8000/v1") from None
+            wrong = str(error)
+        if self.address and wrong:
+            raise InputError(f"{self.address}: no address ({wrong}); give one as http://localhost:8000/v1")
         if self.max_cost is not None and self.price is None:
             raise InputError(f"max_cost {self.max_cost} without a price; give the price of a million tokens")
         if self.concurrency < 1 or self.retries < 0 or self.patience < 1 or not (self.timeout > 0 and self.pause >= 0):
             raise InputError("expected concurrency and patience of at least 1, retries and pause of 0, timeout above 0")
 
     @property
+    def address(self) -> str:
+        """The server's address as it was given; empty: the openai package's own default."""
+        return self.base_url or os.environ.get("OPENAI_BASE_URL", "")
+
+    @property
+    def key(self) -> str:
+        """The server's key, "" where the environment has none.
+
+        Raises:
+            InputError: it holds characters that no request can carry.
+        """
+        key = os.environ.get(self.key_variable, "").strip()
+        if not key.isascii() or not key.isprintable():
+            raise InputError(
+                f"the key in {self.key_variable} holds line breaks or letters that no key has; set it anew"
+            )
+        return key
+
+    @property
     def server(self) -> str | None:
         """The server's address less any name, password and query; None: the openai package's own default."""
-        if not (parts := urlsplit(self.base_url or os.environ.get("OPENAI_BASE_URL", ""))).hostname:
+        parts = urlsplit(self.address)
+        if not parts.hostname:
             return None
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"

@@ -59,27 +59,54 @@ class Request:
     def answer_of(self, completion: Any, usage: Usage) -> Any:
         """Return the text of a completion, or how probable each of the likeliest first tokens is; count its tokens.
 
+        Args:
+            completion: as the server's JSON has it, whatever its shape.
+            usage: that its tokens are added to.
+
         Raises:
-            NoAnswerError: the model refused, said nothing, or was cut off; or there are no log-probabilities.
+            NoAnswerError: the model refused, said nothing, or was cut off; there are no log-probabilities; or the
+                completion has another shape.
         """
-        if (used := getattr(completion, "usage", None)) is not None:
-            usage.prompt_tokens += used.prompt_tokens or 0
-            usage.completion_tokens += used.completion_tokens or 0
-        if not (choices := getattr(completion, "choices", None)):
+        used = _at(completion, "usage")
+        counts = [_at(used, name) or 0 for name in ("prompt_tokens", "completion_tokens")]
+        if any(type(count) is not int or count < 0 for count in counts):
+            raise NoAnswerError("an answer whose usage is no number of tokens")
+        usage.prompt_tokens += counts[0]
+        usage.completion_tokens += counts[1]
+        choice = _at(completion, "choices", 0)
+        if choice is None:
             raise NoAnswerError("an answer without choices")
-        choice = choices[0]
-        if getattr(choice.message, "refusal", None):
+        if _at(choice, "message", "refusal"):
             raise NoAnswerError("the model refused")
         if self.first_token:
-            listed = getattr(getattr(choice, "logprobs", None), "content", None)
-            if not listed or not listed[0].top_logprobs:
+            listed = _at(choice, "logprobs", "content", 0, "top_logprobs")
+            likely = listed if isinstance(listed, list) else []
+            found = {str(_at(each, "token")): _at(each, "logprob") for each in likely}
+            if not found or not all(isinstance(value, (int, float)) for value in found.values()):
                 raise NoAnswerError("an answer without log-probabilities")
-            return {each.token: math.exp(min(each.logprob, 0.0)) for each in listed[0].top_logprobs}
-        if (reason := getattr(choice, "finish_reason", None)) == "length":
+            return {token: math.exp(min(value, 0.0)) for token, value in found.items()}
+        reason = _at(choice, "finish_reason")
+        if reason == "length":
             raise NoAnswerError("an answer that was cut off; allow it more tokens")
-        if not choice.message.content:
+        content = _at(choice, "message", "content")
+        if isinstance(content, list):  # parts, of which thoughts are others
+            content = "".join(str(_at(part, "text") or "") for part in content)
+        if not content:
             raise NoAnswerError(f"an empty answer (finish reason {reason})")
-        text = str(choice.message.content)
-        if "<think>" in text.rpartition("</think>")[2]:
+        if not isinstance(content, str):
+            raise NoAnswerError("an answer whose content is no text")
+        if "<think>" in content.rpartition("</think>")[2]:
             raise NoAnswerError("thoughts without an end")
-        return text
+        return content
+
+
+def _at(value: Any, *path: str | int) -> Any:
+    """Return what stands at keys and places inside JSON; None where nothing does."""
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
