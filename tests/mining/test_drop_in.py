@@ -2,6 +2,7 @@
 
 import inspect
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from train_models import WORDS, static_model
 datasets = pytest.importorskip("datasets")
 pytest.importorskip("faiss")
 
-FORMS = ("triplet", "n-tuple", "labeled-pair", "labeled-list")
+FORMS = ("triplet", "n-tuple", "labeled-pair", "labeled-list", "n-tuple-scores")
 PROMPTS = {"query": "ba be ", "passage": "bi bo ", "other": "bu ca ", "@sign": "@ ce "}
 
 
@@ -123,6 +124,8 @@ OPTIONS = st.fixed_dictionaries(
         "output_scores": st.booleans(),
         "corpus": st.sampled_from([DOCUMENTS, DOCUMENTS[30:], DOCUMENTS[:5] * 2]),
         "use_faiss": st.booleans(),
+        "include_positives": st.booleans(),
+        "as_triplets": st.booleans(),
         "faiss_batch_size": st.integers(1, 9),
         "batch_size": st.integers(1, 9),
         "query_prompt": st.sampled_from(["", "da ", "@ da "]),
@@ -193,10 +196,9 @@ def test_arguments_and_defaults_are_theirs():
     from sentence_transformers.util import mine_hard_negatives
 
     own, other = (inspect.signature(each).parameters for each in (foils.mine_hard_negatives, mine_hard_negatives))
-    assert other.keys() - own.keys() == {"include_positives", "use_multi_process", "as_triplets", "margin"}
-    assert own.keys() - other.keys() == {"seed"}
-    assert list(own)[:6] == list(other)[:6], "those that are given by place"
-    assert all(parameter.default == other[name].default for name, parameter in own.items() if name in other)
+    assert list(own) == [*other, "seed"], "in the same order, for those that are given by place"
+    assert own["seed"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert all(parameter.default == own[name].default for name, parameter in other.items())
     with pytest.raises(TypeError, match="relative_margins"):
         foils.mine_hard_negatives(None, None, relative_margins=0.1)
 
@@ -247,18 +249,115 @@ def test_data_sets_that_are_no_pairs_are_refused(model, vectors):
             ours(dataset, model, vectors)
 
 
-def test_models_that_are_no_cosine_encoders_are_refused_and_others_are_not_changed(model, cross_encoder, vectors):
+def test_what_is_no_encoder_is_refused_and_an_encoder_is_not_changed(model, cross_encoder, vectors):
     dataset = datasets.Dataset.from_dict(pairs(0))
-    far = static_model()
-    far.similarity_fn_name = "euclidean"
-    refused("euclidean distance", ours, dataset, far, vectors)
-    refused("type CrossEncoder; expected the name of a model", ours, dataset, cross_encoder, vectors)
+    refused("type CrossEncoder; expected a SentenceTransformer", ours, dataset, cross_encoder, vectors)
+    refused("type object; expected a SentenceTransformer", ours, dataset, object(), vectors)
+    wrapped = foils.load_encoder("static:all-MiniLM-L6-v2")
+    assert len(ours(dataset, wrapped, vectors)) == len(ours(dataset, "static:all-MiniLM-L6-v2", vectors))
+    refused("query_prompt ba: no effect with an encoder", ours, dataset, wrapped, vectors, query_prompt="ba")
     half = static_model().to(torch.bfloat16)
     assert len(ours(dataset, half, vectors))
     assert {each.dtype for each in half.parameters()} == {torch.bfloat16}  # it is not changed
     dot = static_model()
     dot.similarity_fn_name = "dot"
     same(ours(dataset, dot, vectors, output_scores=True), theirs(dataset, dot, output_scores=True))
+
+
+PROJECTION = np.random.default_rng(0).normal(size=(len(WORDS), 24)).astype(np.float32)
+
+
+class Bag:
+    """Any object that encodes, with a similarity of its own: here −(distance of vectors of any length)."""
+
+    device = torch.device("cpu")
+    model_card_data = SimpleNamespace(base_model="bag")
+
+    def encode(self, texts, prompt=None, **options):
+        counts = [[(f"{prompt or ''}{text}").split().count(word) for word in WORDS] for text in texts]
+        vectors = np.array(counts, np.float32) @ PROJECTION  # so that no two documents are equally far away
+        return (
+            vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if "normalize_embeddings" in options else vectors
+        )
+
+    encode_query = encode_document = encode
+
+    def similarity(self, queries, documents):
+        return -torch.cdist(torch.as_tensor(queries), torch.as_tensor(documents))
+
+    def similarity_pairwise(self, queries, documents):
+        return -(torch.as_tensor(queries) - torch.as_tensor(documents)).norm(dim=1)
+
+
+class Named(Bag):
+    """One that has `encode` alone, and takes no options."""
+
+    encode_query = encode_document = None
+
+    def encode(self, texts):
+        return super().encode(texts)
+
+
+MODELS = {"object": Bag, "encode alone": Named, "distances": static_model}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_negatives": 2, "output_format": "n-tuple", "output_scores": True},
+        {"range_min": 1, "range_max": 400, "max_score": -0.2, "output_scores": True},  # more ranks than documents
+        {"relative_margin": 0.05, "num_negatives": 4, "include_positives": True},
+        {"absolute_margin": 0.1, "output_format": "labeled-list", "corpus": DOCUMENTS[:5]},
+    ],
+)
+def test_any_object_that_encodes_and_compares_is_a_model(vectors, kind, options):
+    """It is asked for its vectors and its similarities, as sentence-transformers asks."""
+    dataset, model = datasets.Dataset.from_dict(pairs(3)), MODELS[kind]()
+    if kind == "distances":
+        model.similarity_fn_name = "euclidean"
+    wanted = theirs(dataset, Bag() if kind == "encode alone" else model, **options)
+    same(ours(dataset, model, vectors, **options), wanted)
+
+
+def test_prompts_reach_such_an_object_or_are_refused(vectors):
+    dataset = datasets.Dataset.from_dict(pairs(3))
+    options = {"query_prompt": "ba ba ba ", "output_scores": True}
+    same(ours(dataset, Bag(), vectors, **options), theirs(dataset, Bag(), **options))
+    refused("prompt ba ba ba : no effect", ours, dataset, Named(), vectors, **options)
+    refused("use_multi_process.*starts no processes", ours, dataset, Bag(), vectors, use_multi_process=True)
+
+
+def test_old_names_do_what_their_new_ones_do(model, vectors, caplog):
+    dataset = datasets.Dataset.from_dict(pairs(4))
+    for old, new in (
+        ({"margin": 0.1}, {"absolute_margin": 0.1}),
+        ({"as_triplets": False}, {"output_format": "n-tuple"}),
+        ({"output_format": "n-tuple-scores"}, {"output_format": "n-tuple", "output_scores": True}),
+    ):
+        caplog.clear()
+        same(ours(dataset, model, vectors, **old), ours(dataset, model, vectors, **new))
+        assert "is an old name; give" in caplog.text
+    refused(
+        "absolute_margin 0.2: no effect with margin", ours, dataset, model, vectors, margin=0.1, absolute_margin=0.2
+    )
+
+
+def test_arguments_may_be_given_by_place(model):
+    dataset = datasets.Dataset.from_dict(pairs(4))
+    by_place = (dataset, model, "question", "answer", None, None, 1, 20, 0.9, None, None, 0.1, 2, "top", *[None] * 4)
+    by_place = (*by_place, False, "n-tuple", True, 8, 64, False, False, False)
+    from sentence_transformers.util import mine_hard_negatives
+
+    same(foils.mine_hard_negatives(*by_place), mine_hard_negatives(*by_place))
+
+
+@pytest.mark.slow  # starts processes that load torch
+def test_several_processes_give_the_same(model, cross_encoder, vectors):
+    dataset = datasets.Dataset.from_dict(pairs(5, queries=4))
+    options = {"cross_encoder": cross_encoder, "min_score": 0.0, "output_scores": True}
+    one = ours(dataset, model, vectors, **options)
+    same(ours(dataset, model, vectors, use_multi_process=["cpu", "cpu"], **options), one)
 
 
 def test_vectors_and_logits_are_kept_and_a_stopped_call_goes_on(model, cross_encoder, tmp_path, monkeypatch):

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import TRAIN, Collection, ColumnTexts, Rows
+from foils.data.collection import (
+    ALL_QUERIES,
+    TRAIN,
+    Collection,
+    ColumnTexts,
+    DocumentTexts,
+    Rows,
+)
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
 from foils.data.sources import labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.tables import take
 from foils.encode.cross_encoders import load_cross_encoder
-from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
-from foils.encode.models import load_model, similarity_of
+from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind
+from foils.encode.models import SIMILARITIES, load_model, refuse_own
 from foils.encode.opening import EmbeddingSettings, as_encoder
+from foils.encode.vectors import VectorStore
 from foils.mining.candidates import mine_negatives
 from foils.mining.methods import FilterSettings
 from foils.mining.retrievers import CrossEncoderRetriever, DenseRetriever
-from foils.mining.rules import PositiveScores, Scores, Uniform
+from foils.mining.rules import WHOLE, PositiveScores, Scores, TextPairs, Uniform
 from foils.mining.scorers import CrossEncoderScorer
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
@@ -40,6 +50,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FORMS = {"triplet": triplets, "n-tuple": tuples, "labeled-pair": labelled_pairs, "labeled-list": labelled_lists}
+QUERIES = 128  # whose similarities to all documents are computed at once
+Prompt = tuple[str | None, str | None]  # a text, and the name of one of the model's
 PIECE = 1_000  # texts, and records, that are read at once: an Arrow array of strings ends at 2 GiB
 
 
@@ -50,7 +62,6 @@ def mine_hard_negatives(
     positive_column_name: str | None = None,
     corpus: Sequence[str] | None = None,
     cross_encoder: CrossEncoder | str | Path | None = None,
-    *,
     range_min: int = 0,
     range_max: int | None = None,
     max_score: float | None = None,
@@ -63,13 +74,18 @@ def mine_hard_negatives(
     query_prompt: str | None = None,
     corpus_prompt_name: str | None = None,
     corpus_prompt: str | None = None,
+    include_positives: bool = False,
     output_format: str = "triplet",
     output_scores: bool = False,
     batch_size: int = 32,
     faiss_batch_size: int = 16_384,
     use_faiss: bool = False,
+    use_multi_process: Sequence[str] | bool = False,
     verbose: bool = True,
     cache_folder: str | Path | None = None,
+    as_triplets: bool | None = None,
+    margin: float | None = None,
+    *,
     seed: int | None = None,
 ) -> Dataset:
     """Mine negatives of (query, positive) pairs, as sentence-transformers' function of this name does.
@@ -81,7 +97,8 @@ def mine_hard_negatives(
 
     Args:
         dataset: pairs, one a row; a `datasets.Dataset`, or a DataFrame or Arrow table.
-        model: a SentenceTransformer; or a name, as `foils.load_encoder` takes it.
+        model: a SentenceTransformer; or a name, as `foils.load_encoder` takes it; or any object that has `encode` (or
+            `encode_query` and `encode_document`) and `similarity`, whose vectors are not kept.
         anchor_column_name: column of the queries. Default: the first.
         positive_column_name: column of the positives. Default: the second.
         corpus: texts of more documents.
@@ -99,13 +116,18 @@ def mine_hard_negatives(
         query_prompt: text that goes before queries, in the place of a name's.
         corpus_prompt_name: name of the model's prompt that goes before documents.
         corpus_prompt: text that goes before documents, in the place of a name's.
-        output_format: triplet, n-tuple, labeled-pair or labeled-list.
+        include_positives: let positives stand among the negatives, at their ranks; then the format is n-tuple.
+        output_format: triplet, n-tuple, labeled-pair or labeled-list; n-tuple-scores is n-tuple with output_scores.
         output_scores: with a column of scores: score for labeled-pair, in the place of labels for labeled-list.
         batch_size: texts, or pairs of a cross-encoder, that are computed at once.
         faiss_batch_size: changes nothing, as use_faiss.
         use_faiss: changes nothing: the search is exact, and in blocks, with and without it.
+        use_multi_process: let several processes compute, on these torch devices; True: on every GPU or, where there is
+            none, four on the processor. Vectors are then not kept.
         verbose: show progress, and print counts and reasons of rejection.
         cache_folder: where vectors are kept. Default: the cache of foils.
+        as_triplets: the old name of output_format, triplet or else n-tuple.
+        margin: the old name of absolute_margin.
         seed: of the draws. Default: drawn from Python's `random`, which `random.seed` fixes.
 
     Returns:
@@ -114,12 +136,25 @@ def mine_hard_negatives(
         of documents, list of labels; the positive first). The first two columns are called as in `dataset`.
 
     Raises:
-        InputError: arguments that do not fit together, columns that there are not, rows without a text, or a model that
-            compares by a distance. It is a ValueError.
+        InputError: arguments that do not fit together, columns that there are not, rows without a text, or a model of
+            another kind. It is a ValueError.
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
+    if as_triplets is not None:
+        output_format = "triplet" if as_triplets else "n-tuple"
+        log.warning("as_triplets is an old name; give output_format=%r", output_format)
+    if output_format == "n-tuple-scores":
+        output_format, output_scores = "n-tuple", True
+        log.warning("n-tuple-scores is an old name; give output_format='n-tuple' and output_scores=True")
+    if margin is not None:
+        refuse({"absolute_margin": absolute_margin}, "with margin, its old name; leave margin out")
+        absolute_margin = margin
+        log.warning("margin is an old name; give absolute_margin=%g", margin)
     check_names("output_format", [output_format], FORMS)
+    if include_positives and output_format != "n-tuple":
+        output_format = "n-tuple"
+        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
     check_names("sampling_strategy", [sampling_strategy], ("top", "random"))
     names, collection, most = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
     limits = FilterSettings(
@@ -137,22 +172,32 @@ def mine_hard_negatives(
         refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
     elif seed is None:
         seed = random.getrandbits(32)
-    prompts = {"query": (query_prompt, query_prompt_name), "document": (corpus_prompt, corpus_prompt_name)}
-    encoder = _opened(model, batch_size, prompts)  # type: ignore[arg-type]  # keys that are kinds
+    if isinstance(model, (str, Path)):
+        model = load_model(model)
+    if isinstance(cross_encoder, (str, Path)):
+        cross_encoder = load_cross_encoder(cross_encoder)
+    prompts: dict[Kind, Prompt] = {
+        "query": (query_prompt, query_prompt_name),
+        "document": (corpus_prompt, corpus_prompt_name),
+    }
     depth = end + most  # room for the positives of every query
-    with progress.reporting(progress.bars) if verbose else nullcontext():
+    judged = replace(collection, qrels={}) if include_positives else collection
+    with ExitStack() as around:
+        if verbose:
+            around.enter_context(progress.reporting(progress.bars))
         store = EmbeddingSettings(vectors=cache_folder).open_store()
-        retriever: DenseRetriever | CrossEncoderRetriever = DenseRetriever.of_model(collection, encoder, store)
+        pool = around.enter_context(_processes(model, use_multi_process))
+        retriever = _retriever(collection, model, store, batch_size, prompts, pool)
         if cross_encoder is not None:
-            if isinstance(cross_encoder, (str, Path)):
-                cross_encoder = load_cross_encoder(cross_encoder)
-            scorer = CrossEncoderScorer(cross_encoder, store, batch_size=batch_size, as_predicted=True)
-            retriever = CrossEncoderRetriever(collection, scorer, retriever, depth=depth)
+            pool = around.enter_context(_processes(cross_encoder, use_multi_process))
+            predicting: Any = _Predicting(cross_encoder, pool) if pool else cross_encoder
+            scorer = CrossEncoderScorer(predicting, store, batch_size=batch_size, as_predicted=True)
+            retriever = CrossEncoderRetriever(judged, scorer, retriever, depth=depth)
         scores = PositiveScores.of(collection, retriever, collection.positives(TRAIN).query_rows)
         mined = mine_negatives(
-            collection,
+            judged,
             retriever,
-            split=TRAIN,
+            split=ALL_QUERIES if include_positives else TRAIN,
             top=num_negatives,
             near_duplicate=None,
             ranks=(range_min, end),
@@ -208,26 +253,147 @@ def _pairs(
     return (anchor, positive), collection, most
 
 
-def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, tuple[str | None, str | None]]) -> SentenceEncoder:
+@contextmanager
+def _processes(model: Any, wanted: Sequence[str] | bool) -> Iterator[dict[str, Any]]:
+    """Yield the argument by which a model computes in several processes; empty where none are wanted."""
+    if not wanted:
+        yield {}
+        return
+    if not hasattr(model, "start_multi_process_pool"):
+        why = f"with a {type(model).__name__}, which starts no processes; leave it out"
+        refuse({"use_multi_process": wanted}, why)
+    devices = [wanted] if isinstance(wanted, str) else None if wanted is True else list(wanted)
+    pool = model.start_multi_process_pool(devices)
+    try:
+        yield {"pool": pool}
+    finally:
+        model.stop_multi_process_pool(pool)
+
+
+class _Predicting:
+    """A cross-encoder whose `predict` takes further arguments."""
+
+    def __init__(self, model: Any, more: Mapping[str, Any]) -> None:
+        self._model, self._more = model, more
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def predict(self, pairs: Sequence[Any], **options: Any) -> Any:
+        return self._model.predict(pairs, **options, **self._more)
+
+
+def _retriever(
+    collection: Collection,
+    model: Any,
+    store: VectorStore,
+    batch_size: int,
+    prompts: Mapping[Kind, Prompt],
+    pool: Mapping[str, Any],
+) -> DenseRetriever | CrossEncoderRetriever | ModelRetriever:
+    """What ranks by a model: its vectors, kept by its weights, or else what it says itself of vectors of its own."""
+    if hasattr(model, "fingerprint"):
+        texts = {f"{kind}_prompt": text or name for kind, (text, name) in prompts.items()}
+        refuse(texts, "with an encoder that has its own prompts; leave it out")
+        return DenseRetriever.of_model(collection, model, store)
+    compares_by = getattr(model, "similarity_fn_name", "unknown")
+    if compares_by in (None, *SIMILARITIES) and hasattr(model, "encode_document") and not pool:
+        return DenseRetriever.of_model(collection, _opened(model, batch_size, prompts), store)
+    refuse_own(model)
+    encodes = hasattr(model, "encode") or hasattr(model, "encode_document")
+    if not encodes or not hasattr(model, "similarity"):
+        expected = "expected a SentenceTransformer, the name of one, or an object with encode and similarity"
+        raise InputError(f"a model of type {type(model).__name__}; {expected}")
+    return ModelRetriever(collection, model, batch_size, prompts, pool)
+
+
+class ModelRetriever:
+    """Ranks by a model's own `similarity`, ties by document position; vectors are of unit length, and not kept.
+
+    Args:
+        collection: documents and queries; all are encoded at once.
+        model: has `encode`, or `encode_query` and `encode_document`: (texts, options) → (n, d); and `similarity`:
+            (n, d), (m, d) → (n, m), higher is better.
+        batch_size: texts encoded at once.
+        prompts: of each kind a text and the name of a prompt, given where there is one.
+        more: further options of encoding.
+
+    Raises:
+        InputError: an option without effect, for the model does not take it.
+    """
+
+    name = column = "dense"
+    short = WHOLE
+
+    def __init__(
+        self,
+        collection: Collection,
+        model: Any,
+        batch_size: int,
+        prompts: Mapping[Kind, Prompt],
+        more: Mapping[str, Any],
+    ) -> None:
+        self._similarity, self._options = model.similarity, {"batch_size": batch_size, **more}
+        documents = DocumentTexts(collection)[:]
+        self._queries = self._encoded(model, "query", collection.queries["text"].to_pylist(), prompts)
+        self._documents = self._encoded(model, "document", list(documents), prompts)
+
+    def _encoded(
+        self, model: Any, kind: Kind, texts: list[str], prompts: Mapping[Kind, Prompt]
+    ) -> npt.NDArray[np.float32]:
+        encode = getattr(model, f"encode_{kind}", None) or model.encode
+        text, name = prompts[kind]
+        prompt: dict[str, Any] = {}
+        if text is not None:
+            prompt = {"prompt": text}
+        elif name is not None:
+            prompt = {"prompt_name": name}
+        options = {**self._options, "convert_to_numpy": True, "show_progress_bar": False}
+        taken = inspect.signature(encode).parameters
+        if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in taken.values()):
+            idle = {each: value for each, value in prompt.items() if each not in taken}
+            refuse(idle, f"with the {encode.__name__} of a {type(model).__name__}; leave it out")
+            options = {each: value for each, value in options.items() if each in taken}
+        vectors = np.asarray(encode(texts, **options, **prompt), np.float32)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows and similarities; −1 and NaN after the last document."""
+        rows, scores = np.full((len(query_rows), depth), -1), np.full((len(query_rows), depth), np.nan)
+        for start in range(0, len(query_rows), QUERIES):
+            part = slice(start, start + QUERIES)
+            values = np.asarray(self._similarity(self._queries[query_rows[part]], self._documents), np.float64)
+            best = np.argsort(-values, axis=1, kind="stable")[:, :depth]
+            rows[part, : best.shape[1]] = best
+            scores[part, : best.shape[1]] = np.take_along_axis(values, best, axis=1)
+        return rows, scores
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the similarity of each pair, (n,)."""
+        scores = np.empty(len(pairs))
+        for query in np.unique(pairs.query_rows):
+            of_query = pairs.query_rows == query
+            documents = self._documents[pairs.doc_rows[of_query]]
+            scores[of_query] = np.asarray(self._similarity(self._queries[[query]], documents))[0]
+        return scores
+
+
+def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, Prompt]) -> Encoder:
     """The encoder that `encode_query` and `encode_document` of a model are, compared by the cosine.
 
     Its settings take a prompt that begins with an @ with another one before it; a name may begin with one, too.
     """
-    opened = load_model(model) if isinstance(model, (str, Path)) else model
-    own, chosen = getattr(opened, "prompts", None) or {}, dict[str, Any]()
+    own, chosen = model.prompts or {}, dict[str, Any]()
     for kind, (text, name) in prompts.items():
         if name is None and not any(each in own for each in PROMPT_NAMES[kind]):
-            name = getattr(opened, "default_prompt_name", None)
+            name = getattr(model, "default_prompt_name", None)
         if text is None and name is not None:
             check_names(f"prompt of the model for a {kind}", [name], own)
             text = own[name]
         if text is not None:
             chosen[f"{kind}_prompt"] = f"@{text}" if text.startswith("@") else text
-    encoder = as_encoder(opened, EncoderSettings(similarity="cosine", encode_batch=batch_size, **chosen))
-    if not isinstance(encoder, SentenceEncoder):
-        raise InputError(f"a model of type {type(model).__name__}; expected a SentenceTransformer, or the name of one")
-    similarity_of(opened)  # none by a distance
-    return encoder
+    return as_encoder(model, EncoderSettings(similarity="cosine", encode_batch=batch_size, **chosen))
 
 
 def _by_query(
