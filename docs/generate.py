@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_type_hints
 
 import foils
 from foils.cli.app import DOORS, EVERYWHERE, PURPOSE, door_of, summary
@@ -234,43 +236,100 @@ def negatives() -> str:
 STUB = """# The imports say where each name is, and are read when it is first used.
 # The signatures of the doors are made by docs/generate.py, for type checkers and editors.
 # fmt: off
-import typing
+# ruff: noqa: E501
 """
 
 
 def stub() -> str:
-    """Return foils/__init__.pyi: the imports that it has, and the signatures of the doors."""
+    """Return foils/__init__.pyi: the imports that it has, and the signatures of the doors as they are written."""
     lines = re.findall(r"^ *(from \S+ import (\w+) as \w+)$", (SOURCE / "__init__.pyi").read_text("utf-8"), re.M)
     doors = {name: line for line, name in lines if hasattr(getattr(foils, name), "settings")}
     signatures, modules = [], set[str]()
     for name in doors:
         door = getattr(foils, name)
-        returned = eval(door.__wrapped__.__annotations__["return"], vars(import_module(door.__module__)))
-        kinds = get_args(returned) or (returned,)
-        modules |= {kind.__module__ for kind in kinds}
-        result = " | ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
-        parts = [f"def {name}({', '.join(_stub_parameters(door))})", f"-> {result}: ..."]
-        held = [part.replace(" ", "~").replace(",~", ", ") for part in parts]  # lines break between parameters alone
-        signatures.append(textwrap.fill("~".join(held), 120, subsequent_indent="    ").replace("~", " "))
+        returned = written_type(door.__wrapped__.__annotations__["return"], door.__module__, modules)
+        written = f"def {name}({', '.join(_stub_parameters(door, modules))}) -> {returned}: ..."
+        held = written.replace(" ", "~").replace(",~", ", ")  # lines break behind commas alone
+        broken = textwrap.fill(held, 120, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+        signatures.append(broken.replace("~", " "))
     others = [line for line, name in lines if name not in doors]
     loaded = ["if not typing.TYPE_CHECKING:", *(f"    {line}" for line in doors.values())]
-    imported = [f"import {module}" for module in sorted(modules)]
-    return "\n".join(
-        [STUB, *imported, "", *others, "", *loaded, "", "_homes: dict[str, list[str]]", "", *signatures, ""]
-    )
+    ours = [f"import {module}" for module in sorted(modules) if module.startswith("foils")]
+    theirs = [f"import {module}" for module in sorted(modules | {"typing"}) if not module.startswith("foils")]
+    parts = ([STUB + "\n".join(theirs)], ours, others, loaded, ["_homes: dict[str, list[str]]"], signatures)
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def _stub_parameters(door: Any) -> Iterator[str]:
-    """The parameters of a door; where it takes a text, it may take the object that this names, too."""
+def _stub_parameters(door: Any, modules: set[str]) -> Iterator[str]:
+    """The parameters of a door with the types that their definitions have; names that an option takes are literals."""
     keyword = False
     for each in inspect.signature(door).parameters.values():
         if each.kind is each.KEYWORD_ONLY and not keyword:
             keyword = True
             yield "*"
-        kinds = door.settings[each.name].kinds
-        kind = next((kind.__name__ for kind in (bool, float, int) if kind in kinds and str not in kinds), "typing.Any")
-        kind = f"{kind} | None" if type(None) in kinds and kind != "typing.Any" else kind
+        annotation, module = written_annotation(door, each.name)
+        kind = written_type(annotation, module, modules, door.settings[each.name].option.allowed())
         yield f"{each.name}: {kind}" + ("" if each.default is each.empty else " = ...")
+
+
+def written_annotation(door: Any, name: str) -> tuple[str, str]:
+    """Return the annotation of a door's setting as it is written, and the module that it is written in."""
+    function = door.__wrapped__
+    if name in function.__annotations__:
+        return function.__annotations__[name], function.__module__
+    for group in get_type_hints(function, include_extras=True).values():
+        for home in getattr(group, "__mro__", ()):
+            if name in inspect.get_annotations(home):
+                return home.__annotations__[name], home.__module__
+    raise KeyError(f"{function.__name__} has no setting {name}")
+
+
+def written_type(annotation: str, module: str, modules: set[str], names: Sequence[str] = ()) -> str:
+    """Return a type that any module can read: without `Annotated`, each name with its module.
+
+    Args:
+        annotation: as it is written.
+        module: that it is written in.
+        modules: those that the type needs are added.
+        names: the texts that are allowed, where not all are.
+    """
+    tree = ast.parse(annotation, mode="eval").body
+    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "Annotated":
+        tree = tree.slice.elts[0]  # type: ignore[attr-defined]
+
+    class Qualified(ast.NodeTransformer):
+        def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+            items = node.slice.elts[:1] if isinstance(node.slice, ast.Tuple) else [node.slice]
+            repeated = isinstance(node.slice, ast.Tuple) and ast.unparse(node.slice.elts[-1]) == "..."
+            self.generic_visit(node)
+            if not repeated and ast.unparse(node.value) != "list":
+                return node
+            modules.add("collections.abc")
+            item = ast.unparse(Qualified().visit(items[0]) if repeated else node.slice)
+            return ast.parse(f"{item} | collections.abc.Sequence[{item}]", mode="eval").body
+
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            if node.id == "str" and names:
+                return ast.parse(f"typing.Literal[{', '.join(map(repr, names))}]", mode="eval").body
+            if hasattr(builtins, node.id):
+                return node
+            if node.id == "Path" and "str" not in annotation:  # a door takes its text as well
+                modules.add("pathlib")
+                return ast.parse("str | pathlib.Path", mode="eval").body
+            home = home_of(node.id, module)
+            modules.add(home)
+            return ast.parse(f"{home}.{node.id}", mode="eval").body
+
+    return ast.unparse(Qualified().visit(tree)).replace("'", '"')
+
+
+def home_of(name: str, module: str) -> str:
+    """Return the module that defines a name which another one uses."""
+    source = ast.parse(Path(str(import_module(module).__file__)).read_text("utf-8"))
+    for node in ast.walk(source):
+        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
+            return home_of(name, str(node.module)) if str(node.module).startswith("foils") else str(node.module)
+    return module
 
 
 def pages() -> dict[Path, str]:

@@ -1,14 +1,20 @@
 # The imports say where each name is, and are read when it is first used.
 # The signatures of the doors are made by docs/generate.py, for type checkers and editors.
 # fmt: off
+# ruff: noqa: E501
+import collections.abc
+import pathlib
 import typing
 
 import foils.batching.plan
 import foils.data.collection
 import foils.data.description
 import foils.data.negatives
+import foils.data.read
 import foils.data.sources
+import foils.deciding.decision
 import foils.deciding.doors
+import foils.encode.opening
 import foils.evaluation.systems
 import foils.experiments.analysis
 import foils.experiments.doors
@@ -16,15 +22,21 @@ import foils.experiments.plan
 import foils.experiments.tune
 import foils.labelling.doors
 import foils.labelling.relabelling
+import foils.llm.client
+import foils.llm.prompts
 import foils.mining.candidates
 import foils.mining.fusion
 import foils.mining.generation
 import foils.mining.scorers
 import foils.rating.doors
+import foils.rating.judges
+import foils.rating.opening
 import foils.searching.runs
+import foils.searching.settings
 import foils.selection.benefit
 import foils.selection.doors
 import foils.training.doors
+import foils.training.settings
 import foils.upkeep
 
 from .batching.sampler import batch_sampler as batch_sampler
@@ -66,146 +78,207 @@ if not typing.TYPE_CHECKING:
 
 _homes: dict[str, list[str]]
 
-def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any = ..., *, batch_size: int = ...,
-    settings: typing.Any = ..., seed: int = ..., split: typing.Any = ..., form: typing.Any = ...,
-    per_query: int | None = ..., max_positives: int | None = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
-    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.batching.plan.BatchPlan: ...
-def describe(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.data.description.Description: ...
-def load(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.data.collection.Collection: ...
-def export(collection: typing.Any, source: typing.Any, *, form: typing.Any = ..., scores: typing.Any = ...,
-    number: int | None = ..., split: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.data.sources.Exported: ...
-def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = ..., split: typing.Any = ...,
-    hybrids: int = ..., temperature: float = ..., regularization: float = ..., sample: int | None = ...,
-    seed: int = ..., labels: typing.Any = ..., starts: typing.Any = ..., in_batch: int = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
-    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
-    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.deciding.doors.Scored: ...
-def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., split: typing.Any = ...,
-    ranks: typing.Any = ..., draw: typing.Any = ..., near_duplicate: float = ..., seed: int = ...,
-    pool: typing.Any = ..., pool_depth: int = ..., index: typing.Any = ..., margin: float | None = ...,
-    relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
-    scorer: typing.Any = ..., cross_encoder: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
-    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.mining.candidates.Mined: ...
-def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.Any = ..., reranker: typing.Any = ...,
-    split: typing.Any = ..., measures: typing.Any = ..., top: int = ..., rerank_depth: int = ...,
-    against: typing.Any = ..., seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
-    query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
-    precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
-def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.doors.Demo: ...
-def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
-    device: typing.Any = ...) -> foils.experiments.doors.Merged: ...
-def report(studies: typing.Any, *, measure: typing.Any = ...,
-    seed: int = ...) -> foils.experiments.analysis.StudyAnalysis: ...
-def study(collection: typing.Any, sources: typing.Any, *, models: typing.Any, output: typing.Any,
-    test_on: typing.Any = ..., seeds: int = ..., queries: int | None = ..., per_query: int | None = ...,
-    reranker: bool = ..., first_stage: typing.Any = ..., fused_with: typing.Any = ..., score_with: typing.Any = ...,
-    measures: typing.Any = ..., split: typing.Any = ..., test_split: typing.Any = ..., training: typing.Any = ...,
-    device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.experiments.analysis.StudyAnalysis: ...
-def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any = ..., plan: typing.Any = ...,
-    explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., lora: int | None = ...,
-    trust_remote_code: bool = ..., reranker: bool = ..., first_stage: typing.Any = ..., seed: int = ...,
-    device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.experiments.tune.Tuned | foils.experiments.plan.Plan: ...
-def label(collection: typing.Any, sources: typing.Any, *, n: int = ..., ask: typing.Any = ..., output: typing.Any,
-    answers: typing.Any = ..., labeller: typing.Any = ..., checks: int = ..., question: typing.Any = ...,
-    seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
-    llm_model: typing.Any = ..., base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
-    concurrency: int = ..., price: typing.Any = ..., max_cost: float | None = ..., encoder: typing.Any = ...,
-    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
-    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.labelling.doors.Labelled: ...
-def relabel(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., budget: float = ...,
-    positive_precision: float = ..., negative_precision: float = ..., unsure: typing.Any = ...,
-    labels: typing.Any = ..., checks: int = ..., question: typing.Any = ..., split: typing.Any = ..., seed: int = ...,
-    columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ..., llm_model: typing.Any = ...,
-    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: typing.Any = ..., max_cost: float | None = ..., encoder: typing.Any = ..., max_length: int | None = ...,
-    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.labelling.relabelling.Relabelled: ...
-def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..., top: int | None = ...,
-    rrf_k: float = ..., weights: typing.Any = ..., normalisation: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ...) -> foils.mining.fusion.Fused: ...
-def generate(collection: typing.Any, *, top: int = ..., split: typing.Any = ..., seed: int = ...,
-    limit: int | None = ..., prompt: typing.Any = ..., domain: typing.Any = ..., llm_model: typing.Any = ...,
-    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: typing.Any = ..., max_cost: float | None = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.mining.generation.Generated: ...
-def filter(collection: typing.Any, source: typing.Any, *, margin: float | None = ...,
-    relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
-    scorer: typing.Any = ..., cross_encoder: typing.Any = ..., split: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
-    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
-    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.data.negatives.Negatives: ...
-def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any, split: typing.Any = ...,
-    columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ..., max_length: int | None = ...,
-    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.mining.scorers.ScoredPairs: ...
-def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., between_judge: typing.Any = ...,
-    temperature: typing.Any = ..., judgements: typing.Any = ..., split: typing.Any = ..., seed: int = ...,
-    degree: int = ..., budget: int | None = ..., between: int | None = ..., model: typing.Any = ...,
-    prior_sd: float | None = ..., validate: typing.Any = ..., distil: typing.Any = ..., distil_from: typing.Any = ...,
-    distil_form: typing.Any = ..., distil_epochs: int = ..., distil_length: int = ..., question: typing.Any = ...,
-    answer: typing.Any = ..., orders: int = ..., domain: typing.Any = ..., llm_model: typing.Any = ...,
-    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: typing.Any = ..., max_cost: float | None = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
-    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., vectors: typing.Any = ...) -> foils.rating.doors.Rated: ...
-def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typing.Any = ..., run: typing.Any = ...,
-    split: typing.Any = ..., top: int = ..., feedback_depth: int = ..., second_pass: typing.Any = ...,
-    index: typing.Any = ..., tune: typing.Any = ..., measure: typing.Any = ..., answers: typing.Any = ...,
-    k_plus: int | None = ..., k_minus: int = ..., alpha: float = ..., beta: float = ..., share: float = ...,
-    weight: float = ..., scaled: bool = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
-    query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
-    precision: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.searching.runs.Searched: ...
-def compose(collection: typing.Any, sources: typing.Any, *, top: int = ..., regularization: float = ...,
-    weight: typing.Any = ..., temperature: float = ..., split: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
-    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
-    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.selection.benefit.Composed: ...
-def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..., collection: typing.Any = ...,
-    split: typing.Any = ..., seed: int = ..., temperature: float = ..., labels: typing.Any = ...,
-    starts: typing.Any = ..., in_batch: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
-    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
-    similarity: typing.Any = ..., precision: typing.Any = ..., encode_batch: int | None = ...,
+def batch(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "hobit", "hobit-c", "mutual",
+    "ngame", "walks", "b3"] = ..., source: foils.data.sources.SourceLike | None = ..., *, batch_size: int = ...,
+    settings: collections.abc.Mapping[str, typing.Any] | None = ..., seed: int = ..., split: str = ...,
+    form: typing.Literal["triplets", "lists", "pairs"] | None = ..., per_query: int | None = ...,
+    max_positives: int | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.batching.plan.BatchPlan: ...
+def describe(collection: foils.data.read.CollectionLike, *, columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.data.description.Description: ...
+def load(collection: foils.data.read.CollectionLike, *, columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.data.collection.Collection: ...
+def export(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
+    form: typing.Literal["triplets", "tuples", "labelled-pairs", "labelled-lists", "flagembedding", "tevatron"] = ...,
+    scores: str | None = ..., number: int | None = ..., split: str = ..., columns: collections.abc.Mapping[str,
+    str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.data.sources.Exported: ...
+def score(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
+    rank_by: typing.Literal["benefit", "eci_sem", "eci"] = ..., split: str = ..., hybrids: int = ...,
+    temperature: float = ..., regularization: float = ..., sample: int | None = ..., seed: int = ...,
+    labels: foils.deciding.decision.LabelsGiven | None = ..., starts: typing.Literal["encoder", "nothing"] = ...,
+    in_batch: int = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.deciding.doors.Scored: ...
+def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "bm25", "dense", "cross-encoder",
+    "ance", "trisampler"] = ..., *, top: int = ..., split: str = ..., ranks: tuple[int, int | None] | str | None = ...,
+    draw: str = ..., near_duplicate: float = ..., seed: int = ..., pool: typing.Literal["random", "bm25",
+    "dense"] = ..., pool_depth: int = ..., index: typing.Literal["exact", "flat", "hnsw", "ivf"] = ...,
+    margin: float | None = ..., relative_margin: float | None = ..., max_score: float | None = ...,
+    min_score: float | None = ..., scorer: typing.Literal["own", "encoder", "cross-encoder"] = ...,
+    cross_encoder: foils.encode.opening.CrossEncoderLike | None = ..., columns: collections.abc.Mapping[str,
+    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.candidates.Mined: ...
+def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluation.systems.SystemsLike | None = ..., *,
+    run: foils.evaluation.systems.SystemsLike | None = ..., reranker: foils.evaluation.systems.SystemsLike | None = ...,
+    split: str = ..., measures: str | collections.abc.Sequence[str] = ..., top: int = ..., rerank_depth: int = ...,
+    against: str | collections.abc.Sequence[str] | None = ..., seed: int = ..., columns: collections.abc.Mapping[str,
+    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    ray: str | None = ..., max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
+    document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
+    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ...,
-    vectors: typing.Any = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
-def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any,
-    reranker: bool = ..., recipe: typing.Any = ..., batches: typing.Any = ..., batch_settings: typing.Any = ...,
-    also: typing.Any = ..., mixture: typing.Any = ..., similarity: typing.Any = ..., query_prompt: typing.Any = ...,
-    document_prompt: typing.Any = ..., trust_remote_code: bool = ..., loss: typing.Any = ..., target: typing.Any = ...,
-    draw_negatives: int | None = ..., loss_settings: typing.Any = ..., batch_size: int | None = ...,
-    mini_batch_size: int | None = ..., epochs: int | None = ..., learning_rate: float | None = ...,
-    max_length: int | None = ..., patience: int | None = ..., seed: int = ..., matryoshka: typing.Any = ...,
-    lora: int | None = ..., mask: typing.Any = ..., mask_margin: float | None = ..., beside: typing.Any = ...,
-    trainer: typing.Any = ..., split: typing.Any = ..., form: typing.Any = ..., per_query: int | None = ...,
-    max_positives: int | None = ..., dev: typing.Any = ..., dev_run: typing.Any = ..., resume: bool = ...,
-    device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
-    add_judgements: typing.Any = ...) -> foils.training.doors.Trained: ...
-def cache(action: typing.Any = ..., *, keep: int | None = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.evaluation.systems.Evaluation: ...
+def demo(output: str | pathlib.Path = ..., *, model: str = ..., seed: int = ...) -> foils.experiments.doors.Demo: ...
+def merge(base: str, tuned: str, *, output: str | pathlib.Path, alpha: float = ..., reranker: bool = ...,
+    device: str | None = ...) -> foils.experiments.doors.Merged: ...
+def report(studies: foils.experiments.doors.StudiesLike, *, measure: str | None = ...,
+    seed: int = ...) -> foils.experiments.analysis.StudyAnalysis: ...
+def study(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
+    models: str | collections.abc.Sequence[str], output: str | pathlib.Path,
+    test_on: foils.experiments.doors.TestsLike | None = ..., seeds: int = ..., queries: int | None = ...,
+    per_query: int | None = ..., reranker: bool = ..., first_stage: str | None = ...,
+    fused_with: typing.Literal["bm25"] | None = ..., score_with: str | None = ...,
+    measures: str | collections.abc.Sequence[str] | None = ..., split: str = ..., test_split: str = ...,
+    training: collections.abc.Mapping[str, typing.Any] = ..., device: str | None = ...,
+    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.experiments.analysis.StudyAnalysis: ...
+def tune(collection: foils.data.read.CollectionLike | None = ..., *, model: str | None = ...,
+    output: str | pathlib.Path | None = ..., plan: str | pathlib.Path | None = ..., explain: bool = ...,
+    minutes: float | None = ..., max_length: int | None = ..., lora: int | None = ..., trust_remote_code: bool = ...,
+    reranker: bool = ..., first_stage: str | None = ..., seed: int = ..., device: str | None = ...,
+    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.experiments.tune.Tuned | foils.experiments.plan.Plan: ...
+def label(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, n: int = ...,
+    ask: foils.labelling.doors.AskLike | None = ..., output: str | pathlib.Path,
+    answers: foils.data.read.AddedLike = ..., labeller: str = ..., checks: int = ...,
+    question: foils.llm.prompts.TemplateLike | None = ..., seed: int = ..., columns: collections.abc.Mapping[str,
+    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., llm_temperature: float = ...,
+    max_tokens: int | None = ..., concurrency: int = ..., price: foils.llm.client.Price | None = ...,
+    max_cost: float | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.doors.Labelled: ...
+def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
+    judge: foils.labelling.relabelling.JudgesLike = ..., budget: foils.labelling.relabelling.BudgetsLike = ...,
+    positive_precision: float = ..., negative_precision: float = ..., unsure: typing.Literal["reject", "keep"] = ...,
+    labels: foils.data.read.AddedLike = ..., checks: int = ..., question: foils.llm.prompts.TemplateLike | None = ...,
+    split: str = ..., seed: int = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., llm_temperature: float = ...,
+    max_tokens: int | None = ..., concurrency: int = ..., price: foils.llm.client.Price | None = ...,
+    max_cost: float | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.relabelling.Relabelled: ...
+def fuse(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
+    method: typing.Literal["union", "interleave", "rrf", "weighted"] = ..., top: int | None = ..., rrf_k: float = ...,
+    weights: collections.abc.Mapping[str, float] | None = ..., normalisation: typing.Literal["min-max",
+    "theoretical-minimum", "z"] = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.mining.fusion.Fused: ...
+def generate(collection: foils.data.read.CollectionLike, *, top: int = ..., split: str = ..., seed: int = ...,
+    limit: int | None = ..., prompt: foils.llm.prompts.TemplateLike = ..., domain: str | None = ...,
+    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., llm_temperature: float = ...,
+    max_tokens: int | None = ..., concurrency: int = ..., price: foils.llm.client.Price | None = ...,
+    max_cost: float | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.mining.generation.Generated: ...
+def filter(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
+    margin: float | None = ..., relative_margin: float | None = ..., max_score: float | None = ...,
+    min_score: float | None = ..., scorer: typing.Literal["own", "encoder", "cross-encoder"] = ...,
+    cross_encoder: foils.encode.opening.CrossEncoderLike | None = ..., split: str = ...,
+    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ..., ray: str | None = ...,
+    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
+    query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
+    "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.data.negatives.Negatives: ...
+def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
+    teacher: foils.encode.opening.EncoderLike, split: str = ..., columns: collections.abc.Mapping[str,
+    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
+    document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
+    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
+    trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.scorers.ScoredPairs: ...
+def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
+    judge: foils.rating.opening.JudgesLike = ..., between_judge: foils.rating.opening.JudgeLike | None = ...,
+    temperature: float | str | None = ..., judgements: str | pathlib.Path | None = ..., split: str = ...,
+    seed: int = ..., degree: int = ..., budget: int | None = ..., between: int | None = ...,
+    model: typing.Literal["thurstone", "bradley-terry"] = ..., prior_sd: float | None = ...,
+    validate: typing.Literal["none", "borderline", "all"] = ..., distil: str | pathlib.Path | None = ...,
+    distil_from: str | pathlib.Path = ..., distil_form: typing.Literal["pairwise", "scores"] = ...,
+    distil_epochs: int = ..., distil_length: int = ..., question: foils.rating.judges.QuestionSettings = ...,
+    answer: typing.Literal["preference", "token", "order"] = ..., orders: int = ..., domain: str = ...,
+    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., llm_temperature: float = ...,
+    max_tokens: int | None = ..., concurrency: int = ..., price: foils.llm.client.Price | None = ...,
+    max_cost: float | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.rating.doors.Rated: ...
+def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.opening.EncoderLike = ...,
+    dimensions: foils.searching.settings.Method | None = ..., run: str | pathlib.Path | None = ..., split: str = ...,
+    top: int = ..., feedback_depth: int = ..., second_pass: foils.searching.settings.SecondPass = ...,
+    index: foils.searching.settings.IndexLike = ..., tune: str | None = ..., measure: str = ...,
+    answers: foils.searching.settings.AnswersLike | None = ..., k_plus: int | None = ..., k_minus: int = ...,
+    alpha: float = ..., beta: float = ..., share: float = ..., weight: float = ..., scaled: bool = ...,
+    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ..., ray: str | None = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched: ...
+def compose(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, top: int = ...,
+    regularization: float = ..., weight: typing.Literal["gated", "residual_only", "gradient_weighted",
+    "margin_hardness"] = ..., temperature: float = ..., split: str = ..., columns: collections.abc.Mapping[str,
+    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.benefit.Composed: ...
+def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table", "percentile", "mixture", "relative",
+    "simans", "denoise", "optimal", "curriculum", "benefit"] = ..., settings: collections.abc.Mapping[str,
+    typing.Any] | None = ..., collection: foils.data.read.CollectionLike | None = ..., split: str = ...,
+    seed: int = ..., temperature: float = ..., labels: foils.deciding.decision.LabelsGiven | None = ...,
+    starts: typing.Literal["encoder", "nothing"] = ..., in_batch: int = ..., columns: collections.abc.Mapping[str,
+    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
+def train(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike | None = ..., *,
+    model: foils.training.doors.ModelLike = ..., output: str | pathlib.Path, reranker: bool = ...,
+    recipe: typing.Literal["eci-sem", "hobit"] | None = ..., batches: typing.Literal["random", "hobit", "hobit-c",
+    "mutual", "ngame", "walks", "b3", "no-duplicates", "progress"] | None = ...,
+    batch_settings: collections.abc.Mapping[str, typing.Any] | None = ...,
+    also: foils.training.settings.DataSetsLike = ..., mixture: collections.abc.Sequence[float] | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., query_prompt: str | None = ...,
+    document_prompt: str | None = ..., trust_remote_code: bool = ..., loss: str | None = ...,
+    target: typing.Literal["labels", "teacher", "elo", "zones"] | None = ..., draw_negatives: int | None = ...,
+    loss_settings: collections.abc.Mapping[str, typing.Any] = ..., batch_size: int = ...,
+    mini_batch_size: int | None = ..., epochs: int = ..., learning_rate: float | None = ...,
+    max_length: int | None = ..., patience: int | None = ..., seed: int = ...,
+    matryoshka: int | collections.abc.Sequence[int] | None = ..., lora: int | None = ..., mask: str | None = ...,
+    mask_margin: float | None = ..., beside: typing.Literal["bm25"] | None = ..., trainer: collections.abc.Mapping[str,
+    typing.Any] = ..., split: str = ..., form: typing.Literal["triplets", "lists", "pairs"] | None = ...,
+    per_query: int | None = ..., max_positives: int | None = ..., dev: str | None = ...,
+    dev_run: foils.training.doors.RunLike | None = ..., resume: bool = ..., device: str | None = ...,
+    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.training.doors.Trained: ...
+def cache(action: typing.Literal["size", "prune"] = ..., *, keep: int | None = ...,
     older_than: float | None = ...) -> foils.upkeep.Cache: ...

@@ -18,6 +18,7 @@ from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
 from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines
 from foils.data.splitting import SPLITS, USUAL, split_name
+from foils.data.tables import ArrowTable, DataSet
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import existing_file
 from foils.runtime.options import Option, Settings, door, refuse, several
@@ -316,8 +317,9 @@ A_COLLECTION = (
 
 
 if TYPE_CHECKING:
-    TableLike = str | Path | Any  # Any: a DataFrame of pandas or polars, an Arrow table, a data set of `datasets`
-    CollectionLike = str | Path | Collection | Any  # Any: a table of pairs, or a dictionary of splits
+    TableLike = str | Path | ArrowTable | DataSet
+    Listed = Sequence[Mapping[str, object] | Sequence[object]]
+    CollectionLike = Collection | TableLike | Mapping[str, TableLike] | Listed
     AddedLike = LabelsLike | Sequence[LabelsLike]
 else:
     TableLike = str

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from foils.data.pairs import EXPECTED, OF_SOURCE, ROLES, Columns, Example, Passa
 from foils.data.read import CollectionLike, CollectionSettings, read_hf
 from foils.data.records import DELIMITERS, Complaints, arrow_table, first_character, magic, parts_of
 from foils.data.run import Run, ranks_within
-from foils.data.tables import MOST, Provenance, provenance, take
+from foils.data.tables import MOST, ArrowTable, DataSet, Provenance, provenance, take
 from foils.data.tokens import alphanumeric
 from foils.runtime.errors import FormatError, InputError, check_names, require
 from foils.runtime.files import file_digest, write_whole
@@ -247,8 +247,8 @@ A_SOURCE = (
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 OWN = "negatives"  # name of a source that has none
 if TYPE_CHECKING:
-    SourceLike = str | Path | Negatives | NamedSource | Any  # Any: a DataFrame of pandas or polars, an Arrow table
-    SourcesLike = Mapping[str, SourceLike] | Sequence[SourceLike]
+    SourceLike = str | Path | Negatives | NamedSource | ArrowTable | DataSet
+    SourcesLike = SourceLike | Mapping[str, SourceLike] | Sequence[SourceLike]
 else:
     SourceLike = Annotated[str, Option(metavar="SOURCE", help=A_SOURCE)]
     SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=SOURCES)]
@@ -268,9 +268,9 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     """
     if isinstance(given, Mapping) and not hasattr(given, "with_format"):  # a `DatasetDict` is one source
         return [as_source(source, collection, name=name) for name, source in given.items()]
-    if isinstance(given, (str, Path)) or not isinstance(given, Sequence):
-        given = [given]
-    sources = [as_source(each, collection) for each in given]
+    several_given = isinstance(given, Sequence) and not isinstance(given, str)
+    listed: Sequence[Any] = given if several_given else [given]  # type: ignore[assignment]  # mypy does not narrow it
+    sources = [as_source(each, collection) for each in listed]
     names = [each.name for each in sources]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         said = f"several sources are called {', '.join(repeated)}"
@@ -293,26 +293,27 @@ def as_source(given: SourceLike, collection: Collection | None, *, name: str = "
     """
     if isinstance(given, NamedSource):
         return replace(given, name=name or given.name)
-    path = None
+    path, read = None, cast(Any, given)
     if isinstance(given, (str, Path)):
         before, equals, after = str(given).partition("=")
         if name or not (equals and before and "/" not in before):
             before, after = name or Path(given).name.partition(".")[0], str(given)
-        name, given = before, (path := Path(after))
-        if (of_hub := str(path)).startswith("hf:"):
-            given = read_hf(of_hub.removeprefix("hf:"))
-            if isinstance(given, Collection):
+        path = Path(after)
+        name, read = before, path
+        if str(path).startswith("hf:"):
+            read = read_hf(str(path).removeprefix("hf:"))
+            if isinstance(read, Collection):
                 raise InputError(f"{path} is a collection in BEIR's layout; a source has a column of negatives")
     try:
-        if isinstance(given, Negatives):
-            negatives = given
+        if isinstance(read, Negatives):
+            negatives = read
         elif collection is not None:
-            negatives = _read(given, name or OWN, collection)
+            negatives = _read(read, name or OWN, collection)
         else:
-            negatives = Negatives.read(given) if isinstance(given, Path) else Negatives(arrow_table(given))
+            negatives = Negatives.read(read) if isinstance(read, Path) else Negatives(arrow_table(read))
         sources = negatives.table["source"].unique().to_pylist()
         name = name or (str(sources[0]) if len(sources) == 1 else OWN)
-        digest = file_digest(given) if isinstance(given, Path) else negatives.digest
+        digest = file_digest(read) if isinstance(read, Path) else negatives.digest
         if collection is not None:
             negatives = without_own(negatives, collection, str(path or name))
     except InputError as error:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +97,21 @@ def batches_of(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[p
         characters += size
     if values:
         yield batch()
+
+
+class ArrowTable(Protocol):
+    """A table of another library, as of pandas (2.2 and newer), polars, pyarrow and DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return its columns as an Arrow stream."""
+
+
+class DataSet(Protocol):
+    """A data set of the library `datasets`, or the splits of one."""
+
+    @property
+    def column_names(self) -> Any:
+        """Its columns, or those of each split."""
 
 
 def take_in(table: pa.Table, hasher: Any) -> None:

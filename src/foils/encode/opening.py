@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 
 import numpy as np
 
@@ -20,9 +20,24 @@ from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, spelled
 
+
+class EmbeddingModel(Protocol):
+    """A loaded SentenceTransformer."""
+
+    def encode(self, *args: Any, **kwargs: Any) -> Any:
+        """Return vectors of texts."""
+
+
+class PairModel(Protocol):
+    """A loaded CrossEncoder."""
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return scores of pairs of texts."""
+
+
 if TYPE_CHECKING:
-    CrossEncoderLike = str | Path | Any  # Any: a CrossEncoder
-    EncoderLike = str | Path | Encoder | Any  # Any: a SentenceTransformer
+    CrossEncoderLike = str | Path | PairModel
+    EncoderLike = str | Path | Encoder | EmbeddingModel
     StoreLike = str | Path | VectorStore
 else:
     CrossEncoderLike = Annotated[str, Option(metavar="MODEL")]
@@ -107,7 +122,7 @@ def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
     if isinstance(given, (str, Path)):
         return load_encoder(given, settings)
     if all(hasattr(given, name) for name in ("fingerprint", "route", "encode")):
-        return given
+        return cast(Encoder, given)
     refuse_own(given)
     if all(hasattr(given, name) for name in ("encode_query", "encode_document", "prompts")):
         return SentenceEncoder(given, settings)

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from foils.data import Collection, Run
 from foils.data.read import identical_ids_caption
 from foils.data.run import FUSED_DEPTH, Fusion, deployed, fuse_runs, without_identical
-from foils.encode import EmbeddingSettings, EncoderSettings, VectorStore, as_encoder
+from foils.encode import EmbeddingSettings, Encoder, EncoderSettings, VectorStore, as_encoder
 from foils.encode.cross_encoders import logits
 from foils.encode.models import find_model
-from foils.encode.opening import EncoderLike
+from foils.encode.opening import EmbeddingModel, EncoderLike, PairModel
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.options import spelled
@@ -32,7 +32,7 @@ from foils.statistics import Comparison, bootstrap_interval, compare_systems
 from foils.statistics.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings
 
 if TYPE_CHECKING:
-    SystemLike = str | Path | Run | Any  # Any: an Encoder, a SentenceTransformer, a CrossEncoder
+    SystemLike = str | Path | Run | Encoder | EmbeddingModel | PairModel
     SystemsLike = Mapping[str, SystemLike] | Sequence[SystemLike] | SystemLike
 else:
     SystemsLike = list[str]
@@ -205,7 +205,7 @@ class NamedSystem:
     """
 
     kind: Kind
-    what: SystemLike
+    what: Any
     name: str = ""
 
 

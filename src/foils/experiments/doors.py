@@ -120,7 +120,7 @@ def tune(
     if plan is not None:
         reading = replace(reading, **{name: given.get(name) for name in ("columns", "corpus")})
         collection = given["collection"] if collection is None else collection
-    whole = with_three_splits(reading.open(collection))
+    whole = with_three_splits(reading.open(cast(CollectionLike, collection)))
     counts = {name: len(whole.labels(name)) for name in LEAST}
     if any(counts[name] < least for name, least in LEAST.items()):
         shown = ", ".join(f"{name} has {counts[name]:,} ({least} are needed)" for name, least in LEAST.items())

@@ -36,8 +36,8 @@ from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, replace
 from math import isfinite
 from pathlib import PurePath
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from foils.runtime.contexts import holding
 from foils.runtime.errors import InputError, UnknownNameError
@@ -158,10 +158,13 @@ class Setting:
     @property
     def kinds(self) -> tuple[Any, ...]:
         """The types of its values: the members of a union, or the one type."""
-        return (self.annotation, *get_args(self.annotation))
+        union = get_origin(self.annotation) in (Union, UnionType)
+        return get_args(self.annotation) if union else (self.annotation,)
 
     def checked(self, value: Any) -> Any:
         """Return a value of it: a text is read as the program reads it, a whole number made the float that it reads.
+
+        A text where several are taken is one of them.
 
         Raises:
             InputError: the value is outside the range, or a text is not of its form.
@@ -176,6 +179,8 @@ class Setting:
                     value = reader(value)
                 except (KeyError, ValueError):
                     raise InputError(f"{spelled(self.name, value)}; expected {expected}") from None
+            elif several_taken := [kind for kind in self.kinds if get_origin(kind) in (list, tuple)]:
+                value = get_origin(several_taken[0])([value])
         self.option.check(spelled(self.name), value)
         return float(value) if type(value) is int and float in self.kinds and int not in self.kinds else value
 

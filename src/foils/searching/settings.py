@@ -13,7 +13,9 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 
 if TYPE_CHECKING:
-    IndexLike = str | Any  # Any: an `Index`, or faiss' own
+    from foils.encode.index import Index
+
+    IndexLike = str | Index
     AnswersLike = str | Path | Mapping[str, str | None]
 else:
     AnswersLike = Path

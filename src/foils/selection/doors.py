@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.sources import SourcesLike, as_source, as_sources
+from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
@@ -199,13 +199,12 @@ def select(
             loaded, {each.name: each.negatives for each in parts}, *encoding.open(loaded), belief, **chosen,
             temperature=temperature, split=split, seed=seed, digests={each.name: each.digest for each in parts},
         )  # fmt: skip
-    if isinstance(rated, (list, tuple)):
-        if len(rated) != 1:
-            raise InputError(
-                f"{len(rated)} tables; a rule on ratings takes one; give {spelled('by', BENEFIT)} to join them"
-            )
-        rated = rated[0]
-    source, chosen = as_source(rated, None), dict(settings or {})
+    if isinstance(rated, (list, tuple)) and len(rated) != 1:
+        raise InputError(
+            f"{len(rated)} tables; a rule on ratings takes one; give {spelled('by', BENEFIT)} to join them"
+        )
+    table = rated[0] if isinstance(rated, (list, tuple)) else rated
+    source, chosen = as_source(cast(SourceLike, table), None), dict(settings or {})
     known = [name for name in inspect.signature(RULES[by]).parameters if name not in ("rows", "rng")]
     check_names(f"setting of {by}", chosen, known)
     negatives, shown = source.negatives, np.flatnonzero(source.negatives.keep)

@@ -34,9 +34,10 @@ from foils.training.settings import (
 )
 
 if TYPE_CHECKING:
+    from foils.encode.opening import EmbeddingModel, PairModel
     from foils.training.fit import TrainingRun
 
-    ModelLike = str | Path | Any  # Any: a SentenceTransformer or a CrossEncoder
+    ModelLike = str | Path | EmbeddingModel | PairModel
     RunLike = str | Path | Run
 else:
     ModelLike = RunLike = str
