@@ -214,9 +214,9 @@ def test_columns_of_a_source(foils, tmp_path):
     names = {"question": "q", "answer": "a", "negative": "n"}
     renamed = write_csv(tmp_path / "t.csv", [{names[key]: value for key, value in row.items()} for row in TRIPLETS])
     columns = {"query": "q", "positive": "a", "negative": "n"}
-    said = ["--columns", ",".join(map("=".join, columns.items())), "-o", tmp_path / "program.out"]
+    said = ["--columns", ",".join(map("=".join, columns.items())), "-o", tmp_path / "program.parquet"]
     ended = foils("fuse", renamed, f"one={renamed}", f"two={renamed}", *said)
     assert ended.status == 0, ended.err
-    library.fuse(renamed, {"one": renamed, "two": renamed}, columns=columns).write(tmp_path / "library.out")
-    assert (tmp_path / "library.out").read_bytes() == (tmp_path / "program.out").read_bytes()
-    assert len(library.Negatives.read(tmp_path / "program.out")) == len(ROWS)
+    library.fuse(renamed, {"one": renamed, "two": renamed}, columns=columns).write(tmp_path / "library.parquet")
+    assert (tmp_path / "library.parquet").read_bytes() == (tmp_path / "program.parquet").read_bytes()
+    assert len(library.Negatives.read(tmp_path / "program.parquet")) == len(ROWS)

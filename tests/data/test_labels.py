@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import foils
 from foils.data import Collection, Labels, Negatives
-from foils.data.labels import ENDINGS, LABELS, is_program, pair_keys, pair_rows, with_judgements
+from foils.data.labels import LABELS, is_program, pair_keys, pair_rows, with_judgements
 from foils.data.negatives import REQUIRED
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
+from foils.runtime.files import LABEL_FILES
 
 
 def labels(*rows: dict[str, Any]) -> Labels:
@@ -30,7 +31,7 @@ ROWS = (
 )
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", LABEL_FILES)
 def test_what_is_written_is_read_again(tmp_path: Path, ending: str) -> None:
     path, written = tmp_path / f"labels{ending}", labels(*ROWS)
     written.write(path)
@@ -43,7 +44,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, ending: str) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
 def test_any_text_comes_back_but_for_its_white_space(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     written = labels({"query_id": "q", "text": f"a{text}", "relevant": 1}, {"query_id": "q", "text": text})
-    for ending in ENDINGS:
+    for ending in LABEL_FILES:
         path = tmp_path_factory.mktemp("any") / f"labels{ending}"
         written.write(path)
         assert pair_keys(Labels.of(path).table).equals(pair_keys(written.table))
@@ -105,7 +106,7 @@ def test_tables_are_checked_as_files_are(small: Collection) -> None:
         Labels.of(pa.table({"query_id": ["q1"], "doc_id": ["d99"], "relevant": [1]}), small)
     outside = labels({**one, "doc_id": "llm-1", "text": "a text of its own"})
     assert Labels.of(outside, small) is outside
-    with pytest.raises(InputError, match=r"labels are written as \.tsv"):
+    with pytest.raises(InputError, match=r"expected a name that ends in \.tsv"):
         outside.write("labels.xlsx")
 
 

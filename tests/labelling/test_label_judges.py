@@ -143,7 +143,7 @@ def test_a_program_is_asked_once(tmp_path: Path) -> None:
         ({"ask": oracle, "base_url": "http://x"}, "base_url http://x: no effect with ask function"),
         ({"ask": oracle, "question": "own.txt"}, "question own.txt: no effect with ask function; it goes with ask llm"),
         ({"ask": oracle, "labeller": "a:b"}, "labeller a:b: expected a person's name, without a colon"),
-        ({"ask": oracle, "output": "labels.xlsx"}, r"labels are written as \.tsv"),
+        ({"ask": oracle, "output": "labels.xlsx"}, r"expected a name that ends in \.tsv"),
         ({"ask": lambda *_: "yes"}, "the function answered 'yes'; expected True, False, or None"),
     ],
 )

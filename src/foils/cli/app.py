@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import foils
+from foils.runtime import files
 from foils.runtime.errors import FailureError, FoilsError, InputError, UnknownNameError
 from foils.runtime.options import Option, Setting
 
@@ -55,19 +56,23 @@ class Output(Setting):
     write: str = ""
 
 
-def _output(text: str, *, name: str = "output", write: str = "write", needed: bool = False, **option: Any) -> Output:
+def _output(
+    text: str, writes: Sequence[str], *, name: str = "output", write: str = "write", needed: bool = False, **option: Any
+) -> Output:
     kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
-    return Output(name, kind, Option(**{"metavar": "FILE", **option}), default, text, "Output", write=write)
+    made = Option(**{"metavar": "FILE", "writes": writes, **option})
+    return Output(name, kind, made, default, text, "Output", write=write)
 
 
-JSON = _output("Write the result as JSON to this file.", name="json", write="write_json")
-REPORT = _output("Write an HTML page to this file.", name="report", write="report")
-PAGE = _output("Write the page to this file.", name="page", write="report", flag="--output", short="-o")
-NEGATIVES = _output("Write the table of negatives to this file.", needed=True, short="-o")
-PLAN = _output("Write the plan to this file.", needed=True, short="-o")
-RECORDS = _output("Write the records to this file.", needed=True, short="-o")
+JSON = _output("Write the result as JSON to this file.", files.JSON, name="json", write="write_json")
+REPORT = _output("Write an HTML page to this file.", files.HTML, name="report", write="report")
+PAGE = _output("Write the page to this file.", files.HTML, name="page", write="report", flag="--output", short="-o")
+NEGATIVES = _output("Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
+PLAN = _output("Write the plan to this file.", files.PARQUET, needed=True, short="-o")
+RECORDS = _output("Write the records to this file.", files.JSONL, needed=True, short="-o")
 RUNS = _output(
     "Write the run of each system, in TREC form, to this folder.",
+    (files.FOLDER,),
     name="write_runs",
     write="write_runs",
     metavar="FOLDER",
@@ -75,6 +80,7 @@ RUNS = _output(
 PROMOTED = _output(
     "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
     "--add-judgements.",
+    files.LABEL_FILES,
     name="promoted",
     write="promoted.write",
 )

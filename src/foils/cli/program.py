@@ -14,7 +14,7 @@ from cyclopts import App, Group, Parameter
 
 from foils.cli.advice import following
 from foils.cli.app import DOORS, EVERYWHERE, JSON, Door, door_of
-from foils.runtime.options import Setting, key_values, spelling
+from foils.runtime.options import Setting, check_places, key_values, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables
 
@@ -47,6 +47,7 @@ def add_verb(app: App, name: str) -> None:
             for each in settings:
                 if each.option.parse is not None and values.get(each.name, each.default) != each.default:
                     values[each.name] = each.option.parse(values[each.name])
+            check_places(settings, values)
             result = door(**{key: value for key, value in values.items() if key in door.settings})
             _finish(name, result, values)
             if advised := "" if result is None else following(name, result, typed):

@@ -23,7 +23,7 @@ from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
 from foils.data.tables import Provenance, column_or_nulls, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.runtime.files import write_whole
+from foils.runtime.files import LABEL_FILES, write_whole
 from foils.runtime.results import Result, Table
 
 LABELS = pa.schema(
@@ -43,9 +43,6 @@ PERSON = "person"
 """Name of a judge that has none."""
 
 
-ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
-
-
 SKIPPED = -1  # in the place of an answer, while a file is read
 _ANSWERS = {"1": 1, "yes": 1, "y": 1, "true": 1, "0": 0, "no": 0, "n": 0, "false": 0, "skip": SKIPPED, "s": SKIPPED}
 
@@ -61,12 +58,6 @@ _FORMULA = re.compile(r"'*[=+\-@\t]")  # what a spreadsheet takes for a formula,
 
 
 _NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
-
-
-def check_ending(path: str | Path) -> None:
-    """Raise an InputError where no labels can be written under this name."""
-    if Path(path).suffix.lower() not in ENDINGS:
-        raise InputError(f"{path}: labels are written as {', '.join(ENDINGS)}; name the file so")
 
 
 def _answer(value: Any) -> int | None:
@@ -128,6 +119,8 @@ class Labels(Result):
         InputError: columns of other types, rows without a query or a document, values out of range, or two
             judgements of one pair by one judge that contradict each other.
     """
+
+    endings = LABEL_FILES
 
     table: pa.Table
     provenance: Provenance = field(default_factory=dict)
@@ -200,7 +193,6 @@ class Labels(Result):
             InputError: another ending.
             FailureError: the file cannot be written.
         """
-        check_ending(path)
         ending = Path(path).suffix.lower()
         if ending == ".parquet":
             write_table(path, self.table, self.provenance)

@@ -27,7 +27,7 @@ from foils.data.run import Run, ranks_within
 from foils.data.tables import MOST, ArrowTable, DataSet, Provenance, provenance, take
 from foils.data.tokens import alphanumeric
 from foils.runtime.errors import FormatError, InputError, check_names, require
-from foils.runtime.files import file_digest, write_whole
+from foils.runtime.files import JSONL, file_digest, write_whole
 from foils.runtime.options import Option, door, refuse, spelled
 from foils.runtime.results import Result, Table
 
@@ -426,6 +426,8 @@ class Exported(Result):
         InputError: ids that the collection does not know, no row for any query of the split, a document without a score
             where scores go along.
     """
+
+    endings = JSONL
 
     collection: Collection
     table: Negatives

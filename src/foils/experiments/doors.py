@@ -23,7 +23,7 @@ from foils.experiments.plan import LEAST, Plan
 from foils.experiments.study import StudySettings, open_study, read_cells, run_cells
 from foils.experiments.tune import Tuned, Tuning
 from foils.runtime.errors import InputError
-from foils.runtime.files import fill_folder, write_json, write_sealed
+from foils.runtime.files import FOLDER, fill_folder, write_json, write_sealed
 from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table
 
@@ -79,7 +79,7 @@ def tune(
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     *,
     model: Annotated[str | None, Option(metavar="MODEL")] = None,
-    output: Annotated[Path | None, Option(short="-o", metavar="FOLDER")] = None,
+    output: Annotated[Path | None, Option(short="-o", metavar="FOLDER", writes=(FOLDER,))] = None,
     plan: Annotated[Path | None, Option(metavar="FILE")] = None,
     explain: bool = False,
     settings: TuneSettings,
@@ -211,7 +211,7 @@ def merge(
     base: Annotated[str, Option(metavar="BASE")],
     tuned: Annotated[str, Option(metavar="TUNED")],
     *,
-    output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
+    output: Annotated[Path, Option(short="-o", metavar="FOLDER", writes=(FOLDER,))],
     alpha: Annotated[float, Option(least=0, most=1)] = 0.5,
     reranker: bool = False,
     device: str | None = None,
@@ -255,7 +255,7 @@ def study(
     sources: SourcesLike,
     *,
     models: Annotated[list[str], Option(flag="--model", metavar="MODEL", repeated=True)],
-    output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
+    output: Annotated[Path, Option(short="-o", metavar="FOLDER", writes=(FOLDER,))],
     test_on: Annotated[TestsLike | None, Option(metavar="COLLECTION", repeated=True)] = None,
     settings: StudySettings,
     device: str | None = None,
@@ -347,7 +347,9 @@ class Demo(Result):
 
 @door
 def demo(
-    output: Annotated[Path, Option(flag="--output", short="-o", metavar="FOLDER")] = Path("foils-demo"),
+    output: Annotated[Path, Option(flag="--output", short="-o", metavar="FOLDER", writes=(FOLDER,))] = Path(
+        "foils-demo"
+    ),
     *,
     model: Annotated[str, Option(metavar="MODEL")] = f"{STATIC}{DEFAULT_MODEL}",
     seed: Annotated[int, Option(least=0)] = 0,

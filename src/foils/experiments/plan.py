@@ -21,7 +21,7 @@ from foils.experiments.tasks import RerankerTask, Task
 from foils.mining import BM25Retriever
 from foils.runtime import seeds
 from foils.runtime.errors import FormatError
-from foils.runtime.files import digest_of, write_json, write_text
+from foils.runtime.files import TOML, digest_of, write_json, write_text
 from foils.runtime.results import Result, Table
 
 Section = Mapping[str, Any]
@@ -69,6 +69,8 @@ class Plan(Result):
     Attributes:
         sections: name → values, one of them the reason.
     """
+
+    endings = TOML
 
     sections: dict[str, Section] = field(default_factory=dict)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import CHECKS, LABELS, PERSON, Labels, check_ending, pair_keys
+from foils.data.labels import CHECKS, LABELS, PERSON, Labels, pair_keys
 from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
@@ -28,7 +28,7 @@ from foils.rating import Candidates, Judge, LLMJudge, Pairs, QuestionSettings, a
 from foils.rating.opening import JudgeSettings, Opening
 from foils.rating.opening import open_judge as open_compared
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import without_nan
+from foils.runtime.files import LABEL_FILES, without_nan
 from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table, number
 from foils.statistics.survey import Rows, Share, estimate_share
@@ -239,7 +239,7 @@ class LabelSettings(Settings):
 
     n: Annotated[int, Option(flag="--number", short="-n", least=1)] = 60
     ask: Annotated[AskLike | None, Option(flag="--with", metavar="WHO")] = None
-    output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
+    output: Annotated[str | Path, Option(short="-o", metavar="FILE", writes=LABEL_FILES)]
     answers: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
     checks: Annotated[int, Option(least=0, needs={"ask": by_program})] = 100
@@ -248,7 +248,6 @@ class LabelSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_ending(self.output)
         if isinstance(self.ask, str):
             check_names("judge", [self.ask.partition(":")[0]], (TERMINAL, *JUDGES))
         if not self.labeller.strip() or ":" in self.labeller:

@@ -27,7 +27,7 @@ from foils.rating.judges import (
 )
 from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import cache_folder
+from foils.runtime.files import FOLDER, cache_folder
 from foils.runtime.options import Needs, Option, Settings, key_values, settings_of, several, spelled
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class DistilSettings(Settings):
 
     heading = "Distillation"
 
-    distil: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
+    distil: Annotated[str | Path | None, Option(metavar="FOLDER", writes=(FOLDER,))] = None
     distil_from: str | Path = DEFAULT_MODEL
     distil_form: Annotated[str, Option(names=tuple(FORMS))] = SCORES
     distil_epochs: Annotated[int, Option(least=1)] = 1

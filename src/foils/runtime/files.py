@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from math import isfinite
 from pathlib import Path
@@ -182,6 +182,63 @@ def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
                 file.replace(place)
                 flush(place.parent)
         flush(path.parent)
+
+
+# How the names of outputs end, in lower case; "": a name without an ending will do.
+PARQUET, JSON, JSONL, HTML = (".parquet", ""), (".json", ""), (".jsonl", ""), (".html", ".htm", "")
+TREC, TOML, LABEL_FILES = (".trec", ".run", ".txt", ""), (".toml", ""), (".tsv", ".csv", ".jsonl", ".parquet")
+FOLDER = "/"  # in the place of an ending: what is written is a folder
+SHOWN = (".html", ".trec", ".run")  # what nothing reads that is given the folder around it
+
+
+def check_output(path: str | Path, endings: Collection[str], read: Iterable[Path] = (), name: str = "") -> None:
+    """Refuse a place where nothing is to be written: what is read lies there, or its name says another form.
+
+    Files are told by where they lie on the disk, so that links, other spellings and relative paths make no difference.
+
+    Args:
+        path: of the file or folder to write.
+        endings: of names that say what is written. `FOLDER`: a folder is written.
+        read: files and folders that are read for what is written. Of a folder in BEIR's layout the texts and judgements
+            count, of another all files but `SHOWN`.
+        name: of the option that gives the path, for the message.
+
+    Raises:
+        InputError: the name ends otherwise; a folder lies where a file is to be written, or a file in the place of a
+            folder; or the place is a file that is read, or a folder around one.
+    """
+    place, called = _resolved(path), f"{name} {path}".strip()
+    of_folder, ending = FOLDER in endings, Path(path).suffix.lower()
+    for given in read:
+        files = list(_files_read(given))
+        if of_folder:
+            files += {folder for file in files for folder in (*file.absolute().parents, *file.resolve().parents)}
+        is_read = any(map(place.samefile, files)) if place.exists() else _belongs(place, given.resolve())
+        if is_read:
+            said = f"{given} is read for this, and writing here would change it"
+            raise InputError(f"{called}: {said}; give another place")
+    if not of_folder and ending not in endings:
+        expected = f"a name that ends in {' or '.join(filter(None, endings))}"
+        raise InputError(f"{called}: the name does not say what is written; expected {expected}")
+    if place.exists() and place.is_dir() != of_folder:
+        there, expected = ("a file", "folder") if of_folder else ("a folder", "file")
+        raise InputError(f"{called} is {there}; give the name of a {expected}")
+
+
+def _files_read(given: Path) -> Iterator[Path]:
+    """A file; or a folder, and the files in it that a reader of the folder reads."""
+    yield given
+    inside = [Path(folder, name) for folder, _, names in os.walk(given) for name in names]
+    texts = any(file.name.startswith("queries.jsonl") and file.parent == given for file in inside)
+    for file in inside:
+        if file.exists() and (_belongs(file, given) if texts else file.suffix.lower() not in SHOWN):
+            yield file
+
+
+def _belongs(file: Path, folder: Path) -> bool:
+    """Whether BEIR's layout has the file in the folder: texts, or judgements."""
+    texts = file.parent == folder and file.name.startswith(("corpus.jsonl", "queries.jsonl"))
+    return texts or file.parent == folder / "qrels"
 
 
 def _resolved(path: str | Path) -> Path:

@@ -30,21 +30,25 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, replace
+from itertools import chain
 from math import isfinite
-from pathlib import PurePath
+from os.path import exists
+from pathlib import Path, PurePath
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from foils.runtime.contexts import holding
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.files import check_output
+from foils.runtime.results import Result
 
 N = TypeVar("N", int, float)
 Value = TypeVar("Value")
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 _PLAIN = (str, int, float, PurePath, tuple, list, dict)  # what can be compared; an array cannot
 
 Condition = Collection[str] | bool | Callable[[Any], bool]
@@ -73,6 +77,8 @@ class Option:
         in_program: Whether the program has it; where not, it is an argument in Python alone.
         help: What it is, where the docstring does not say it: of a type that many doors take.
         needs: Conditions on other settings without which this one has no effect (see `Needs`).
+        writes: Of an output: how the names of what it writes end (`foils.runtime.files.check_output`). None: it is no
+            output, and a text that its metavar calls a file, a model or a collection may name what is read.
     """
 
     flag: str = ""
@@ -87,6 +93,7 @@ class Option:
     in_program: bool = True
     help: str = ""
     needs: Needs = ()
+    writes: tuple[str, ...] = ()
 
     def allowed(self) -> list[str]:
         """Return the names that are allowed, in their order; empty: any value."""
@@ -116,6 +123,10 @@ class Option:
             if self.range and not isfinite(each):
                 raise InputError(f"{name} {each:g}; expected a finite number")
 
+
+NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose value may be a file or folder
+    r"\b(FILE|FOLDER|MODEL|COLLECTION|SOURCE|STUDY|BASE|TUNED|RATED|JUDGE|TEACHER|ENCODER|RUN|WHO|DISTIL_FROM)\b"
+)
 
 _READERS: dict[type, tuple[str, Callable[[str], Any]]] = {  # of texts, by the type of a setting
     bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
@@ -267,7 +278,7 @@ def _documented(docstring: str) -> dict[str, str]:
 
 
 def door(
-    function: Callable[..., Result] | None = None,
+    function: Callable[..., Returned] | None = None,
     *,
     check: Callable[..., None] | None = None,
     needs: Mapping[str, Needs] | None = None,
@@ -301,13 +312,17 @@ def door(
         given = _checked(settings.values(), bound.arguments)
         grouped = {name: kind(**{each.name: given[each.name] for each in settings_of(kind)}) for name, kind in groups}
         refuse_idle(settings.values(), given)
+        read = check_places(settings.values(), given)
         given |= grouped
         if check is not None:
             check(**{name: given[name] for name in inspect.signature(check).parameters})
         with ExitStack() as around:
             for each in grouped.values():
                 around.enter_context(each.applied())
-            return function(**{name: given[name] for name in inspect.signature(function).parameters})
+            result = function(**{name: given[name] for name in inspect.signature(function).parameters})
+        if isinstance(result, Result):
+            result.remember(read)
+        return result
 
     arguments = ""
     for each in settings.values():
@@ -393,6 +408,46 @@ def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any]) -> None:
             idle.setdefault(why, []).append(_with_value(name, value))
     if idle:
         raise InputError("; ".join(f"{', '.join(given)}: no effect {why}" for why, given in idle.items()))
+
+
+def check_places(settings: Iterable[Setting], values: Mapping[str, Any]) -> list[Path]:
+    """Refuse outputs that another option reads or writes, or whose names say another form; return what is read.
+
+    Args:
+        settings: of a verb or a door.
+        values: by name, of those that are given.
+
+    Raises:
+        InputError: what `foils.runtime.files.check_output` refuses, or two outputs in one place.
+    """
+    given = [(setting, values[setting.name]) for setting in settings if setting.name in values]
+    read = [
+        path
+        for setting, value in given
+        if not setting.option.writes and NAMES_INPUT.search(setting.option.metavar or setting.name.upper())
+        for path in _existing(value)
+    ]
+    places = dict[Path, str]()
+    for setting, value in given:
+        if setting.option.writes and isinstance(value, (str, PurePath)):
+            place = Path(value)
+            check_output(place, setting.option.writes, read, spelled(setting.name))
+            before = places.setdefault(place.resolve(), setting.name)
+            if before != setting.name and (place.is_file() or not place.exists()):
+                said = f"{spelled(before)} and {spelled(setting.name)} both write {value}"
+                raise InputError(f"{said}; give each a place of its own")
+    return read
+
+
+def _existing(value: Any) -> Iterator[Path]:
+    """The files and folders that a value, or one of several, names: PATH, NAME=PATH, KIND:PATH,… or hf:PATH:PART."""
+    if isinstance(value, (Mapping, list, tuple)):
+        yield from chain.from_iterable(map(_existing, value.values() if isinstance(value, Mapping) else value))
+    if isinstance(value, (str, PurePath)):
+        whole, _, after = str(value).partition("=")
+        parts = (str(value), *(part for each in (whole, after) for part in each.split(":", 2)))
+        named = {each for part in parts for each in (part, part.partition(",")[0])}
+        yield from (Path(each) for each in sorted(named) if each and exists(each))  # noqa: PTH110  (any text)
 
 
 def _unmet(alternatives: Sequence[dict[str, Any]], known: Collection[str], values: Mapping[str, Any]) -> str:

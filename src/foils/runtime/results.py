@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from foils.runtime import files
 
@@ -150,15 +151,42 @@ def _grid(table: Table, columns: Sequence[int], width: int) -> Any:
     return grid
 
 
+def _checking(write: Callable[..., Any], endings: Sequence[str]) -> Callable[..., Any]:
+    """Return a method that writes to a path and refuses first what `foils.runtime.files.check_output` refuses."""
+
+    @functools.wraps(write)
+    def checked(self: Result, path: str | Path) -> Any:
+        files.check_output(path, endings, getattr(self, "_read", ()))
+        return write(self, path)
+
+    return checked
+
+
 class Result(ABC):
     """What a door returns: it prints itself, and a notebook renders it.
 
-    A result that has a page of its own also has `report(path)`.
+    A result that has a page of its own also has `report(path)`. One that writes itself has `write(path)`. None writes
+    over what was read for it, or under a name that says another form.
     """
+
+    __slots__ = ("_read",)  # beside the attributes of a result, which stay its own
+    endings: ClassVar[Sequence[str]] = files.PARQUET  # of the names of what `write` writes
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # a dataclass leaves what a class has itself
+        writers = {"write": cls.endings, "report": files.HTML, "write_runs": (files.FOLDER,)}
+        for name, endings in writers.items():
+            if name in vars(cls):
+                setattr(cls, name, _checking(vars(cls)[name], endings))
+
+    def remember(self, read: Sequence[Path]) -> None:
+        """Note the files and folders that were read for it, over which it is not to be written."""
+        object.__setattr__(self, "_read", read)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send a result to other processes without what was read for it."""
+        return vars(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.brief})"
@@ -178,6 +206,7 @@ class Result(ABC):
 
     def write_json(self, path: str | Path) -> None:
         """Write what `to_json` returns, whole."""
+        files.check_output(path, files.JSON, getattr(self, "_read", ()))
         files.write_json(path, self.to_json())
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from foils.encode.index import ExactIndex, FaissIndex
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.runtime.errors import InputError
+from foils.runtime.files import TREC
 from foils.runtime.options import Option, door
 from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
@@ -49,7 +50,7 @@ def search(
     *,
     model: EncoderLike = DEFAULT_MODEL,
     dimensions: Annotated[Method | None, Option(names=METHODS)] = None,
-    run: Annotated[str | Path | None, Option(metavar="FILE")] = None,
+    run: Annotated[str | Path | None, Option(metavar="FILE", writes=TREC)] = None,
     searching: SearchSettings,
     answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None,
     importance: ImportanceSettings,

@@ -20,6 +20,7 @@ from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import InputError
+from foils.runtime.files import TREC
 from foils.runtime.results import Result, Table
 from foils.searching.passes import Ranked, search_vectors
 from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
@@ -74,6 +75,8 @@ class Searched(Result):
         facts: what else JSON says of the search.
         ranked_by: what ranked, in words, as `dense`, `rocchio`, `BM25` or `BM25 + dense`.
     """
+
+    endings = TREC
 
     run: Run
     collection: Collection = field(repr=False)

@@ -19,6 +19,7 @@ from foils.data.tables import Provenance, provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.errors import InputError
+from foils.runtime.files import FOLDER
 from foils.runtime.options import Option, Settings, door, spelled
 from foils.runtime.results import Result, Table, number
 from foils.training.settings import (
@@ -136,7 +137,7 @@ def train(
     source: Annotated[SourceLike | None, Option(metavar="SOURCE")] = None,
     *,
     model: Annotated[ModelLike, Option(metavar="MODEL")] = DEFAULT_MODEL,
-    output: Annotated[str | Path, Option(short="-o", metavar="FOLDER")],
+    output: Annotated[str | Path, Option(short="-o", metavar="FOLDER", writes=(FOLDER,))],
     reranker: bool = False,
     method: MethodSettings,
     similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None,
