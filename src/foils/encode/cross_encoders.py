@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.encoder import weights_digest
-from foils.encode.models import check_hub, find_model, loaded, refuse_own
+from foils.encode.models import check_hub, find_model, loaded, refuse_own, set_length
 from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,8 +47,9 @@ def load_cross_encoder(
     refuse_own(name)
     model: CrossEncoder = loaded(
         "CrossEncoder", "cross-encoder", name, device=device, trust_remote_code=trust_remote_code, seed=seed,
-        num_labels=1 if new_head else None, max_length=max_length,
+        num_labels=1 if new_head else None,
     )  # fmt: skip
+    set_length(model, max_length)
     check_one_output(model, Path(str(find_model(name))).name)
     return model
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.models import SIMILARITIES, STATIC, is_static, load_model, similarity_of
+from foils.encode.models import SIMILARITIES, STATIC, is_static, length_of, load_model, set_length, similarity_of
 from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
 
@@ -119,9 +118,8 @@ class SentenceEncoder:
         self.settings = settings or EncoderSettings()
         self.model = model
         self.name = name or str(model.model_card_data.base_model or "model")
-        self.max_length: int | None = None  # of a model that never cuts a text
-        if model.max_seq_length not in (None, math.inf):
-            self.max_length = model.max_seq_length = self.settings.max_length or model.max_seq_length
+        set_length(model, self.settings.max_length)
+        self.max_length = length_of(model)
         self._prompts: dict[Kind, str] = {
             "query": prompt_of(model, "query", self.settings.query_prompt),
             "document": prompt_of(model, "document", self.settings.document_prompt),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from foils.data.run import Fusion
 from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
 from foils.runtime.files import file_digest
 from foils.runtime.options import spelled
+
+log = logging.getLogger(__name__)
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
@@ -259,6 +262,60 @@ def merge_adapters(model: Any) -> Any:
     return model
 
 
+@contextmanager
+def at_length(model: Any, tokens: int | Mapping[Any, int] | None) -> Iterator[Mapping[Any, int]]:
+    """Cut texts after this many tokens while inside; give the model's own lengths, which it has again afterwards.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder; each route of a Router has a length of its own.
+        tokens: see `set_length`, or lengths as another call gave them; None: the model's own.
+    """
+    from sentence_transformers.base.modules import InputModule
+
+    inputs = (each for each in model.modules() if isinstance(each, InputModule))
+    lengths = {each: getattr(each, "max_seq_length", None) for each in inputs}
+    own = {each: length for each, length in lengths.items() if length not in (None, math.inf)}
+    try:
+        if isinstance(tokens, Mapping):
+            _set_lengths(tokens)
+        else:
+            set_length(model, tokens)
+        yield own
+    finally:
+        _set_lengths(own)
+
+
+def _set_lengths(lengths: Mapping[Any, int]) -> None:
+    for module, length in lengths.items():  # a Router's comes before those of its routes
+        module.max_seq_length = length
+
+
+def length_of(model: Any) -> int | None:
+    """Return the number of tokens after which a model cuts texts; None: it cuts none, as a static embedding."""
+    return None if model.max_seq_length in (None, math.inf) else int(model.max_seq_length)
+
+
+def set_length(model: Any, tokens: int | None) -> None:
+    """Let a model cut texts after this many tokens, or after as many as it has positions for, with a warning.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder; it is changed, unless it cuts no texts.
+        tokens: at least 2; None: the model stays as it is.
+    """
+    import torch
+
+    if tokens is None or length_of(model) is None:
+        return
+    for module in model.modules():
+        table, padding = getattr(module, "position_embeddings", None), getattr(module, "padding_idx", None)
+        if isinstance(table, torch.nn.Embedding):
+            positions = table.num_embeddings - (0 if padding is None else padding + 1)
+            if positions < tokens:
+                log.warning("texts are cut after %d tokens, not %d: the model has no more positions", positions, tokens)
+                tokens = positions
+    model.max_seq_length = tokens
+
+
 SIMILARITIES = ("cosine", "dot")
 OF_COSINES = 0.05
 
@@ -291,7 +348,7 @@ def check_temperature_of(similarity: str, temperature: float) -> None:
         temperature: τ, which divides similarities.
     """
     if similarity == "dot" and temperature == OF_COSINES:
-        logging.getLogger(__name__).warning(
+        log.warning(
             "temperature %g is made for cosines, and this model compares by inner product, whose values are larger: "
             "the usual temperature is 1",
             temperature,

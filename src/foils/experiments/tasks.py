@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -13,7 +12,7 @@ from foils.data import Collection, Negatives, Run
 from foils.data.run import FUSED_DEPTH, Fusion
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
-from foils.encode.models import DEFAULT_MODEL, STATIC, load_model
+from foils.encode.models import DEFAULT_MODEL, STATIC, length_of, load_model
 from foils.evaluation import dense_run, first_documents, named_systems, rerank_run, runs_of
 from foils.runtime.files import cache_folder, file_digest
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from foils.training.settings import TrainSettings
 
 BM25 = "bm25"
+EXACT = EncoderSettings(precision="float32")
 UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"
 BASELINES = (UNTRAINED, IN_BATCH, FIRST_STAGE)
 MEASURES = ("nDCG@10", "RR@10", "R@100")
@@ -70,7 +70,7 @@ class _Model:
         how: dict[str, Any] = {"device": self.device, "trust_remote_code": self.trust_remote_code}
         name = folder or self.model
         model = load_model(name, **how) if self.in_batch else load_cross_encoder(name, new_head=True, seed=seed, **how)
-        if self.max_length is not None and (own := _length(model)) is not None:
+        if self.max_length is not None and (own := length_of(model)) is not None:
             model.max_seq_length = min(self.max_length, own)
         return model
 
@@ -80,14 +80,9 @@ class _Model:
         from foils.training.models import without_dropout
 
         model = self.load(seed=settings.seed)
-        settings = replace(settings, max_length=_length(model))
+        settings = replace(settings, max_length=length_of(model))
         with nullcontext() if self.in_batch else without_dropout(model):
             return train_model(model, data, folder, settings=settings, batches=batches, resume=True, **more)
-
-
-def _length(model: Any) -> int | None:
-    """Tokens after which a model cuts texts; None: it cuts none, as a static embedding."""
-    return None if model.max_seq_length in (None, math.inf) else int(model.max_seq_length)
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ class EncoderTask(_Model):
     @cached_property
     def encoder(self) -> SentenceEncoder:
         """The model as it is."""
-        return SentenceEncoder(self.load(), name=self.model)
+        return SentenceEncoder(self.load(), EXACT, name=self.model)
 
     @cached_property
     def kind(self) -> str:
@@ -123,8 +118,8 @@ class EncoderTask(_Model):
 
     def ranked(self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None) -> Run:
         """Search all documents exactly by a loaded model, or the one before training."""
-        given, kept = (self.encoder, self.store) if model is None else (model, store)
-        return dense_run(given, collection, split, depth=self.depth, store=kept)
+        encoder, kept = (self.encoder, self.store) if model is None else (SentenceEncoder(model, EXACT), store)
+        return dense_run(encoder, collection, split, depth=self.depth, store=kept)
 
 
 @dataclass(frozen=True)

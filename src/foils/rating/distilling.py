@@ -220,7 +220,7 @@ def distil(
     if not 0 <= held_out < 1:
         raise InputError(f"held_out {held_out}; expected in [0, 1)")
     batch = 16 if form == PAIRWISE else 32  # of the first a judgement has two logits
-    settings = TrainSettings(epochs=epochs, batch_size=batch, learning_rate=learning_rate, seed=seed)
+    settings = TrainSettings(epochs=epochs, batch_size=batch, learning_rate=learning_rate, max_length=None, seed=seed)
     aside = np.random.default_rng(seed).random(pairs.queries) < held_out
     known, apart = np.isfinite(w), aside[pairs.query]
     shown, held, answers = pairs.where(known & ~apart), pairs.where(known & apart), w[known & apart]

@@ -74,6 +74,8 @@ class Trained(Result):
         rows = [(f"{e['step']:,.0f}", number(e["epoch"], 2), number(e["loss"], 4)) for e in losses[::every]]
         notes = [f"{name}: {count:,}" for name, count in self.counts.items()]
         notes.append(f"{self.run.steps:,} steps in {self.run.seconds:,.1f} s, {self.run.precision}")
+        if self.run.facts["weights"] != self.run.precision:
+            notes[-1] += f"; weights in {self.run.facts['weights']}"
         notes += [f"{name}: {value:.4f}" for name, value in self.scores.items()]
         masked = self.run.masked["shares"] if self.run.masked else {}
         notes += [f"negatives masked in epoch {epoch}: {share:.2%}" for epoch, share in masked.items()]
@@ -87,7 +89,7 @@ class Trained(Result):
             "scores": dict(self.scores),
             "best_dev": self.run.best,
             "steps": self.run.steps,
-            "precision": self.run.precision,
+            **self.run.facts,
             "history": self.run.history,
             **({} if self.run.masked is None else {"masked": self.run.masked}),
         }
@@ -206,7 +208,7 @@ def train(
 
     from foils.training.data import read_data_sets
     from foils.training.fit import save_model, train_model
-    from foils.training.models import load_trainable, with_defaults
+    from foils.training.models import cast, load_trainable, types_of, with_defaults
 
     sets = read_data_sets(collection, source, method, reading)
     compared: dict[str, Any] = {
@@ -230,7 +232,10 @@ def train(
     }  # fmt: skip
     history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
     score, checkpoints = evaluation.score(*sets.collections.values()), Path(output) / CHECKPOINTS
-    before = score(trainable) if score else None
+    before, types = None, types_of(trainable)
+    if score is not None:
+        before = score(trainable.float())
+        cast(trainable, types)
     run = train_model(
         trainable, data, checkpoints, settings=settings, batches=batches, batch_settings=batch_settings, score=score,
         resume=resume,

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from foils.data.records import whole_json
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import check_one_output
 from foils.encode.encoder import PROMPT_NAMES
-from foils.encode.models import OF_COSINES, check_temperature_of, merge_adapters, similarity_of
+from foils.encode.models import OF_COSINES, at_length, check_temperature_of, length_of, merge_adapters, similarity_of
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
@@ -42,7 +42,7 @@ from foils.runtime.options import refuse, spelled
 from foils.training.data import TrainingSet
 from foils.training.losses import average_gradients, make_loss, matryoshka_loss
 from foils.training.masks import BM25Partner, FalseNegativeMask, guide_vectors, make_mask
-from foils.training.models import AdapterCheckpoints, add_adapters, restore, with_defaults
+from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
 from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings
 
 if TYPE_CHECKING:
@@ -168,11 +168,15 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
 
     Args:
         score: model → score.
+        types: that its weights are saved in, see `types_of`: what is measured is what is saved.
+        lengths: that it is saved with, see `at_length`.
     """
 
-    def __init__(self, score: Callable[[Any], float]) -> None:
+    def __init__(
+        self, score: Callable[[Any], float], types: Mapping[str, torch.dtype], lengths: Mapping[Any, int]
+    ) -> None:
         super().__init__()
-        self.score, self.primary_metric = score, DEV
+        self.score, self.types, self.lengths, self.primary_metric = score, types, lengths, DEV
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
         """Return the score under the name `dev`; the model is back in its mode afterwards.
@@ -182,7 +186,8 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
         """
         training = model.training
         try:
-            value = float(self.score(model))
+            with rounded(model, self.types), at_length(model, self.lengths):
+                value = float(self.score(model))
         finally:
             model.train(training)
         if not math.isfinite(value):
@@ -201,6 +206,7 @@ class TrainingRun:
         steps: optimizer steps taken in all.
         seconds: of this run, checkpoints and evaluations included.
         precision: of the computation.
+        types: of the weights, by name, as they were before training: in float32 they are trained, in these saved.
         masked: the `mask`, and the `shares` of candidate negatives that it left out by epoch; None without one.
     """
 
@@ -210,7 +216,14 @@ class TrainingRun:
     steps: int
     seconds: float
     precision: str
+    types: Mapping[str, torch.dtype] = field(repr=False)
     masked: Mapping[str, Any] | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it was computed in, what the weights are saved in, and the model's own maximum length."""
+        weights = sorted({str(each).removeprefix("torch.") for each in self.types.values()})
+        return {"precision": self.precision, "weights": ", ".join(weights), "model_max_length": length_of(self.model)}
 
 
 def trainer_arguments(kind: type[Any] = BaseTrainingArguments) -> list[str]:
@@ -271,6 +284,9 @@ def fit(
 ) -> TrainingRun:
     """Train with the model's trainer of sentence-transformers, and `more` arguments of it than the settings have.
 
+    Weights of a smaller type are trained in float32, where small steps are not lost, and have their own type again at
+    the end. With adapters only these are float32.
+
     Raises:
         InputError: patience without an evaluation, an argument that the trainer refuses, no transformer to adapt, or
             the folder holds checkpoints, and is not to be resumed.
@@ -286,10 +302,17 @@ def fit(
     check_names("argument of the trainer", settings.trainer, trainer_arguments(of_arguments))
     if not resume and any(output.glob("checkpoint-*")):
         raise InputError(f"{output} holds checkpoints of another training; resume it, or choose another folder")
-    if settings.lora is not None:
+    types = types_of(model)
+    if settings.lora is None:
+        model.float()
+    else:
         add_adapters(model, settings.lora, seed=settings.seed)
         kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
-    with ExitStack() as reporting, warnings.catch_warnings():
+    with ExitStack() as reporting, warnings.catch_warnings(), at_length(model, settings.max_length) as lengths:
+        served = max(lengths.values(), default=None)
+        if served != length_of(model):
+            said = "texts are cut after %s tokens in training; the model that is written cuts them after %s"
+            log.info(said, length_of(model), served)
         # transformers calls gradient checkpointing otherwise than sentence-transformers does
         warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
         own: list[Any] = [*callbacks]
@@ -301,7 +324,7 @@ def fit(
                 args=of_arguments(**_arguments(model, output, settings, evaluated=score is not None, **more)),
                 train_dataset=dataset,
                 loss=loss,
-                evaluator=None if score is None else DevEvaluator(score),
+                evaluator=None if score is None else DevEvaluator(score, types, lengths),
                 callbacks=[*own, Steps(loss, reporting)],
             )
         except (ImportError, RuntimeError, TypeError, ValueError) as error:
@@ -318,18 +341,26 @@ def fit(
         trainer.remove_callback(PrinterCallback)
         with writing_weights(output):
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    trained_in = str(model.dtype or torch.float32).removeprefix("torch.")
     if settings.lora is not None:
         merge_adapters(model)
         model.requires_grad_(True)
+    cast(model, types)
     history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
     losses = [entry["loss"] for entry in history if "loss" in entry]
     if losses and not any(losses):
         log.warning(
             "The loss was 0 at every step: no batch held a negative for any of its queries; nothing was learned."
         )
-    precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
-    seconds, state = time.perf_counter() - start, trainer.state
-    return TrainingRun(model, history, state.best_metric, int(state.global_step), seconds, precision)
+    return TrainingRun(
+        model=model,
+        history=history,
+        best=trainer.state.best_metric,
+        steps=int(trainer.state.global_step),
+        seconds=time.perf_counter() - start,
+        precision="bfloat16" if args.bf16 else "float16" if args.fp16 else trained_in,
+        types=types,
+    )
 
 
 @contextmanager
@@ -377,13 +408,14 @@ def save_model(trained: Trained) -> None:
         for entry in run.history
         if "loss" in entry
     ]
-    settings = {**history["settings"], "precision": run.precision, "seed": history["seed"], "steps": run.steps}
+    settings = {**history["settings"], **run.facts, "seed": history["seed"], "steps": run.steps}
     rows = [(name, each if isinstance(each, str) else json.dumps(each)) for name, each in settings.items()]
     rows += [(name, f"{count:,}") for name, count in trained.counts.items()]
     rows += [(name, f"digest `{digest}`") for name, digest in history["inputs"].items()]
     rows += [(name, f"{value:.4f}") for name, value in trained.scores.items()]
     masked = {} if run.masked is None else run.masked["shares"]
     rows += [(f"masked in epoch {epoch}", f"{share:.2%}") for epoch, share in masked.items()]
+    cast(run.model, run.types)
     with writing_weights(trained.path), fill_folder(trained.path) as aside:
         trained.model.save_pretrained(str(aside))
         lines = [f"| {name} | {value} |" for name, value in rows]
@@ -417,7 +449,7 @@ def train_model(
 
     Args:
         model: a SentenceTransformer, or a CrossEncoder with one output, on the device to train on; it is changed, and
-            its maximum length set.
+            keeps its own maximum length, by which it is measured on dev.
         data: of `foils.training.data.training_set`, for a reranker of the form `lists`.
         output: folder for checkpoints.
         settings: how; the mini-batch size is not used where the model is a static embedding, which needs none. A batch
@@ -438,8 +470,6 @@ def train_model(
     """
     settings = with_defaults(settings or TrainSettings(), model)
     static = has_static_embedding_input(model)
-    if settings.max_length is not None and not static:
-        model.max_seq_length = settings.max_length
     how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if isinstance(model, CrossEncoder):
         from foils.training.reranker import DrawnLists, reranker_loss, reranker_set

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -129,6 +130,34 @@ def load_trainable(
     return model
 
 
+def types_of(model: Any) -> dict[str, torch.dtype]:
+    """Return the type of each of a model's floating-point tensors, by name."""
+    return {name: each.dtype for name, each in model.state_dict().items() if each.is_floating_point()}
+
+
+def cast(model: Any, types: Mapping[str, torch.dtype]) -> None:
+    """Give a model's tensors these types, as `types_of` returned them; others stay as they are."""
+    tensors = dict(chain(model.named_parameters(), model.named_buffers()))
+    for name, dtype in types.items():
+        if name in tensors:
+            tensors[name].data = tensors[name].data.to(dtype)
+
+
+@contextmanager
+def rounded(model: Any, types: Mapping[str, torch.dtype]) -> Iterator[None]:
+    """Round a model's weights to the types that they will be saved in while inside, in the type that they have."""
+    state = model.state_dict()
+    exact = {name: state[name].clone() for name, dtype in types.items() if name in state and state[name].dtype != dtype}
+    with torch.no_grad():
+        for name in exact:
+            state[name].copy_(state[name].to(types[name]))
+        try:
+            yield
+        finally:
+            for name, value in exact.items():
+                state[name].copy_(value)
+
+
 ALPHA, DROPOUT = 2, 0.05  # α of a rank, and the share of an adapter's inputs that is dropped
 WEIGHTS = "foils_adapter.safetensors"
 
@@ -225,7 +254,8 @@ def without_dropout(model: Any) -> Iterator[None]:
         model: a CrossEncoder; it is as it was at the end.
     """
     dropouts = [each for each in model.modules() if isinstance(each, torch.nn.Dropout)]
-    shares, inner = [each.p for each in dropouts], cast(Any, getattr(model, "transformers_model", None))
+    shares: list[float] = [each.p for each in dropouts]
+    inner: Any = getattr(model, "transformers_model", None)
     fused = inner is not None and inner.config._attn_implementation == "sdpa"
     plain = fused and model.device.type == "cpu" and (model.max_seq_length or LONG) < LONG
     try:

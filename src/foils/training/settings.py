@@ -70,7 +70,8 @@ class TrainSettings(Settings):
         epochs: Passes over the data. Default: the recipe's, or 1.
         learning_rate: Peak learning rate; it rises over the first tenth of the steps and falls linearly to 0. Default:
             the recipe's, or that of the model's kind (docs/training.md).
-        max_length: Tokens after which a text is cut. Default: the recipe's, or 128.
+        max_length: Tokens after which a text is cut in training. The model that is written keeps its own maximum, by
+            which it is measured. Default: the recipe's, or 128.
         patience: Evaluations on dev without a better score before training stops. Default: the recipe's, or never.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
         matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of these parts, too. In
