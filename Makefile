@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE ?= 1
 # Where modules may not be compiled, each of the tests' many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum mutations release faults fuzz lint types docs pages bench all clean
+.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum test-peers mutations release faults fuzz lint types docs pages bench all clean
 
 all: lint types test docs
 
@@ -47,6 +47,10 @@ test-slow: $(READY)
 
 test-ray: $(READY)
 	$(PYTEST) -m slow tests/scale
+
+# Tests of sentence-transformers, choix, ranx or bm25s, run against our functions: make test-peers PEER=/path/to/choix
+test-peers: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py peer_tests $(PEER)
 
 # Formulas and seams, broken one after the other: each must turn a test red.
 mutations: $(READY)
