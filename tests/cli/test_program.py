@@ -101,6 +101,15 @@ def test_a_reader_that_closes_the_pipe_ends_the_program_quietly(tmp_path):
     assert b"Traceback" not in said
 
 
+def test_a_shell_completes_verbs_and_options(foils, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    ended = foils("--install-completion")
+    assert ended.status == 0, ended.err
+    [script] = tmp_path.rglob("completions/foils")
+    assert {"evaluate", "--relative-margin"} <= {*script.read_text().replace("'", " ").split()}
+
+
 def test_help_imports_neither_torch_nor_numpy():
     code = (
         "import sys\nfrom foils.cli.app import run\nstatus = run(['--help'])\n"

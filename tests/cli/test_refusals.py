@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from foils.cli.app import DOORS, door_of
-from foils.cli.program import one_by_one
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Setting
 from refusals import refused
@@ -129,12 +128,3 @@ def test_options_that_do_something_together(foils, tmp_path, monkeypatch, line):
     ended = foils(*line.split())
     assert ended.status == 2
     assert "nowhere: no such folder" in ended.err
-
-
-def test_keys_of_an_option_are_options_of_their_own():
-    """0.2.0 took `--encoder-args KEY=VALUE,…`, and five options like it."""
-    flags = {"--query-prompt", "--precision", "--llm-temperature", "--temperature", "--distil-from"}
-    given = ["mine", "--encoder-args", "query_prompt=a, b: ,precision=float32", "--llm-args=temperature=0.5"]
-    assert list(one_by_one([*given, "--distil-args", "from=m", "-o", "x"], flags)) == [
-        "mine", "--query-prompt=a, b: ", "--precision=float32", "--llm-temperature=0.5", "--distil-from=m", "-o", "x",
-    ]  # fmt: skip

@@ -172,7 +172,7 @@ def test_settings_of_a_class_that_inherits():
     ({"top": 0}, InputError, "top 0; expected at least 1 and at most 1000"),
     ({"penalty": float("nan")}, InputError, "penalty nan; expected a finite number"),
     ({"draw": "tpo"}, UnknownNameError, "unknown draw 'tpo'; expected one of: top, uniform. Did you mean 'top'"),
-    ({"tpo": 3}, TypeError, "got an unexpected keyword argument 'tpo'"),
+    ({"tpo": 3}, TypeError, "has no argument 'tpo'"),
     ({"method": "dense", "draw": "uniform"}, InputError, "draw uniform: no effect with method dense"),
     ({"ranks": "7"}, InputError, "ranks 7: expected FROM-TO"),
     ({"top": "many"}, InputError, "top many; expected a whole number"),
@@ -329,3 +329,22 @@ def test_numbers_with_their_units():
     units = ("queries", "batches", "steps", "passes")
     assert [counted(1, unit) for unit in units] == ["1 query", "1 batch", "1 step", "1 pass"]
     assert counted(1200, "queries") == "1,200 queries"
+
+
+def test_a_misspelt_argument_names_the_function_and_the_nearest_one():
+    with pytest.raises(TypeError, match=r"foils\.mine\(\) has no argument 'tpo'; did you mean 'top'\?"):
+        foils.mine("nowhere", tpo=3)
+    with pytest.raises(TypeError, match=r"foils\.describe\(\) has no argument 'zzz'; it has collection, columns"):
+        foils.describe("nowhere", zzz=3)
+
+
+def test_a_text_where_several_are_taken_is_one_of_them(beir_folder):
+    folder = beir_folder()
+    measured = foils.evaluate(folder, "bm25", measures="nDCG@10", split="train")
+    assert [*measured.systems[0].means] == ["nDCG@10"]
+    both = foils.evaluate(folder, "bm25", measures="nDCG@10,AP", split="train")
+    assert [*both.systems[0].means] == ["nDCG@10", "AP"]
+
+
+def test_help_shows_types_without_what_the_program_needs_of_them():
+    assert "Annotated" not in str(inspect.signature(foils.train))

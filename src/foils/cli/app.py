@@ -35,7 +35,11 @@ EVERYWHERE = {
     "or auto (the cluster of this machine). The result has the same bytes.",
     "--trust-remote-code": "Run code that comes with a model.",
 }
-OPTIONS = {"-h, --help": "Show this help; foils VERB --help shows a verb's.", "--version": "Print the version."}
+OPTIONS = {
+    "-h, --help": "Show this help; foils VERB --help shows a verb's.",
+    "--version": "Print the version.",
+    "--install-completion": "Let the shell that runs complete verbs and options.",
+}
 Door = Any  # a function, with its settings by name
 Values = Mapping[str, Any]
 
@@ -185,6 +189,11 @@ def run(arguments: Sequence[str]) -> int:
         if first in ("", "-h", "--help"):
             print(overview())
             return 0 if first else EXIT_INPUT
+        if first == "--install-completion":
+            from foils.cli.program import program
+
+            print(f"completion of foils is installed in {program().install_completion()}; start a new shell to use it")
+            return 0
         if first == "--version":
             from importlib.metadata import version
 
@@ -219,15 +228,14 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     """
     from cyclopts import CycloptsError
 
-    from foils.cli.program import one_by_one, program, settings_of_verb
+    from foils.cli.program import program
     from foils.runtime.progress import bars, reporting
 
     needed = [each for each in door_of(verb).settings.values() if each.default is inspect.Parameter.empty]
     bare = needed and len(arguments) == 1
     try:
         with reporting(bars), messages():
-            flags = {each.flag for each in settings_of_verb(verb)}
-            program(verb)([verb, "--help"] if bare else [*one_by_one(arguments, flags)])
+            program(verb)([verb, "--help"] if bare else arguments)
     except CycloptsError as error:
         raise UsageError(" ".join(str(error).split())) from error
     return EXIT_INPUT if bare else 0

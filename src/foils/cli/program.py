@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
 from typing import Annotated, Any, get_origin
@@ -14,7 +14,7 @@ from cyclopts import App, Group, Parameter
 
 from foils.cli.advice import following
 from foils.cli.app import DOORS, EVERYWHERE, JSON, Door, door_of
-from foils.runtime.options import Setting, check_places, key_values, spelling
+from foils.runtime.options import Setting, check_places, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables
 
@@ -61,19 +61,6 @@ def add_verb(app: App, name: str) -> None:
     wide = ", ".join(each.flag for each in settings if is_wide(each))
     said = f"Options as of most verbs: {wide} (foils --help).\n\nExample: {example(door)}"
     app.command(run, name=name, help=described(door), help_epilogue=said)
-
-
-def one_by_one(arguments: Sequence[str], flags: Collection[str]) -> Iterator[str]:
-    """The arguments with options of their own in the place of `--encoder-args KEY=VALUE,…`, as 0.2.0 had them."""
-    rest = iter(arguments)
-    for argument in rest:
-        flag, _, text = argument.partition("=")
-        if not flag.endswith("-args") or flag in flags:
-            yield argument
-            continue
-        for key, value in key_values(f",{text or next(rest, '')}")[1].items():
-            own = (f"{flag.removesuffix('-args')}-{key}".replace("_", "-"), f"--{key.replace('_', '-')}")
-            yield f"{next((each for each in own if each in flags), own[1])}={value}"
 
 
 def settings_of_verb(name: str) -> list[Setting]:

@@ -34,6 +34,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, replace
+from difflib import get_close_matches
 from itertools import chain
 from math import isfinite
 from os.path import exists
@@ -250,23 +251,23 @@ def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
 
 @functools.cache
 def _read(cls: Any) -> tuple[Setting, ...]:
-    hints = get_type_hints(cls, include_extras=True)
+    hints, plain = get_type_hints(cls, include_extras=True), get_type_hints(cls)
     texts = {name: text for each in reversed(cls.__mro__) for name, text in _documented(each.__doc__ or "").items()}
     settings = []
     for field in fields(cls):
         default = field.default if field.default is not MISSING else inspect.Parameter.empty
         if field.default_factory is not MISSING:
             default = field.default_factory()
-        setting = _setting(field.name, hints[field.name], default, texts)
+        setting = _setting(field.name, hints[field.name], plain[field.name], default, texts)
         settings.append(replace(setting, heading=cls.heading, needs=(cls.needs, *setting.needs)))
     return tuple(settings)
 
 
-def _setting(name: str, annotation: Any, default: Any, texts: Mapping[str, str]) -> Setting:
-    """A setting whose `Option`, where it has one, is the outermost of its annotation."""
-    kind, *rest = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    option = next((each for each in reversed(rest) if isinstance(each, Option)), Option())
-    return Setting(name, kind, option, default, texts.get(name) or option.help, needs=(option.needs,))
+def _setting(name: str, annotation: Any, plain: Any, default: Any, texts: Mapping[str, str]) -> Setting:
+    """A setting whose `Option`, where it has one, is the outermost of its annotation; `plain` is that without any."""
+    notes = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    option = next((each for each in reversed(notes) if isinstance(each, Option)), Option())
+    return Setting(name, plain, option, default, texts.get(name) or option.help, needs=(option.needs,))
 
 
 def _documented(docstring: str) -> dict[str, str]:
@@ -307,6 +308,11 @@ def door(
 
     @functools.wraps(function)
     def opened(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in settings:
+                near = get_close_matches(name, settings, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(settings)}"
+                raise TypeError(f"foils.{function.__name__}() has no argument {name!r}{hint}")
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = _checked(settings.values(), bound.arguments)
@@ -341,10 +347,11 @@ def _taken(
     function: Callable[..., Any], needs: Mapping[str, Needs]
 ) -> tuple[list[tuple[str, type[Settings]]], dict[str, Setting], list[inspect.Parameter]]:
     """A door's groups, its settings by name (the fields of groups in their places), and its parameters."""
-    hints, texts = get_type_hints(function, include_extras=True), _documented(function.__doc__ or "")
+    hints, plain = get_type_hints(function, include_extras=True), get_type_hints(function)
+    texts = _documented(function.__doc__ or "")
     groups, settings, parameters = list[tuple[str, type[Settings]]](), dict[str, Setting](), list[inspect.Parameter]()
     for name, parameter in inspect.signature(function).parameters.items():
-        setting, place = _setting(name, hints[name], parameter.default, texts), parameter.kind
+        setting, place = _setting(name, hints[name], plain[name], parameter.default, texts), parameter.kind
         own: tuple[Setting, ...] = (setting,)
         if isinstance(kind := setting.annotation, type) and issubclass(kind, Settings):
             groups.append((name, kind))
