@@ -2,10 +2,12 @@
 
 import json
 import math
+from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from foils.data import Negatives, Run
 from foils.data.negatives import negatives_table
 from foils.data.sources import as_source
 from foils.runtime.errors import FormatError, InputError
+from foils.statistics import measure_rankings
 
 
 def rows(run: Run) -> list[tuple[object, ...]]:
@@ -61,6 +64,29 @@ def test_the_score_decides_not_the_rank(tmp_path):
     run = Run.read(path)
     assert [row[1] for row in rows(run)] == ["b", "a"]
     assert run.name == "run"  # two tags: the file's name
+
+
+LINES = ["q Q0 b 2 1.0 x", "q Q0 a 1 1.0 x", "q Q0 c 3 1.0 x", "q Q0 d 4 2.0 x"]
+
+
+@pytest.mark.parametrize("lines", list(permutations(LINES)))
+def test_of_equal_scores_the_rank_decides_and_no_line_stands_first_by_chance(tmp_path, lines):
+    (tmp_path / "run.trec").write_text("\n".join(lines), "utf-8")
+    run = Run.read(tmp_path / "run.trec")
+    assert run.table["doc_id"].to_pylist() == ["d", "a", "b", "c"]
+    qrels = {"q": {"a": 1}}
+    assert measure_rankings({"q": run.table["doc_id"].to_pylist()}, qrels, ["RR"]).means["RR"] == 1 / 2
+
+
+@pytest.mark.parametrize("rank", ["1", "0", "Q0", "1.5", "-"])
+@pytest.mark.parametrize("ids", list(permutations(["d1", "d10", "é"])))
+def test_where_ranks_say_nothing_equal_scores_stand_as_in_trec_eval(tmp_path, ids, rank):
+    """Each document in turn is the relevant one: pytrec_eval, which reads scores alone, finds it at the same rank."""
+    (tmp_path / "run.trec").write_text("".join(f"q Q0 {each} {rank} 0.5 x\n" for each in ids), "utf-8")
+    ranked = Run.read(tmp_path / "run.trec").table["doc_id"].to_pylist()
+    for place, relevant in enumerate(ranked):
+        evaluator = pytrec_eval.RelevanceEvaluator({"q": {relevant: 1}}, {"recip_rank"})
+        assert evaluator.evaluate({"q": dict.fromkeys(ids, 0.5)})["q"]["recip_rank"] == pytest.approx(1 / (place + 1))
 
 
 # An id is text without white space; a byte order mark would be taken for one at the start of the file.

@@ -1,6 +1,8 @@
 """Measures of rankings, of vectors and of agreement; paired tests, Holm's correction, bootstrap intervals."""
 
 import json
+import subprocess
+import sys
 from math import log2
 from pathlib import Path
 
@@ -105,6 +107,57 @@ def systems():
     }
 
 
+SKEWED = {
+    "few large gains": [0.05] * 20 + [-0.01] * 80,
+    "few large losses": [-0.05] * 20 + [0.01] * 80,
+    "one answer found": [1.0] + [-0.005] * 60,
+    "half a point": [0.3] * 3 + [-0.01] * 60,
+}
+
+
+@pytest.mark.parametrize("differences", SKEWED.values(), ids=SKEWED)
+def test_a_claim_about_means_is_no_surer_than_signs_that_fall_otherwise(differences):
+    """Wilcoxon's is sure of the other sign; scipy's own permutation test of the mean is not sure of any."""
+    d = np.array(differences)
+    test = paired_test(d, np.zeros(len(d)))
+    assert test.p < 0.05
+    ranks = stats.rankdata(np.abs(d))
+    assert (ranks @ np.sign(d)) * d.mean() < 0
+    how = {"permutation_type": "samples", "n_resamples": 9_999, "rng": np.random.default_rng(3)}
+    other = stats.permutation_test((d,), np.mean, **how)
+    assert test.p_randomised == pytest.approx(other.pvalue, abs=0.03)
+    assert test.p_randomised > 0.05
+    (compared,) = compare_systems({"base": {"AP": np.zeros(len(d))}, "new": {"AP": d}}, rng=rng())
+    assert compared.p_randomised == pytest.approx(other.pvalue, abs=0.03)
+
+
+def test_a_gain_that_is_sure_stays_so():
+    test = paired_test(rng().normal(0.02, 0.05, 300), np.zeros(300))
+    assert test.p_randomised < 1e-3
+
+
+NEGATIVE = """
+import random
+from foils.statistics import measure_rankings
+
+random.seed(0)
+for _ in range(200):
+    ids = [f"d{at}" for at in range(random.choice([5, 20, 100]))]
+    grades = {query: {each: random.choice({grades}) for each in ids} for query in "abcdefghij"}
+    rankings = {query: random.sample(ids, len(ids)) for query in grades}
+    found = measure_rankings(rankings, grades, ["nDCG", "AP", "RR", "P@5", "R@10", "nDCG@10"])
+clipped = {query: {each: max(0, grade) for each, grade in of.items()} for query, of in grades.items()}
+assert found.means == measure_rankings(rankings, clipped, [*found.means]).means
+"""
+
+
+@pytest.mark.parametrize("grades", ["[-1, 1]", "[-2, -1, 0, 2]", "[-5, -3, 0, 1, 3]"])
+def test_grades_below_0_count_as_0(grades):
+    """In trec_eval's nDCG they never end, or end the process: so another one is asked."""
+    ended = subprocess.run([sys.executable, "-c", NEGATIVE.replace("{grades}", grades)], timeout=120, check=False)
+    assert ended.returncode == 0
+
+
 def test_all_pairs_are_compared_and_corrected_within_a_measure():
     table = compare_systems(systems(), rng=rng())
     assert [(c.a, c.b, c.measure) for c in table[:3]] == [
@@ -114,6 +167,7 @@ def test_all_pairs_are_compared_and_corrected_within_a_measure():
     ]
     assert len(table) == 6
     np.testing.assert_allclose([c.p_holm for c in table[:3]], holm([c.p for c in table[:3]]))
+    np.testing.assert_allclose([c.p_randomised_holm for c in table[:3]], holm([c.p_randomised for c in table[:3]]))
     assert all(c.test == "identical" and c.p_holm == 1 for c in table[3:])
     first = table[0]
     assert first.difference == pytest.approx(0.2, abs=0.03)

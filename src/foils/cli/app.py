@@ -74,13 +74,6 @@ PAGE = _output("Write the page to this file.", files.HTML, name="page", write="r
 NEGATIVES = _output("Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
 PLAN = _output("Write the plan to this file.", files.PARQUET, needed=True, short="-o")
 RECORDS = _output("Write the records to this file.", files.JSONL, needed=True, short="-o")
-RUNS = _output(
-    "Write the run of each system, in TREC form, to this folder.",
-    (files.FOLDER,),
-    name="write_runs",
-    write="write_runs",
-    metavar="FOLDER",
-)
 PROMOTED = _output(
     "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
     "--add-judgements.",
@@ -156,7 +149,7 @@ DOORS: dict[str, Verb] = {
     "relabel": Verb((NEGATIVES, PROMOTED)),
     "select": Verb((NEGATIVES,)),
     "compose": Verb((NEGATIVES,)),
-    "evaluate": Verb((RUNS,)),
+    "evaluate": Verb(),
     "batch": Verb((PLAN,)),
     "search": Verb(),
     "train": Verb(),

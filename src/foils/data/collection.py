@@ -143,6 +143,12 @@ class Collection:
         titles, texts = (take(self.documents[name], at).to_pylist() for name in ("title", "text"))
         return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
+    def all_ids(self) -> Iterator[str]:
+        """Yield the ids of the queries, then of the documents."""
+        for column in (self.queries["query_id"], self.documents["doc_id"]):
+            for chunk in column.chunks:
+                yield from chunk.to_pylist()
+
     def query_texts(self, rows: npt.ArrayLike) -> list[str]:
         """Return the texts of the queries at these rows."""
         return list(take(self.queries["text"], np.asarray(rows, np.int64)).to_pylist())
@@ -206,6 +212,17 @@ class Collection:
         """
         return np.arange(len(self.queries)) if self._is_all(split) else self.positives(split).query_rows
 
+    def asked(self, split: str) -> Rows:
+        """Return the rows of the queries that a split judges, in its order; of `all`, of every query, judged or not.
+
+        Raises:
+            UnknownNameError: the collection has no such split.
+            InputError: it has no judgements at all.
+        """
+        if self._is_all(split):
+            return np.arange(len(self.queries))
+        return self.query_rows(self.judgements(split)["query_id"].unique())
+
     def _is_all(self, split: str) -> bool:
         return split == ALL_QUERIES and split not in self.qrels
 
@@ -231,8 +248,8 @@ class Collection:
         return own
 
     def identical_ids(self, split: str) -> int:
-        """Return for how many judged queries of a split there is such a document (`identical`)."""
-        return int((self.identical[self.query_rows(self.judgements(split)["query_id"].unique())] >= 0).sum())
+        """Return for how many queries of a split (`asked`) there is such a document (`identical`)."""
+        return int((self.identical[self.asked(split)] >= 0).sum())
 
     @property
     def measured_digest(self) -> str:

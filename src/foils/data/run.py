@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, PairIndex, Rows
-from foils.data.records import Complaints, numbered_lines, whole_json
+from foils.data.records import Complaints, numbered_lines, whole_json, whole_number
 from foils.runtime.errors import FormatError, InputError, check_names
-from foils.runtime.files import write_json, write_whole
+from foils.runtime.files import TREC, check_output, write_json, write_whole
 
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
 NORMALISATIONS = ("min-max", "theoretical-minimum", "z")
@@ -79,18 +80,22 @@ class Run:
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
-        """Read a TREC run: `query Q0 document rank score tag`; the score decides the order, not the rank.
+        """Read a TREC run: `query Q0 document rank score tag`. The order of the lines makes no difference.
+
+        The score decides the order of a query's documents, as in trec_eval, where the rank says otherwise, too; of
+        equal scores the rank decides and, where that is equal or no whole number, the id, the last in the order of
+        Unicode first (trec_eval's rule).
 
         Raises:
             FormatError: lines that are not of this form, with their numbers.
         """
         complaints, tags, seen = Complaints(path), set[str](), dict[tuple[str, str], int]()
-        scores: dict[str, dict[str, float]] = {}
+        rows: dict[str, list[tuple[str, int, float]]] = {}  # of each query
         for line, text in numbered_lines(path, complaints):
             if len(fields := text.split()) != 6:
                 complaints.add(f"expected 6 fields (query Q0 document rank score tag), found {len(fields)}", line)
                 continue
-            query, _, document, _, written, tag = fields
+            query, _, document, rank, written, tag = fields
             try:
                 score = float(written if written.isascii() and "_" not in written else "nan")
             except ValueError:
@@ -100,9 +105,14 @@ class Run:
             elif (before := seen.setdefault((query, document), line)) != line:
                 complaints.add(f"{document!r} is ranked for {query!r} on line {before} already", line)
             else:
-                scores.setdefault(query, {})[document] = score
+                whole = whole_number(rank)
+                rows.setdefault(query, []).append((document, 0 if whole is None else whole, score))
                 tags.add(tag)
         complaints.raise_if_any()
+        for of in rows.values():  # sorted once more, by scores, below
+            of.sort(key=itemgetter(0), reverse=True)
+            of.sort(key=itemgetter(1))
+        scores = {query: {document: score for document, _, score in of} for query, of in rows.items()}
         return cls.from_dict(scores, name=tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0])
 
     def first(self, depth: int) -> Run:
@@ -115,14 +125,25 @@ class Run:
         Raises:
             InputError: an id that is empty or has white space in it, which TREC form cannot hold.
         """
+        check_output(path, TREC)
         columns = [self.table[name].to_pylist() for name in ("query_id", "doc_id", "score", "rank")]
         tag = "_".join(self.name.split()) or "run"
-        for identifier in dict.fromkeys([*columns[0], *columns[1]]):
-            if identifier.split() != [identifier]:
-                raise InputError(f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it")
+        check_ids([*columns[0], *columns[1]])
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for query, document, score, rank in zip(*columns, strict=True):
                 out.write(f"{query} Q0 {document} {rank + 1} {score!r} {tag}\n")
+
+
+def check_ids(ids: Iterable[str]) -> None:
+    """Refuse ids that a file in TREC form cannot hold; a stage that is to write one calls it before it works.
+
+    Raises:
+        InputError: an id is empty, or has white space in it.
+    """
+    for identifier in ids:
+        if identifier.split() != [identifier]:
+            said = f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it"
+            raise InputError(f"{said}; give it another id, or write no run")
 
 
 def without_identical(run: Run, collection: Collection) -> Run:

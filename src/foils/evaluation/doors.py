@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 
 from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.run import check_ids
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
 from foils.evaluation.systems import BM25, Evaluation, NamedSystem, SystemsLike, evaluate_runs, named_systems, runs_of
+from foils.runtime.files import FOLDER
 from foils.runtime.options import Option, Settings, door, refuse, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.statistics.measures import DEFAULT_MEASURES, parsed_names
@@ -26,6 +29,7 @@ class EvaluationSettings(Settings):
         top: Number of documents that an encoder or BM25 returns for each query.
         rerank_depth: Number of documents of each query that a reranker scores.
         against: Compare the other systems with this system alone; may be given several times. Default: compare all.
+        write_runs: Write the run of each system, in TREC form, to this folder.
         seed: Seed of the intervals; the same seed gives the same bytes.
     """
 
@@ -34,6 +38,7 @@ class EvaluationSettings(Settings):
     top: Annotated[int, Option(least=1)] = 1000
     rerank_depth: Annotated[int, Option(least=1)] = 100
     against: Annotated[list[str] | None, Option(metavar="NAME")] = None
+    write_runs: Annotated[str | Path | None, Option(metavar="FOLDER", writes=(FOLDER,))] = None
     seed: Annotated[int, Option(least=0)] = 0
 
 
@@ -78,8 +83,9 @@ def evaluate(
 ) -> Evaluation:
     """Measure systems on a split and compare them.
 
-    Every judged query counts, answered or not. Differences are tested pair by pair: Shapiro–Wilk, then the paired
-    t-test or Wilcoxon's, with Holm's correction; the paired randomisation test's p stands beside.
+    Every judged query counts, answered or not. Differences of means are tested pair by pair by the paired randomisation
+    test, with Holm's correction. Beside it stands the published protocol: Shapiro–Wilk, then the paired t-test or
+    Wilcoxon's.
 
     Args:
         systems: Encoder to search with, exactly, or bm25; may be given several times. In Python a dictionary by name,
@@ -97,8 +103,13 @@ def evaluate(
         UnknownNameError: an unknown split or system.
     """
     loaded = reading.open(collection)
+    if evaluation.write_runs is not None:
+        check_ids(loaded.all_ids())
     depths = {"top": evaluation.top, "rerank_depth": evaluation.rerank_depth}
     split, against = evaluation.split, evaluation.against
     runs = runs_of(_every(systems, run, reranker), loaded, embedding, split=split, **depths)
     rng = np.random.default_rng(evaluation.seed)
-    return evaluate_runs(loaded, runs, rng=rng, split=split, measures=evaluation.measures, against=against)
+    measured = evaluate_runs(loaded, runs, rng=rng, split=split, measures=evaluation.measures, against=against)
+    if evaluation.write_runs is not None:
+        measured.write_runs(evaluation.write_runs)
+    return measured

@@ -253,13 +253,14 @@ class Evaluation(Result):
             return [means]
         rows = [
             (
-                f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", c.test, p_value(c.p), p_value(c.p_holm),
-                p_value(c.p_randomised),
+                f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", p_value(c.p_randomised),
+                p_value(c.p_randomised_holm), c.test, p_value(c.p),
             )
             for c in self.comparisons
         ]  # fmt: skip
-        columns = ["systems", "measure", "difference", "test", "p", "p (Holm)", "p (randomised)"]
-        return [means, Table("Differences", columns, rows)]
+        columns = ["systems", "measure", "difference", "p (randomised)", "p (Holm)", "test", "p (test)"]
+        said = "p (randomised) and its Holm correction are about the difference of means; Wilcoxon's p is about ranks"
+        return [means, Table("Differences", columns, rows, said)]
 
     def write_runs(self, folder: str | Path) -> None:
         """Write the run of each system in TREC form, as NAME.trec in the folder; what no file's name holds is `_`.

@@ -165,7 +165,7 @@ class Tuned(Result):
         single = max((name for name in names if name in means), key=lambda name: means[name])
         against = self.compared(self.both, single)
         # A reranker costs a forward pass for every document, so it must not be worse at all.
-        lost = against is not None and against.difference < 0 and (against.p < LEVEL or not self.retrieves)
+        lost = against is not None and against.difference < 0 and (against.p_randomised < LEVEL or not self.retrieves)
         written = self.retrieves or self.better
         if written and self.both in means and self.plan["retriever"].get("advised", True) and not lost:
             return "both"
@@ -206,7 +206,7 @@ class Tuned(Result):
             return f"Kept {self.base}: no training was better on dev ({reason}). No model was written."
         queries = len(self.evaluation.systems[0].query_ids)
         gain = with_ends(comparison.difference, comparison.low, comparison.high)
-        shown = f"{gain}, p {p_value(comparison.p)}, {queries:,} queries"
+        shown = f"{gain}, p {p_value(comparison.p_randomised)}, {queries:,} queries"
         if self.better:
             what = "both together" if comparison.a == RERANKED else comparison.a
             return f"Better: {what} over {self.base} {shown}. The model is in {self.path / 'model'}."
@@ -219,10 +219,10 @@ class Tuned(Result):
         notes = [first.caption, self.sentence, *(f"Warning: {each}" for each in self.warnings), f"Next: {self.next}"]
         proof = replace(first, caption="\n".join(filter(None, notes)))
         rows = [
-            (f"{each.a} − {each.b}", with_ends(each.difference, each.low, each.high), each.test, p_value(each.p))
+            (f"{each.a} − {each.b}", with_ends(each.difference, each.low, each.high), p_value(each.p_randomised))
             for each in self.comparisons
         ]
-        pairs = Table("Differences on test", ["systems", MEASURE, "test", "p"], rows)
+        pairs = Table("Differences on test", ["systems", MEASURE, "p (randomised)"], rows)
         trained = [(self.base, "", "", "", "", number(self.base_dev, 4))]
         for trial in self.trials:
             cells = (f"{trial.epochs}", f"{trial.queries:,}", f"{trial.steps:,}", number(trial.dev, 4))
@@ -268,7 +268,7 @@ class Tuned(Result):
 
 def surely_better(test: Comparison | PairedTest | None) -> bool:
     """Return whether a test says that the first of two is significantly better than the second."""
-    return test is not None and test.difference > 0 and test.p < LEVEL
+    return test is not None and test.difference > 0 and test.p_randomised < LEVEL
 
 
 @dataclass
@@ -599,10 +599,10 @@ class Tuning:
         test = paired_test(trial.per_query, best.per_query)
         wins = surely_better(test)
         ends = bootstrap_interval(gain, rng=np.random.default_rng(self.seed))
-        verdict = "is better" if wins else "shows no difference" if test.p >= LEVEL else "is worse"
+        verdict = "is better" if wins else "shows no difference" if test.p_randomised >= LEVEL else "is worse"
         reason = (
             f"{rows['reason']} The same training with in-batch negatives alone {verdict} "
-            f"({with_ends(gain.mean(), *ends)} on {len(gain):,} queries of dev, p {test.p:.2g})."
+            f"({with_ends(gain.mean(), *ends)} on {len(gain):,} queries of dev, p {test.p_randomised:.2g})."
         )
         self.plan.sections["negatives"] = {**rows, "reason": reason}
         if wins:

@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
+
 from foils.data.collection import Collection
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import FUSED_DEPTH, Fusion, deployed, fuse_runs
+from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs
 from foils.encode import DEFAULT_MODEL
 from foils.encode.index import ExactIndex, FaissIndex
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
@@ -83,6 +85,8 @@ def search(
     """
     loaded, fusion, ranks_by = reading.open(collection), Fusion.of(model), deployed(model)
     split, top = searching.split, searching.top
+    if run is not None:
+        check_ids(loaded.all_ids())
     facts: dict[str, Any] = {"collection": loaded.name, "split": split}
     if ranks_by == "bm25":
         searched = search_bm25(loaded, split, depth=top)
@@ -117,11 +121,9 @@ def _search_vectors(
     """Search by a model's vectors, with settings that are chosen on another split where one is named."""
     tune, split = searching.tune, searching.split
     if tune is not None:
-        ids = [
-            {*collection.judgements(name, option)["query_id"].to_pylist()}
-            for name, option in ((tune, "tune"), (split, "split"))
-        ]
-        if shared := sorted(ids[0] & ids[1]):
+        judged = collection.judgements(tune, "tune")["query_id"].to_pylist()
+        asked = collection.queries["query_id"].take(pa.array(collection.asked(split))).to_pylist()
+        if shared := sorted({*judged} & {*asked}):
             raise InputError(
                 f"the splits {tune!r} and {split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "
                 "settings chosen on the queries that are searched for say nothing of others; take them out of one"

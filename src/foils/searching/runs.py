@@ -153,7 +153,7 @@ def embed_collection(
         UnknownNameError: an unknown split.
         InputError: queries without an answer, where answers are given.
     """
-    ids, rows = _judged(collection, split)
+    ids, rows = _asked(collection, split)
     answered = None
     if answers is not None:
         if missing := [query for query in ids if query not in answers]:
@@ -235,16 +235,16 @@ def search_collection(
 
 
 def search_bm25(collection: Collection, split: str, *, depth: int) -> Searched:
-    """Search with BM25 for every judged query of a split (`bm25_run`); no dimensions are chosen."""
+    """Search with BM25 for every query of a split (`Collection.asked`) (`bm25_run`); no dimensions are chosen."""
     run = bm25_run(collection, split, depth=depth)
-    ids, _ = _judged(collection, split)
+    ids, _ = _asked(collection, split)
     return Searched(run, collection, split, ids, method=run.name, ranked_by="BM25")
 
 
-def _judged(collection: Collection, split: str) -> tuple[list[str], Rows]:
-    """Ids and rows of the queries that a split judges, in the order of its judgements."""
-    ids = collection.judgements(split)["query_id"].unique()
-    return ids.to_pylist(), collection.query_rows(ids)
+def _asked(collection: Collection, split: str) -> tuple[list[str], Rows]:
+    """Ids and rows of the queries of a split (`Collection.asked`)."""
+    rows = collection.asked(split)
+    return collection.queries["query_id"].take(pa.array(rows)).to_pylist(), rows
 
 
 def _run_of(
@@ -256,7 +256,7 @@ def _run_of(
 
 
 def bm25_run(collection: Collection, split: str, *, depth: int = 100, name: str = "bm25") -> Run:
-    """Search with BM25 for every judged query of a split.
+    """Search with BM25 for every query of a split (`Collection.asked`).
 
     Lucene's variant with k1 = 1.2 and b = 0.75, English stop words left out, Snowball stemming (`BM25Retriever`). A
     document that shares no term with the query is not ranked; one that has the query's own id is left out
@@ -272,7 +272,7 @@ def bm25_run(collection: Collection, split: str, *, depth: int = 100, name: str 
         UnknownNameError: no such split.
     """
     rows: Any
-    ids, rows = _judged(collection, split)
+    ids, rows = _asked(collection, split)
     retriever: Any = BM25Retriever(collection)
     lists, scores = search_lists(retriever, rows, depth, without=collection.identical[rows])
     return _run_of(collection, ids, lists, scores, name)

@@ -81,6 +81,8 @@ def measure_rankings(
 ) -> Measured:
     """Measure rankings against judgements.
 
+    A grade below 0 counts as 0.
+
     nDCG is trec_eval's: gain = the grade, discount = 1/log2(rank + 1), divided by the best possible. R, RR, AP and
     P count documents of grade ≥ 1. Documents without a judgement are not relevant.
 
@@ -108,7 +110,9 @@ def measure_rankings(
         for query in qrels
         if query in rankings and len(rankings[query])
     }
-    judged = {query: dict(grades) for query, grades in qrels.items()}
+    judged = {  # trec_eval's nDCG never ends where a grade is below 0
+        query: {document: max(grade, 0) for document, grade in grades.items()} for query, grades in qrels.items()
+    }
     place = {query: index for index, query in enumerate(qrels)}
     values = {str(measure): np.zeros(len(place)) for measure in parsed}
     for metric in require("ir_measures", "evaluate").iter_calc(parsed, judged, run):

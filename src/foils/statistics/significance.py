@@ -1,9 +1,9 @@
 """Is one system better than another? Paired tests over queries, corrected for how many are made; intervals.
 
 The protocol is that of Eclipse (section 4): Shapiro–Wilk on the paired differences; the paired t-test where they
-look normal, Wilcoxon's signed-rank test where they do not; Holm–Bonferroni over the comparisons. Where differences are
-skewed Wilcoxon's answers another question than that of the means, so each comparison has the paired randomisation
-test's p beside it, which is about the means whatever the shape.
+look normal, Wilcoxon's signed-rank test where they do not; Holm–Bonferroni over the comparisons. Wilcoxon's is about
+ranks: where differences are skewed it can be sure of the other sign than the mean has. So each test has the p of the
+paired randomisation test beside it, which is about the means whatever the shape, and claims about means rest on that.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ class PairedTest:
         difference: mean of a − b over the queries.
         test: `t` (paired Student), `wilcoxon` (signed ranks) or `identical` (no query differs; p = 1).
         p: of the test, before any correction.
+        p_randomised: two-sided, of the paired randomisation test (`randomisation_p`), for claims about the mean.
     """
 
     difference: float
     test: str
     p: float
+    p_randomised: float
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Comparison:
         test: `t`, `wilcoxon` or `identical`.
         p: before correction.
         p_holm: after Holm's correction over all comparisons of the measure.
-        p_randomised: of the paired randomisation test, before correction.
+        p_randomised: of the paired randomisation test, before correction, for claims about the means.
+        p_randomised_holm: the same after Holm's correction.
     """
 
     a: str
@@ -67,10 +70,16 @@ class Comparison:
     p: float
     p_holm: float
     p_randomised: float
+    p_randomised_holm: float
 
 
 def paired_test(
-    a: npt.ArrayLike, b: npt.ArrayLike, *, alternative: Alternative = "two-sided", normality: float = 0.05
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    alternative: Alternative = "two-sided",
+    normality: float = 0.05,
+    rng: np.random.Generator | None = None,
 ) -> PairedTest:
     """Test whether two systems differ over the same queries.
 
@@ -84,6 +93,7 @@ def paired_test(
         b: (n,) values of the second, for the same queries in the same order.
         alternative: `two-sided`, or `greater` (a > b).
         normality: level of Shapiro–Wilk in [0, 1]; 0 always takes the t-test, above 1 never.
+        rng: source of the signs of the randomisation test; None: a generator of seed 0.
 
     Raises:
         InputError: lengths that differ, no pair, a value that is not finite.
@@ -101,11 +111,13 @@ def paired_test(
     mean = float(np.mean(differences))
     exact: Floats = np.round(differences / float(np.abs([first, second]).max() or 1.0), 12)
     if not exact.any():
-        return PairedTest(0.0, "identical", 1.0)
+        return PairedTest(0.0, "identical", 1.0, 1.0)
+    signed = randomisation_p(differences, rng=rng or np.random.default_rng(0))
     varied = len(differences) > 2 and bool(np.ptp(exact))
     if varied and float(stats.shapiro(differences).pvalue) >= normality:
-        return PairedTest(mean, "t", float(stats.ttest_rel(first, second, alternative=alternative).pvalue))
-    return PairedTest(mean, "wilcoxon", float(stats.wilcoxon(exact[exact != 0], alternative=alternative).pvalue))
+        return PairedTest(mean, "t", float(stats.ttest_rel(first, second, alternative=alternative).pvalue), signed)
+    p = float(stats.wilcoxon(exact[exact != 0], alternative=alternative).pvalue)
+    return PairedTest(mean, "wilcoxon", p, signed)
 
 
 def randomisation_p(differences: npt.ArrayLike, *, rng: np.random.Generator, draws: int = 9_999) -> float:
@@ -213,14 +225,25 @@ def compare_systems(
     signs = rng.spawn(1)[0]  # intervals are the same, whatever is tested
     for measure in measures:
         values = {name: np.asarray(of[measure], np.float64) for name, of in systems.items()}
-        tests = [paired_test(values[a], values[b]) for a, b in compared]
+        tests = [paired_test(values[a], values[b], rng=signs) for a, b in compared]
         corrected = holm([test.p for test in tests])
-        for (a, b), test, p_holm in zip(compared, tests, corrected, strict=True):
-            differences = values[a] - values[b]
-            low, high = bootstrap_interval(differences, rng=rng)
-            p_randomised = randomisation_p(differences, rng=signs)
+        of_means = holm([test.p_randomised for test in tests])
+        for (a, b), test, p_holm, p_of_means in zip(compared, tests, corrected, of_means, strict=True):
+            low, high = bootstrap_interval(values[a] - values[b], rng=rng)
             table.append(
-                Comparison(a, b, measure, test.difference, low, high, test.test, test.p, float(p_holm), p_randomised)
+                Comparison(
+                    a=a,
+                    b=b,
+                    measure=measure,
+                    difference=test.difference,
+                    low=low,
+                    high=high,
+                    test=test.test,
+                    p=test.p,
+                    p_holm=float(p_holm),
+                    p_randomised=test.p_randomised,
+                    p_randomised_holm=float(p_of_means),
+                )
             )
     return table
 
