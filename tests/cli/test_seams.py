@@ -225,6 +225,8 @@ def test_program_and_library_write_the_same(foils, world, command):
             assert written() == program
             assert words(str(result)) == shown
     assert "<table>" in result._repr_html_()
+    assert len(repr(result).splitlines()) == 1
+    assert len(result.to_pandas())
     for width in (80, 60):
         assert_whole(result.tables(), width)
 

@@ -342,6 +342,9 @@ def test_a_text_where_several_are_taken_is_one_of_them(beir_folder):
     folder = beir_folder()
     measured = foils.evaluate(folder, "bm25", measures="nDCG@10", split="train")
     assert [*measured.systems[0].means] == ["nDCG@10"]
+    mean = measured.systems[0].means["nDCG@10"]
+    assert repr(measured) == f"Evaluation(small (train): nDCG@10 of 'bm25' {mean:.4f})"
+    assert measured.to_pandas().loc[0, "measures.nDCG@10"] == mean
     both = foils.evaluate(folder, "bm25", measures="nDCG@10,AP", split="train")
     assert [*both.systems[0].means] == ["nDCG@10", "AP"]
 

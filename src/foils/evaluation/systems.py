@@ -231,6 +231,13 @@ class Evaluation(Result):
     collection: str = ""
     runs: tuple[Run, ...] = field(default=(), repr=False, compare=False)
 
+    @property
+    def brief(self) -> str:
+        """Each system's first measure, for `repr`."""
+        measure = next(iter(self.systems[0].per_query))
+        means = ", ".join(f"{system.name!r} {number(system.means[measure], 4)}" for system in self.systems)
+        return f"{self.collection} ({self.split}): {measure} of {means}"
+
     def tables(self) -> list[Table]:
         """Return the systems' means with their intervals, and the comparisons."""
         measures = list(self.systems[0].per_query)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from foils.runtime import files
+from foils.runtime.errors import require
 
 _WIDTH = 160  # of tables that go neither to a terminal nor to a given number of COLUMNS
 GAP = 3  # between the texts of two columns
@@ -208,6 +209,20 @@ class Result(ABC):
         """Write what `to_json` returns, whole."""
         files.check_output(path, files.JSON, getattr(self, "_read", ()))
         files.write_json(path, self.to_json())
+
+    def to_pandas(self) -> Any:
+        """Return its records as a pandas DataFrame: the first list of them in `to_json`, or its numbers in one row.
+
+        Numbers are numbers; what is nested deeper, as the values of single queries, is in `to_json` alone.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        pandas = require("pandas", "hub")
+        whole = self.to_json()
+        lists = (value for value in whole.values() if isinstance(value, list) and value and isinstance(value[0], dict))
+        frame = pandas.json_normalize(next(lists, [whole]), max_level=1)
+        return frame[[name for name in frame if not frame[name].map(type).isin([dict, list]).any()]]
 
     def __str__(self) -> str:
         """Return the tables as plain text."""

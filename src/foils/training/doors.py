@@ -21,7 +21,7 @@ from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.errors import InputError
 from foils.runtime.files import FOLDER
 from foils.runtime.options import Option, Settings, door, spelled
-from foils.runtime.results import Result, Table, number
+from foils.runtime.results import Result, Table, counted, number
 from foils.training.settings import (
     CHECKPOINTS,
     OPEN,
@@ -66,6 +66,14 @@ class Trained(Result):
     provenance: Provenance = field(repr=False)
     counts: Mapping[str, int]
     scores: Mapping[str, float]
+
+    @property
+    def brief(self) -> str:
+        """Folder, steps, and the last measure or loss, for `repr`."""
+        losses = [entry["loss"] for entry in self.run.history if "loss" in entry]
+        last = {**({"loss": losses[-1]} if losses else {}), **self.scores}
+        shown = [f"{name} {value:.4f}" for name, value in list(last.items())[-1:]]
+        return ", ".join([f"{str(self.path)!r}: {counted(self.run.steps, 'steps')}", *shown])
 
     def tables(self) -> list[Table]:
         """Return the loss over the steps, and what was trained on."""
