@@ -136,13 +136,15 @@ def test_everything_that_decides_an_answer_is_in_the_fingerprint(tmp_path):
     ways += [{"sampling": Sampling(**each)} for each in ({"temperature": 1.0}, {"seed": 1}, {"max_tokens": 9})]
     client = Client("m", "http://127.0.0.1:1/v1")
     assert len({LLMJudge(client, tmp_path, **way).fingerprint for way in ways}) == len(ways)
-    clients = [client, Client("n", client.base_url), Client("m", "http://127.0.0.1:2/v1")]
+    clients = [client, Client("n", client.base_url), Client("m", "http://127.0.0.2:1/v1"), Client("m")]
     assert len({LLMJudge(each, tmp_path).fingerprint for each in clients}) == len(clients)
+    again = Client("m", "http://127.0.0.1:2/v1")
+    assert LLMJudge(again, tmp_path).fingerprint == LLMJudge(client, tmp_path).fingerprint, "started at another port"
 
 
 def test_answers_that_were_kept_before_are_found(tmp_path):
     """Regression value of our own: another fingerprint asks, and pays, for everything again."""
-    assert LLMJudge(Client("m", "http://127.0.0.1:1/v1"), tmp_path).fingerprint == "64d514a09477fc54318c9284305b6667"
+    assert LLMJudge(Client("m", "http://127.0.0.1/v1"), tmp_path).fingerprint == "74c2c23dc70fc2c75d0fdd1f27db3944"
 
 
 def test_one_token_is_read_by_its_log_probabilities(tmp_path):
@@ -268,3 +270,76 @@ def test_a_run_stops_at_its_cost_and_goes_on_with_more(tmp_path):
         asked = judge(server, tmp_path, max_cost=84, **paid)
         assert np.isfinite(ask(asked, candidates, pairs).preference).all()
         assert len(server.seen) == 12
+
+
+def usage_of(number: int, asked: dict) -> Reply:
+    """An honest answer whose completion says 1,000 prompt tokens."""
+    reply = json.loads(honest(number, asked).bytes())
+    return Reply(body=json.dumps({**reply, "usage": {"prompt_tokens": 1000, "completion_tokens": 0}}).encode())
+
+
+def test_two_judges_share_one_purse(tmp_path):
+    """Each answer costs .01: together they stop at .30, though neither alone has cost so much."""
+    from foils.llm import Purse
+
+    candidates, pairs = letters((5,)), all_pairs([5])
+    with serving(usage_of) as server:
+        purse = Purse(0.3)
+        paid = {"price": (10.0, 0.0), "concurrency": 1}
+        judges = [
+            LLMJudge(Client(model, server.url, **paid), tmp_path, purse=purse) for model in ("one", "two", "three")
+        ]
+        ask(judges[0], candidates, pairs)
+        with pytest.raises(FailureError, match=r"cost 0\.31, more than"):
+            ask(judges[1], candidates, pairs)
+        assert len(server.seen) == 31
+        with pytest.raises(FailureError, match=r"cost 0\.3\d, more than"):
+            ask(judges[2], candidates, pairs)
+        assert len(server.seen) == 32
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
+def test_tokens_that_a_server_does_not_count_are_estimated(tmp_path, usage):
+    candidates, pairs = letters((4,)), all_pairs([4])
+
+    def answer(number, asked):
+        reply = json.loads(honest(number, asked).bytes())
+        return Reply(body=json.dumps({**reply, "usage": usage}).encode())
+
+    with serving(answer) as server:
+        asked = judge(server, tmp_path / "a", price=(1000.0, 1000.0))
+        ask(asked, candidates, pairs)
+        used = asked.questions.asked.usage
+        characters = sum(len(each["messages"][0]["content"]) for each in server.seen)
+        assert used.prompt_tokens == pytest.approx(characters / 4, rel=0.01)
+        assert (used.estimated, used.completion_tokens > 0) == (12, True)
+        assert ("m: answers whose tokens are estimated", "12") in asked.questions.asked.rows("m")
+        server.seen = []
+        bounded = judge(server, tmp_path / "b", price=(1000.0, 1000.0), max_cost=0.01, concurrency=1)
+        with pytest.raises(FailureError, match="more than"):
+            ask(bounded, candidates, pairs)
+        assert len(server.seen) == 1
+
+
+def test_what_a_failure_cost_counts_when_it_is_asked_again(tmp_path):
+    candidates, pairs = letters((2,)), all_pairs([2])
+    with serving(lambda *_: Reply("hm")) as server:
+        first = judge(server, tmp_path)
+        ask(first, candidates, pairs)
+        assert first.questions.asked.usage.prompt_tokens == 4 * 7  # two orders, each asked twice
+        server.answer = honest
+        again = judge(server, tmp_path)
+        ask(again, candidates, pairs)
+        ask(again, candidates, pairs)
+    assert again.questions.asked.usage.prompt_tokens == 4 * 7 + 2 * 7, "each question is counted once"
+
+
+def test_what_is_being_answered_when_the_bound_is_reached_is_kept(tmp_path):
+    candidates, pairs = letters((5,)), all_pairs([5])
+    with serving(usage_of) as server:
+        asked = judge(server, tmp_path, price=(10.0, 0.0), max_cost=0.05, concurrency=4)
+        with pytest.raises(FailureError, match="more than"):
+            ask(asked, candidates, pairs)
+        sent = len(server.seen)
+    with AnswerStore(tmp_path) as store:
+        assert len(store.records) == sent <= 5 + 1 + 4

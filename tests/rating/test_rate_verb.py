@@ -217,7 +217,8 @@ def test_a_temperature_fitted_to_labels_is_in_the_provenance(folder):
         ("--judge llm:m --question /nowhere.txt", "nowhere.txt"),
         ("--judge llm:m,base_ur=x", "Did you mean 'base_url'"),
         ("--judge llm:m,temperature=-1", "at least 0"),
-        ("--judge llm:m,price=1,2", "unknown key"),
+        ("--judge llm:m,price=1", "two numbers"),
+        ("--judge llm:m --max-cost 3", "--max-cost 3.0 without a price of m"),
         ("--judge recorded:answers.parquet,temperature=1", "has no settings"),
     ],
 )
@@ -225,3 +226,78 @@ def test_bad_input_is_said(folder, capsys, more, said):
     assert rate(folder, *more.split()) == 2
     assert said in " ".join(capsys.readouterr().err.split())
     assert not (folder / "rated.parquet").exists()
+
+
+def priced(number, asked):
+    """By number, for 1,000 prompt tokens: .01 at a price of 10 for a million."""
+    pairwise = re.search(r"Passage [AB]:\n<\S+>\nw\d", asked["messages"][0]["content"])
+    reply = json.loads((by_number(number, asked) if pairwise else Reply('{"preference": 0.6}')).bytes())
+    return Reply(body=json.dumps({**reply, "usage": {"prompt_tokens": 1000, "completion_tokens": 0}}).encode())
+
+
+def spent(folder):
+    found = json.loads((folder / "r.json").read_text())["language_models"]
+    return {name: each["cost"] for name, each in found.items()}
+
+
+def test_the_bound_is_on_what_a_run_cost_in_all_with_answers_of_earlier_runs(folder, capsys):
+    with serving(priced) as server:
+        options = ["--judge", "llm:m", "--base-url", server.url, "--price", "10,0", "--concurrency", "1"]
+        assert rate(folder, *options, "--degree", "2", "--json", str(folder / "r.json")) == 0
+        before = len(server.seen)
+        assert spent(folder)["m"] == pytest.approx(before / 100) == pytest.approx(0.48)
+        assert rate(folder, *options, "--max-cost", ".6") == 1
+        stopped = len(server.seen)
+        assert 61 <= stopped <= 65, "nearly all pairs of degree 2 are among those of degree 6"
+        assert "have cost 0.61, more than --max-cost 0.6" in " ".join(capsys.readouterr().err.split())
+        assert rate(folder, *options, "--max-cost", ".3") == 1
+        assert len(server.seen) == stopped, "nothing is asked where the kept answers cost more"
+        assert rate(folder, *options, "--max-cost", "9", "--json", str(folder / "r.json")) == 0
+        assert spent(folder)["m"] == pytest.approx(1.44), "72 pairs in both orders"
+
+
+def test_the_bound_is_on_all_judges_together_those_between_queries_too(folder, capsys):
+    with serving(priced) as server:
+        vendors = [f"llm:{name},base_url={server.url},price=10/0" for name in ("a", "b")]
+        judges = [part for each in vendors for part in ("--judge", each)]
+        between = ["--between", "2", "--between-judge", f"llm:c,base_url={server.url},price=10/0"]
+        options = [*judges, *between, "--degree", "2", "--concurrency", "1"]
+        assert rate(folder, *options, "--max-cost", "0.5") == 1
+        assert len(server.seen) == 51
+        assert rate(folder, *options, "--max-cost", "0.97") == 1
+        assert len(server.seen) == 98, "two judges of 48 questions, then two between queries"
+        capsys.readouterr()
+        assert rate(folder, *options, "--json", str(folder / "r.json")) == 0
+        shown = " ".join(capsys.readouterr().err.split())
+        assert "c at " in shown
+        assert "4 questions" in shown, "three queries meet three others, in both orders; two answers are there"
+        assert spent(folder) == pytest.approx({"a": 0.48, "b": 0.48, "c": 0.06})
+
+
+def test_judges_of_one_model_with_other_settings_are_announced_and_counted_each(folder, capsys):
+    with serving(priced) as server:
+        judges = ["--judge", "llm:m", "--judge", "llm:m,temperature=0.5", "--base-url", server.url]
+        assert rate(folder, *judges, "--degree", "2", "--price", "10,0", "--json", str(folder / "r.json")) == 0
+        shown = " ".join(capsys.readouterr().err.split())
+        assert "together: 96 questions" in shown
+        assert len(server.seen) == 96
+        assert spent(folder) == pytest.approx({"m": 0.48, "m (2)": 0.48})
+
+
+@pytest.mark.parametrize("named", [(True, True), (False, True), (True, False), (False, False)])
+def test_a_key_goes_to_its_own_server_only(folder, monkeypatch, caplog, named):
+    """Without a variable of its own the first server gets the run's key, and no other does."""
+    for name in ("OPENAI_API_KEY", "KEY_ONE", "KEY_TWO"):
+        monkeypatch.setenv(name, f"secret of {name}".replace(" ", "-"))
+    with serving(priced) as one, serving(priced) as two:
+        servers = {"ONE": one, "TWO": two}
+        judges = []
+        for (name, server), own in zip(servers.items(), named, strict=True):
+            more = f",key_variable=KEY_{name}" if own else ""
+            judges += ["--judge", f"llm:{name},base_url={server.url}{more}"]
+        assert rate(folder, *judges, "--degree", "2") == 0
+        keys = [{key.removeprefix("Bearer ") for key in server.keys} for server in servers.values()]
+    first = "secret-of-KEY_ONE" if named[0] else "secret-of-OPENAI_API_KEY"
+    second = "secret-of-KEY_TWO" if named[1] else "secret-of-OPENAI_API_KEY" if named[0] else "none"
+    assert keys == [{first}, {second}]
+    assert ("gets no key" in caplog.text) == (named == (False, False))

@@ -21,7 +21,7 @@ from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.sheet import LabelSheet, Pair, PairPool, go_through, keys_of_terminal, pairs_of, shown_of
-from foils.llm import Client, Form, LLMSettings, ModelUse, Questions, Sampling, Template
+from foils.llm import Client, Form, LLMSettings, ModelUse, Purse, Questions, Sampling, Template
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LONGEST
 from foils.rating import Candidates, Judge, LLMJudge, Pairs, QuestionSettings, ask
@@ -65,12 +65,14 @@ class PairJudge:
         judge: returns for each pair whether its document is relevant; None where there is no answer.
         compares: whether it compares the document with the labelled positive, and has no answer without one.
         questions: of a language model, which count what they take.
+        recount: counts what the kept answers about pairs took.
     """
 
     name: str
     judge: Callable[[Sequence[Pair]], Iterable[bool | None]]
     compares: bool = False
     questions: Questions | None = None
+    recount: Callable[[Sequence[Pair]], object] | None = None
 
 
 def against_positive(name: str, compared: Judge) -> PairJudge:
@@ -105,7 +107,12 @@ def by_function(function: Answer) -> PairJudge:
 
 
 def by_language_model(
-    client: Client, folder: str | Path, question: TemplateLike | None = None, sampling: Sampling | None = None
+    client: Client,
+    folder: str | Path,
+    question: TemplateLike | None = None,
+    sampling: Sampling | None = None,
+    *,
+    purse: Purse | None = None,
 ) -> PairJudge:
     """Return a language model that is asked about each pair by itself whether the document is relevant to the query.
 
@@ -115,6 +122,7 @@ def by_language_model(
         question: a prompt with {query}, {document}, and optionally {answer}, where the form is explained; without it,
             that stands at the end. None: the package's own.
         sampling: how answers are drawn.
+        purse: of all language models of the run.
 
     Raises:
         InputError: a file of a prompt that is not there.
@@ -122,21 +130,21 @@ def by_language_model(
     """
     template = Template.of(question, "foils.labelling", VERSION, needed=("query", "document"), optional=("answer",))
     described = {"prompt": template.text, "attempts": ATTEMPTS, "longest": LONGEST}
-    questions = Questions(client, folder, FORM, sampling, kind="relevance", described=described)
+    questions = Questions(client, folder, FORM, sampling, kind="relevance", described=described, purse=purse)
 
-    def judge(pairs: Sequence[Pair]) -> list[bool | None]:
-        return questions.ask([questions.prompt(template, query=p.query, document=p.document) for p in pairs])
+    def prompts(pairs: Sequence[Pair]) -> list[str]:
+        return [questions.prompt(template, query=p.query, document=p.document) for p in pairs]
 
-    return PairJudge(f"llm:{client.model}", judge, questions=questions)
+    return PairJudge(
+        f"llm:{client.model}",
+        lambda pairs: questions.ask(prompts(pairs)),
+        questions=questions,
+        recount=lambda pairs: questions.recalled(prompts(pairs)),
+    )
 
 
 def open_judge(
-    given: str | Judge | Answer,
-    collection: Collection,
-    *,
-    encoding: EncodingSettings,
-    llm: LLMSettings,
-    question: TemplateLike | None = None,
+    given: str | Judge | Answer, collection: Collection, opening: Opening, question: TemplateLike | None = None
 ) -> PairJudge:
     """Return the judge of this name, `KIND:MODEL` as for `foils rate`, one of its objects, or a function, for pairs.
 
@@ -145,9 +153,10 @@ def open_judge(
     """
     if not isinstance(given, str):
         return against_positive(f"judge:{given.name}", given) if is_judge(given) else by_function(cast("Answer", given))
-    opened = open_compared(given, Opening(JudgeSettings(judge=given), encoding, llm, QuestionSettings()), collection)
+    opened = open_compared(given, opening, collection)
     if isinstance(opened, LLMJudge):
-        return by_language_model(opened.questions.client, llm.folder(collection), question, llm.sampling())
+        client, sampling = opened.questions.client, opened.questions.sampling
+        return by_language_model(client, opening.llm.folder(collection), question, sampling, purse=opening.purse)
     return against_positive(f"{given.partition(':')[0]}:{opened.name}", opened)
 
 
@@ -341,6 +350,9 @@ class Labelled(Result):
 def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
     """Have the open pairs judged under a name; what was answered is kept, should it fail."""
     places, missing = sheet.open(name), 0
+    unjudged = set(places)
+    if judge.recount is not None:
+        judge.recount([pair for place, pair in enumerate(sheet.shown) if place not in unjudged])
     try:
         for place, answer in zip(places, judge.judge([sheet.shown[place] for place in places]), strict=True):
             missing += answer is None
@@ -399,7 +411,9 @@ def label(
         with keys_of_terminal() as key:
             go_through(sheet, labelling.labeller, key, out=sys.stderr, width=min(get_terminal_size().columns, 120))
     elif by_program(who):
-        program = open_judge(cast("Any", who), loaded, encoding=encoding, llm=llm, question=labelling.question)
+        judge = cast("Any", who)
+        opening = Opening(JudgeSettings(judge=[judge]), encoding, llm, QuestionSettings(), Purse(llm.max_cost))
+        program = open_judge(judge, loaded, opening, labelling.question)
         _judged(program, sheet, program.name)
         if labelling.checks:
             judged = judge_known(

@@ -24,9 +24,10 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.doors import JUDGES, Answer, PairJudge, judge_known, open_judge
 from foils.labelling.evidence import Evidence, evidence_of
 from foils.labelling.sheet import pairs_in, shown_of
-from foils.llm import LLMSettings, ModelUse
+from foils.llm import LLMSettings, ModelUse, Purse
 from foils.llm.prompts import TemplateLike
-from foils.rating.judges import Judge
+from foils.rating.judges import Judge, QuestionSettings
+from foils.rating.opening import JudgeSettings, Opening
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, door, numbers_of, several, spelled
@@ -525,10 +526,9 @@ def relabel(
     if taken := [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]:
         raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
     labels = [Labels.of(each, loaded) for each in several(relabelling.labels)]
-    judges = [
-        open_judge(each, loaded, encoding=encoding, llm=llm, question=relabelling.question)
-        for each in relabelling.judges
-    ]
+    who: Any = relabelling.judges
+    opening = Opening(JudgeSettings(judge=who), encoding, llm, QuestionSettings(), Purse(llm.max_cost))
+    judges = [open_judge(each, loaded, opening, relabelling.question) for each in relabelling.judges]
     evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
     pairs = pairs_in(named.negatives.table.take(pa.array(evidence.rows)))
     cascade = Cascade(loaded, pairs, evidence, seed=relabelling.seed)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from foils.llm.answers import AnswerStore
 from foils.llm.client import Client, Usage
-from foils.llm.request import NoAnswerError, Request
+from foils.llm.request import CHARACTERS_A_TOKEN, NoAnswerError, Request
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, require
 from foils.runtime.options import spelled
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 MAX_PAUSE, CONNECTING = 60.0, 20.0  # seconds: of a pause at most, and until a connection has to be there
 LONGEST_REASON = 200  # characters of what a server says that a message shows
 ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
-CHARACTERS_A_TOKEN = 4  # about, in English
 _UNKNOWN = (400, 422)  # statuses of a request with something that a server does not know
 
 
@@ -61,7 +60,8 @@ def ask_all(
         records: what is to be served.
         serve: asks what it likes of the session, which is the record's own, and says what the record came to. A
             `NoAnswerError` that it lets pass ends the run.
-        finished: takes the record and what it came to; called from one thread.
+        finished: takes the record and what it came to; called from one thread. Where it raises a FailureError, no
+            further record is begun, and the run ends when those that are being served are finished.
 
     Raises:
         InputError: the server refuses the key, does not know the model or redirects to another server; or the key has
@@ -74,12 +74,18 @@ def ask_all(
 
     key = client.key
     waiting, in_a_row = iter(records), 0
+    stopped: list[FailureError] = []
 
     async def work(server: _Server) -> None:
         nonlocal in_a_row
         for record in waiting:
             served = await serve(Session(server), record)
-            finished(record, served)
+            try:
+                finished(record, served)
+            except FailureError as error:
+                stopped.append(error)
+            if stopped:
+                return
             in_a_row = 0 if served["failure"] is None else in_a_row + 1
             if in_a_row >= client.patience:
                 where = f"(last: {served['failure']}) at {client.server or 'the default server'}"
@@ -97,6 +103,8 @@ def ask_all(
             workers = [asyncio.create_task(work(server)) for _ in range(min(client.concurrency, len(records)))]
             try:
                 await asyncio.gather(*workers)
+                if stopped:
+                    raise stopped[0]
             finally:
                 for worker in workers:
                     worker.cancel()
@@ -251,19 +259,23 @@ def _retry_pause(header: str | None, otherwise: float) -> float:
         return otherwise
 
 
-def announce(asked: Mapping[Client, Usage]) -> None:
+def announce(asked: Sequence[tuple[Client, Usage]]) -> None:
     """Say what language models are about to be asked, and what that costs.
 
     Args:
-        asked: of each server the requests and about how many tokens.
+        asked: servers, each with the requests and about how many tokens.
     """
-    for client, usage in asked.items():
-        cost = usage.cost(client.price)
+    costs = [usage.cost(client.price) for client, usage in asked]
+    for (client, usage), cost in zip(asked, costs, strict=True):
         money = f"give {spelled('price', 'IN,OUT')} to see the cost" if cost is None else f"{cost:,.2f}"
         log.info(
             f"{client.model} at {client.server or 'the default server'}: {counted(usage.requests, 'questions')}, about "
             f"{usage.prompt_tokens:,} prompt tokens and {usage.completion_tokens:,} completion tokens; cost: {money}"
         )
+    if len(asked) > 1:
+        requests, known = sum(usage.requests for _, usage in asked), [cost for cost in costs if cost is not None]
+        money = f"; cost: {sum(known):,.2f}" if len(known) == len(asked) else ""
+        log.info(f"together: {counted(requests, 'questions')}{money}")
 
 
 def ask_missing(
@@ -274,14 +286,15 @@ def ask_missing(
     *,
     text_of: Callable[[R], str] | None = None,
     answer_tokens: int = ANSWER_TOKENS,
-    before: Usage | None = None,
+    count: Callable[[str, Served], None],
     task: str,
     unit: str,
 ) -> dict[str, Served]:
     """Return what each record came to, by its key.
 
     A record that the store has, and not as a failure, is not asked for again; each other is on disk as soon as it is
-    finished, so that a run that was stopped asks for what is missing alone.
+    finished, so that a run that was stopped asks for what is missing alone. What a failure used is added to what asking
+    again uses.
 
     Args:
         client: of the server.
@@ -291,39 +304,36 @@ def ask_missing(
         serve: as in `ask_all`.
         text_of: the prompt of a record, for what is announced; None: it was announced before.
         answer_tokens: about how many an answer takes, likewise.
-        before: what other questions of this run used, towards the client's `max_cost`.
+        count: takes the key of each record and what it came to, in this run or before; its FailureError stops the run.
         task: what the progress says.
         unit: what it counts.
 
     Raises:
         FormatError: the store is damaged.
         InputError: the server refuses the key, or does not know the model.
-        FailureError: the store cannot be written, record after record failed, or all costs more than is allowed; what
-            was finished is kept.
+        FailureError: the store cannot be written, record after record failed, or `count` says so; what was finished is
+            kept.
     """
     with store:
-        answers = {key: line for key in records if (line := store.get(key)) is not None and line["failure"] is None}
-        missing = [key for key in records if key not in answers]
+        answers = {key: line for key in records if (line := store.get(key)) is not None}
+        missing = [key for key in records if key not in answers or answers[key]["failure"] is not None]
         if missing and text_of is not None:
             characters = sum(len(text_of(records[key])) for key in missing)
             usage = Usage(len(missing), characters // CHARACTERS_A_TOKEN, len(missing) * answer_tokens)
-            announce({client: usage})
-        bounded, used = client.max_cost is not None, before or Usage()
+            announce([(client, usage)])
         with progress.task(task, total=len(records), unit=unit) as advance:
-            advance(len(answers))
+            advance(len(records) - len(missing))
+            for key, line in answers.items():
+                count(key, line)
 
             def finished(key: str, served: Served) -> None:
-                nonlocal used
+                if key in answers:
+                    served = {**served, **Usage.total([answers[key], served]).as_record()}
                 answers[key] = served
                 store.add(key, served)
                 advance(1)
-                if bounded:
-                    used = Usage.total([used.as_record(), served])
-                    client.check_cost(used)
+                count(key, served)
 
-            if missing and bounded:
-                used = Usage.total([used.as_record(), *answers.values()])
-                client.check_cost(used)
             if missing:
                 ask_all(client, missing, lambda session, key: serve(session, records[key]), finished)
-        return answers
+        return {key: answers[key] for key in records}

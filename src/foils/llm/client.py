@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, spelled
 
+KEY_VARIABLE = "OPENAI_API_KEY"
 Price = tuple[float, float]  # per million prompt tokens and per million completion tokens
 
 
@@ -37,7 +38,7 @@ class Client:
 
     model: str
     base_url: str | None = None
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: str = KEY_VARIABLE
     concurrency: int = 8
     timeout: float = 300.0
     retries: int = 5
@@ -58,7 +59,8 @@ class Client:
         if self.address and wrong:
             raise InputError(f"{self.address}: no address ({wrong}); give one as http://localhost:8000/v1")
         if self.max_cost is not None and self.price is None:
-            raise InputError(f"max_cost {self.max_cost} without a price; give the price of a million tokens")
+            advice = f"give {spelled('price', 'IN,OUT')}, per million tokens, or a judge its own, as price=IN/OUT"
+            raise InputError(f"{spelled('max_cost', self.max_cost)} without a price of {self.model}; {advice}")
         if self.concurrency < 1 or self.retries < 0 or self.patience < 1 or not (self.timeout > 0 and self.pause >= 0):
             raise InputError("expected concurrency and patience of at least 1, retries and pause of 0, timeout above 0")
 
@@ -95,19 +97,15 @@ class Client:
         """Model, server, and whether JSON is asked for: what decides an answer beside the question itself."""
         return self.model, self.server, True  # once whether a JSON schema is asked for; answers are kept by it
 
+    @property
+    def judge_identity(self) -> tuple[str, str | None, bool]:
+        """The identity less the server's port: a model that is started anew at another port is the same judge."""
+        parts = urlsplit(self.server or "")
+        return self.model, self.server and f"{parts.scheme}://{parts.hostname}{parts.path}", True
+
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it: the model, and the server less any name and password."""
         return {"model": self.model, "server": self.server}
-
-    def check_cost(self, used: Usage) -> None:
-        """Stop where what was used costs more than is allowed.
-
-        Raises:
-            FailureError: it does.
-        """
-        if (cost := used.cost(self.price)) is not None and self.max_cost is not None and cost > self.max_cost:
-            said = f"{self.model} has cost {cost:,.2f}, more than {spelled('max_cost', self.max_cost)}"
-            raise FailureError(f"{said}; every answer is kept, and the same command with more goes on")
 
 
 @dataclass
@@ -118,24 +116,29 @@ class Usage:
         requests: sent, retries included.
         prompt_tokens: of prompts, as the server counted them.
         completion_tokens: of answers, likewise.
+        estimated: answers whose tokens the server did not count: they are estimated from the characters.
     """
 
     requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    estimated: int = 0
 
     def as_record(self) -> dict[str, Any]:
         """Return it as a store of answers has it."""
-        return {"requests": self.requests, "tokens": [self.prompt_tokens, self.completion_tokens]}
+        record = {"requests": self.requests, "tokens": [self.prompt_tokens, self.completion_tokens]}
+        return {**record, "estimated": self.estimated} if self.estimated else record
 
     @classmethod
     def total(cls, records: Iterable[Mapping[str, Any]]) -> Usage:
         """Return the sum over records of a store."""
         total = cls()
         for record in records:
-            total.requests += record["requests"]
-            total.prompt_tokens += record["tokens"][0]
-            total.completion_tokens += record["tokens"][1]
+            prompts, completions = record.get("tokens", (0, 0))
+            total.requests += record.get("requests", 0)
+            total.prompt_tokens += prompts
+            total.completion_tokens += completions
+            total.estimated += record.get("estimated", 0)
         return total
 
     def cost(self, price: Price | None) -> float | None:
@@ -151,6 +154,7 @@ class Usage:
             ("requests", f"{self.requests:,}"),
             ("prompt tokens", f"{self.prompt_tokens:,}"),
             ("completion tokens", f"{self.completion_tokens:,}"),
+            *([("answers whose tokens are estimated", f"{self.estimated:,}")] if self.estimated else []),
             *([("cost", f"{cost:,.2f}")] if cost is not None else []),
         ]
 
@@ -173,11 +177,11 @@ class ModelUse:
     failures: Counter[str] = field(default_factory=Counter)
     price: Price | None = None
 
-    def counted(self, answers: Sequence[Mapping[str, Any]]) -> ModelUse:
-        """Return it with what these answers took."""
-        usage = Usage.total([self.usage.as_record(), *answers])
-        failed = Counter(each["failure"] for each in answers if each["failure"] is not None)
-        return replace(self, usage=usage, failures=self.failures + failed)
+    @classmethod
+    def of(cls, answers: Sequence[Mapping[str, Any]], price: Price | None) -> ModelUse:
+        """Return what these records of a store took."""
+        failures = Counter(each["failure"] for each in answers if each["failure"] is not None)
+        return cls(Usage.total(answers), failures, price)
 
     def rows(self, name: str) -> list[tuple[str, str]]:
         """Return it as rows of a table, each with the model's name."""
@@ -189,6 +193,37 @@ class ModelUse:
         return self.usage.to_json(self.price)
 
 
+class Purse:
+    """What the answers that a run uses have cost, in this run and in those before it, and what they may cost.
+
+    Args:
+        most: that they may cost; None: no bound.
+        whole: the purse of all models of the run, of which this one is a part.
+
+    Attributes:
+        spent: so far.
+    """
+
+    def __init__(self, most: float | None = None, whole: Purse | None = None) -> None:
+        self.most, self.whole, self.spent = most, whole, 0.0
+        self._costs: dict[str, float] = {}
+
+    def pay(self, key: str, record: Mapping[str, Any], price: Price | None) -> None:
+        """Count what the record of a key has cost in all, each key once; without prices nothing.
+
+        Raises:
+            FailureError: all together have cost more than is allowed.
+        """
+        cost = Usage.total([record]).cost(price) or 0.0
+        self.spent += cost - self._costs.get(key, 0.0)
+        self._costs[key] = cost
+        if self.whole is not None:
+            self.whole.pay(key, record, price)
+        if self.most is not None and self.spent > self.most * (1 + 1e-9):  # sums of cents are rounded
+            spent = f"language models have cost {self.spent:,.2f}, more than {spelled('max_cost', self.most)}"
+            raise FailureError(f"{spent}; every answer is kept, and the same command with more goes on")
+
+
 if TYPE_CHECKING:
     LanguageModelLike = str | Client
 else:
@@ -196,13 +231,13 @@ else:
 
 
 def parsed_price(text: str) -> Price:
-    """Read two prices, `IN,OUT`.
+    """Read two prices, `IN,OUT` or `IN/OUT`.
 
     Raises:
         InputError: it is not of this form.
     """
     try:
-        prompts, completions = map(float, text.split(","))
+        prompts, completions = map(float, text.replace("/", ",").split(","))
     except ValueError as error:
         raise InputError(f"{spelled('price', text)}: expected two numbers, as in 0.15,0.60") from error
     return prompts, completions
@@ -229,28 +264,31 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class LLMSettings(Settings):
-    """Which language model is asked. The server's key is read from the environment variable OPENAI_API_KEY.
+    """Which language model is asked.
 
     Attributes:
         llm_model: Name of the model on the server. In Python also a `Client`, which has its own settings.
         base_url: Address of an OpenAI-compatible server, as http://localhost:8000/v1.
+        key_variable: Environment variable that holds the server's key. A server without keys needs none.
         llm_temperature: Sampling temperature.
         max_tokens: Maximum length of an answer, in tokens. An answer that is cut off there counts as a failure.
             Default, where none is shown: the server's.
         concurrency: Number of requests at once.
         price: Prices per million prompt tokens and completion tokens, as 0.15,0.60. The result then shows the cost.
-        max_cost: Money, at these prices, after which the run stops. Answers are kept, and those of earlier runs count.
+        max_cost: Money, at these prices, after which the run stops: what all of its answers have cost, those of earlier
+            runs included. Answers are kept.
     """
 
     heading = "Language model"
 
     llm_model: LanguageModelLike = ""
     base_url: Annotated[str | None, Option(metavar="URL")] = None
+    key_variable: Annotated[str, Option(metavar="NAME")] = KEY_VARIABLE
     llm_temperature: Annotated[float, Option(least=0)] = 0.0
     max_tokens: Annotated[int | None, Option(least=1)] = None
     concurrency: Annotated[int, Option(least=1)] = 8
     price: Annotated[Price | None, Option(parse=parsed_price, least=0)] = None
-    max_cost: Annotated[float | None, Option(above=0, needs={"price": True})] = None
+    max_cost: Annotated[float | None, Option(above=0)] = None
 
     def client(self) -> Client:
         """Return how the model is reached.
@@ -261,7 +299,7 @@ class LLMSettings(Settings):
         if isinstance(self.llm_model, Client):
             return self.llm_model
         return Client(
-            self.llm_model, self.base_url, concurrency=self.concurrency, price=self.price, max_cost=self.max_cost
+            self.llm_model, self.base_url, self.key_variable, self.concurrency, price=self.price, max_cost=self.max_cost
         )
 
     def folder(self, collection: Collection) -> Path:

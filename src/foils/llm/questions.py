@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from foils.llm.answers import AnswerStore, json_values, without_thoughts
-from foils.llm.asking import Served, Session, ask_missing, digest
-from foils.llm.client import Client, ModelUse, Sampling
+from foils.llm.asking import ANSWER_TOKENS, Served, Session, ask_missing, digest
+from foils.llm.client import Client, ModelUse, Purse, Sampling, Usage
 from foils.llm.prompts import Template, fenced
-from foils.llm.request import NoAnswerError, Request
+from foils.llm.request import CHARACTERS_A_TOKEN, NoAnswerError, Request
 
+_COUNTED = ("requests", "tokens", "estimated", "failure")  # of a record, what tells what it took
 ATTEMPTS = 2  # times that a question is asked until its answer can be read
 LONGEST, LISTED = 6_000, 1_800  # characters of a document that a model is shown, and of each in a list
 
@@ -30,12 +31,14 @@ class Form:
         words: what a prompt says of the form.
         read: from that value to what it means; None: it cannot be read.
         schema: JSON schema of the value; None: one token is asked for, and `read` takes token → probability.
+        tokens: about how many an answer takes.
     """
 
     name: str
     words: str
     read: Callable[[Any], Any | None]
     schema: Mapping[str, Any] | None = None
+    tokens: int = ANSWER_TOKENS
 
     def request(self, prompt: str, sampling: Sampling, attempt: int) -> Request:
         """Return what is sent to the server."""
@@ -64,10 +67,11 @@ class Questions:
         sampling: how answers are drawn.
         kind: of question; it and what follows are part of the fingerprint.
         described: what else decides an answer beside its prompt.
+        purse: of the run, which pays, too; the client's own bound holds in any case.
 
     Attributes:
         client: how the model is reached.
-        asked: requests, tokens and failures so far.
+        sampling: how answers are drawn.
         described: of everything that decides an answer beside its prompt, what provenance says.
         fingerprint: a digest of it.
     """
@@ -81,12 +85,14 @@ class Questions:
         *,
         kind: str,
         described: Mapping[str, object],
+        purse: Purse | None = None,
     ) -> None:
-        self.client, self.asked, self._form = client, ModelUse(price=client.price), form
-        self._store, self._sampling = AnswerStore(log), sampling or Sampling()
-        decisive = {**described, **self._sampling.describe()}
+        self.client, self._form, self._purse = client, form, Purse(client.max_cost, purse)
+        self._counted: dict[str, Served] = {}
+        self._store, self.sampling = AnswerStore(log), sampling or Sampling()
+        decisive = {**described, **self.sampling.describe()}
         self.described = {**client.describe(), **decisive}
-        self.fingerprint = digest(kind, client.identity, sorted(decisive.items()))
+        self.fingerprint = digest(kind, client.judge_identity, sorted(decisive.items()))
 
     def prompt(self, template: Template, *, domain: str = "", listed: Sequence[str] = (), **texts: str) -> str:
         """Return a template's prompt for texts by slot; documents are cut, and the form of the answer is explained.
@@ -103,6 +109,43 @@ class Questions:
         passages = "\n".join(marked.pop(name) for name in numbered)
         prompt = template.filled(**marked, passages=passages, domain=domain, answer=self._form.words)
         return prompt if "answer" in template.slots else f"{prompt.rstrip()}\n\n{self._form.words}\n"
+
+    @property
+    def asked(self) -> ModelUse:
+        """Requests, tokens and failures of all questions so far, each question once."""
+        return ModelUse.of([*self._counted.values()], self.client.price)
+
+    def cost(self, prompts: Sequence[str], count: int | None = None) -> Usage:
+        """Return about what it takes to ask `count` questions like these; None: these very ones, each once."""
+        prompts = [*dict.fromkeys(prompts)] if count is None else prompts
+        count = len(prompts) if count is None else count
+        characters = sum(map(len, prompts)) / max(len(prompts), 1)
+        return Usage(count, round(count * characters / CHARACTERS_A_TOKEN), count * self._form.tokens)
+
+    def unanswered(self, prompts: Sequence[str]) -> list[str]:
+        """Return the questions that no answer is kept of; what the others used is counted."""
+        return [prompt for prompt, answer in zip(prompts, self.recalled(prompts), strict=True) if answer is None]
+
+    def recalled(self, prompts: Sequence[str]) -> list[Any]:
+        """Return what the answers mean that are kept, None for other questions; count what they used.
+
+        Raises:
+            FormatError: the store is damaged.
+            FailureError: they have cost more than is allowed.
+        """
+        values = []
+        with self._store:
+            for prompt in prompts:
+                key = digest(self.fingerprint, prompt)
+                served = self._store.get(key)
+                if served is not None:
+                    self._count(key, served)
+                values.append(served and served[self._form.name])
+        return values
+
+    def _count(self, key: str, served: Served) -> None:
+        self._counted[key] = {name: served[name] for name in _COUNTED if name in served}
+        self._purse.pay(key, served, self.client.price)
 
     def ask(self, prompts: Sequence[str], *, announced: bool = False) -> list[Any]:
         """Return what the answers mean, None where none came or none can be read; `concurrency` are asked at once.
@@ -123,7 +166,7 @@ class Questions:
             value, failure = None, ""
             for attempt in range(ATTEMPTS):
                 try:
-                    value = form.value(await session.answer(form.request(prompt, self._sampling, attempt)))
+                    value = form.value(await session.answer(form.request(prompt, self.sampling, attempt)))
                 except NoAnswerError as error:
                     failure = str(error)
                     continue
@@ -134,8 +177,7 @@ class Questions:
 
         answers = ask_missing(
             self.client, self._store, dict(zip(keys, prompts, strict=True)), serve,
-            text_of=None if announced else str, before=self.asked.usage, task=f"asking {self.client.model}",
-            unit="questions",
+            text_of=None if announced else str, answer_tokens=form.tokens, count=self._count,
+            task=f"asking {self.client.model}", unit="questions",
         )  # fmt: skip
-        self.asked = self.asked.counted([*answers.values()])
         return [answers[key][form.name] for key in keys]

@@ -10,6 +10,7 @@ from typing import Any
 from foils.llm.client import Sampling, Usage
 from foils.runtime.errors import FailureError
 
+CHARACTERS_A_TOKEN = 4  # about, in English
 TOP_TOKENS = 20  # whose log-probabilities are asked for: the most that OpenAI and vLLM give
 
 
@@ -67,12 +68,7 @@ class Request:
             NoAnswerError: the model refused, said nothing, or was cut off; there are no log-probabilities; or the
                 completion has another shape.
         """
-        used = _at(completion, "usage")
-        counts = [_at(used, name) or 0 for name in ("prompt_tokens", "completion_tokens")]
-        if any(type(count) is not int or count < 0 for count in counts):
-            raise NoAnswerError("an answer whose usage is no number of tokens")
-        usage.prompt_tokens += counts[0]
-        usage.completion_tokens += counts[1]
+        self._count(completion, usage)
         choice = _at(completion, "choices", 0)
         if choice is None:
             raise NoAnswerError("an answer without choices")
@@ -98,6 +94,20 @@ class Request:
         if "<think>" in content.rpartition("</think>")[2]:
             raise NoAnswerError("thoughts without an end")
         return content
+
+    def _count(self, completion: Any, usage: Usage) -> None:
+        """Add the tokens of a completion; where the server counts none, about as many as its characters make."""
+        content = _at(completion, "choices", 0, "message", "content")
+        sent = [_at(completion, "usage", name) for name in ("prompt_tokens", "completion_tokens")]
+        wrong = [each for each in sent if each is not None and (type(each) is not int or each < 0)]
+        if wrong:
+            raise NoAnswerError(f"an answer whose usage is no number of tokens ({str(wrong[0])[:50]})")
+        if not sent[0]:  # no prompt has none
+            usage.estimated += 1
+            texts = self.prompt, content if isinstance(content, str) else ""
+            sent = [number or -(-len(text) // CHARACTERS_A_TOKEN) for number, text in zip(sent, texts, strict=True)]
+        usage.prompt_tokens += sent[0]
+        usage.completion_tokens += sent[1] or 0
 
 
 def _at(value: Any, *path: str | int) -> Any:

@@ -22,7 +22,18 @@ from foils.data.pairs import text_id
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import provenance
 from foils.data.tokens import alphanumeric
-from foils.llm import AnswerStore, LLMSettings, NoAnswerError, Request, Sampling, Session, Usage, ask_missing, digest
+from foils.llm import (
+    AnswerStore,
+    LLMSettings,
+    NoAnswerError,
+    Purse,
+    Request,
+    Sampling,
+    Session,
+    Usage,
+    ask_missing,
+    digest,
+)
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.prompts import Template, TemplateLike, fenced
 from foils.mining.rules import NEAR, LookAlikes
@@ -227,6 +238,7 @@ def generate(
     sampling = replace(llm.sampling(), seed=seed)
     asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
     records = records_of(loaded, writing, (client.identity, asked), split, limit, seed)
+    purse = Purse(client.max_cost)
     by_key = ask_missing(
         client,
         AnswerStore(llm.folder(loaded)),
@@ -234,6 +246,7 @@ def generate(
         partial(write_negatives, writing=writing, sampling=sampling, number=top),
         text_of=lambda record: writing.asked(record.query, record.positives[0], top, record.drawn),
         answer_tokens=top * PASSAGE_TOKENS,
+        count=lambda key, served: purse.pay(key, served, client.price),
         task="asking for negatives",
         unit="queries",
     )
@@ -265,7 +278,7 @@ def generate(
         failed=dict(Counter(str(answer["failure"]) for answer in answers if not answer["negatives"])),
         turned_away=dict(sum((Counter(answer["turned_away"]) for answer in answers), Counter())),
         usage=Usage.total(answers),
-        price=llm.price,
+        price=client.price,
     )
 
 

@@ -19,13 +19,13 @@ from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.llm import LLMSettings, ModelUse
+from foils.llm import Client, LLMSettings, ModelUse, Purse, Questions, Usage
 from foils.llm.asking import announce
 from foils.rating.cross_query import Offsets, answers_between, fit_offsets, pairs_between
 from foils.rating.distilling import Distilled, check_free, distil, save_judge
 from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
 from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
-from foils.rating.judges import QuestionSettings, ScoringJudge, fingerprint_of, questions_of
+from foils.rating.judges import Judge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
 from foils.rating.opening import DistilSettings, JudgeSettings, Opening, RatingSettings, heeding, open_judge, records_of
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, agreements
 from foils.rating.prior import Spread, order_noise, refined, spread_of
@@ -276,7 +276,7 @@ def rate(
         InputError: a collection, source or judge that cannot be read, settings that no judge heeds, or nothing to rate.
         FailureError: a judge failed; what it answered is kept.
     """
-    opening = Opening(judging, encoding, llm, question)
+    opening = Opening(judging, encoding, llm, question, Purse(llm.max_cost))
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     if distilling.distil is not None:
@@ -298,7 +298,11 @@ def rate(
     of_between = of_between or judges
     shown, keys = rows.candidates, candidate_keys(rows.candidates, seed)
     asking = JudgeSession(judges, shown, records_of(judges, loaded, named, judging.judgements))
-    spread = _ask(asking, _pairs(asking, rating, keys), rating)
+    between_pairs: Rows = np.zeros((0, 2), np.int64)
+    if rating.between is not None:
+        everybody = np.ones(len(keys), bool)
+        between_pairs = pairs_between(shown.offsets, keys, query_keys(shown.query_ids, seed), everybody, rating.between)
+    spread = _ask(asking, _pairs(asking, rating, keys, of_between, between_pairs), rating)
 
     def fitted() -> Ratings:
         ratings = ESTIMATORS[rating.model](*asking.answered(), prior_sd=spread.prior_sd)
@@ -343,7 +347,7 @@ def rate(
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
         summary=_summary(asking, rows, ratings, spread, unrated, between),
         candidates=shown, pairs=asking.pairs, preference=preference,
-        models={each.client.model: each.asked for each in models}, distilled=distilled, folder=str(folder or ""),
+        models=_uses(models), distilled=distilled, folder=str(folder or ""),
     )  # fmt: skip
     if not abs(rated.summary.position_bias) < BIASED:
         log.warning(
@@ -358,27 +362,48 @@ def rate(
     return rated
 
 
+def _uses(models: Sequence[Questions]) -> dict[str, ModelUse]:
+    """What each model used; where several questions are asked of one name, each has a number."""
+    names = [each.client.model for each in models]
+    numbers = [names[: at + 1].count(name) for at, name in enumerate(names)]
+    called = [name if number == 1 else f"{name} ({number})" for name, number in zip(names, numbers, strict=True)]
+    return {name: each.asked for name, each in zip(called, models, strict=True)}
+
+
 def _fits(judge: object) -> TypeGuard[ScoringJudge]:
     """Whether a judge's temperature is fitted to labels."""
     return isinstance(judge, ScoringJudge) and judge.fits_labels
 
 
-def _pairs(asking: JudgeSession, settings: RatingSettings, keys: npt.NDArray[np.uint64]) -> Pairs:
+def _pairs(
+    asking: JudgeSession,
+    settings: RatingSettings,
+    keys: npt.NDArray[np.uint64],
+    between: Sequence[Judge],
+    compared: Rows,
+) -> Pairs:
     """Return the pairs to ask about, a random regular graph or what a budget leaves of it, once the costs are said.
 
-    Raises:
-        InputError: the person at the terminal does not want the costs.
+    Args:
+        asking: the judges.
+        settings: degree and budget.
+        keys: of the candidates.
+        between: judges between queries.
+        compared: (m, 2) what these are asked about, whose costs are said, too.
     """
     pairs = regular_pairs(np.diff(asking.candidates.offsets), degree=settings.degree, keys=keys)
     if settings.budget is not None:
         pairs = first_pairs(pairs, asking.affordable(settings.budget))
     if (unrated := int((pairs.degrees == 0).sum())) > pairs.candidates / 2:
         log.warning("the budget leaves %d of %d candidates unrated; give more", unrated, pairs.candidates)
-    usages = {}
+    usages: list[tuple[Client, Usage]] = []
     judge: Any
     for judge in asking.judges:
         if hasattr(judge, "cost") and len(todo := asking.unknown(judge, pairs)):
-            usages[judge.questions.client] = judge.cost(asking.candidates, todo)
+            usages.append((judge.questions.client, judge.cost(asking.candidates, todo)))
+    for judge in between if len(compared) else ():
+        if hasattr(judge, "cost_between"):
+            usages.append((judge.questions.client, judge.cost_between(asking.candidates, *compared.T)))
     announce(usages)
     return pairs
 

@@ -6,8 +6,9 @@ document of a query. A judge may have more members:
 
 - `between(candidates, first, second)`: (m,) P(first answers its query better than second answers its own), the first
   shown first; NaN where it failed. Only such judges compare candidates of different queries.
-- `questions` and `cost(candidates, pairs)`: of one that asks a language model, what asks them, and about what judging
-  these pairs takes (`Usage`).
+- `questions`, `cost(candidates, pairs)`, `recount(candidates, pairs)` and `cost_between(candidates, first, second)`: of
+  one that asks a language model, what asks them, about what judging pairs takes (`Usage`), the same of pairs of
+  different queries, and a count of what the kept answers about pairs took.
 - `prepared(candidates, pairs)`: of one whose answers depend on the question alone. It does what would be done together
   for all pairs, and returns the judge ready to be asked about parts of them, on several machines, or None.
 """
@@ -15,7 +16,7 @@ document of a query. A judge may have more members:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +31,7 @@ from foils.encode import Encoder, Vectors, VectorStore
 from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, logits
 from foils.encode.encoder import Kind
 from foils.encode.vectors import Texts
-from foils.llm import Client, Form, Questions, Sampling, Template, Usage, digest
-from foils.llm.asking import ANSWER_TOKENS, CHARACTERS_A_TOKEN
+from foils.llm import Client, Form, Purse, Questions, Sampling, Template, Usage, digest
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LISTED, LONGEST
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, texts_of
@@ -275,6 +275,7 @@ FORMS = {
         'Answer in JSON: {"order": [...]}, the numbers of all passages, that of the best one first.',
         _numbers,
         {"type": "array", "items": {"type": "integer"}},
+        tokens=4 * WINDOW,
     ),
 }
 
@@ -312,13 +313,16 @@ class QuestionSettings(Settings):
             return Template.of(self.question, "foils.rating", LISTWISE, **LISTWISE_SLOTS)
         return Template.of(self.question, "foils.rating", VERSION, **SLOTS)
 
-    def asked(self, client: Client, log: str | Path, sampling: Sampling | None, **more: object) -> Questions:
-        """Return what asks these questions; `more` decides the answers, too."""
+    def asked(
+        self, client: Client, log: str | Path, sampling: Sampling | None, purse: Purse | None, **more: object
+    ) -> Questions:
+        """Return what asks these questions and is paid from the purse; `more` decides the answers, too."""
         described = {
             "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
             "answer": self.answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True, **more,
         }  # fmt: skip
-        return Questions(client, log, FORMS[self.answer], sampling, kind="llm judge", described=described)
+        form = FORMS[self.answer]
+        return Questions(client, log, form, sampling, kind="llm judge", described=described, purse=purse)
 
 
 class LLMJudge:
@@ -331,6 +335,7 @@ class LLMJudge:
         log: folder of the answers.
         question: what is asked.
         sampling: how answers are drawn.
+        purse: of all language models of the run.
 
     Attributes:
         questions: asks them, and counts what that takes.
@@ -344,16 +349,27 @@ class LLMJudge:
         log: str | Path,
         question: QuestionSettings | None = None,
         sampling: Sampling | None = None,
+        *,
+        purse: Purse | None = None,
     ) -> None:
         self.name, self._question = client.model, question or QuestionSettings()
-        self.questions = self._question.asked(client, log, sampling)
+        self.questions = self._question.asked(client, log, sampling, purse)
         self.fingerprint = self.questions.fingerprint
 
     def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> Usage:
         """Return about what both orders of these pairs take, by the prompts of the first ones."""
         prompts = self._prompts(candidates, pairs.at(np.arange(min(sample, len(pairs)))))
-        count, tokens = 2 * len(pairs), np.mean([len(each) for each in prompts]) / CHARACTERS_A_TOKEN
-        return Usage(count, round(count * tokens), count * ANSWER_TOKENS)
+        return self.questions.cost(prompts, 2 * len(pairs))
+
+    def cost_between(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
+        """Return about what those of these comparisons between queries take that no answer is kept of."""
+        prompts = [*self._prompts_between(candidates, first, second), *self._prompts_between(candidates, second, first)]
+        return self.questions.cost(self.questions.unanswered(prompts))
+
+    def recount(self, candidates: Candidates, pairs: Pairs) -> None:
+        """Count what the answers about pairs took that are kept, in both orders."""
+        for each in (pairs, pairs.turned):
+            self.questions.recalled(self._prompts(candidates, each))
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the model's answers, (m,), `concurrency` of them asked for at once.
@@ -374,14 +390,17 @@ class LLMJudge:
         Raises:
             As `Questions.ask`.
         """
+        prompts = self._prompts_between(candidates, first, second)
+        return np.array(self.questions.ask(prompts, announced=True), np.float64)
+
+    def _prompts_between(self, candidates: Candidates, first: Rows, second: Rows) -> list[str]:
         queries, ones, others = texts_of(candidates, first, second)
         of_second = [candidates.queries[row] for row in candidates.query_of(second)]
         template, domain = Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS), self._question.domain
-        prompts = [
+        return [
             self.questions.prompt(template, domain=domain, first_query=q, first=a, second_query=r, second=b)
             for q, a, r, b in zip(queries, ones, of_second, others, strict=True)
         ]
-        return np.array(self.questions.ask(prompts), np.float64)
 
 
 class ListJudge:
@@ -397,6 +416,7 @@ class ListJudge:
         log: folder of the answers.
         question: what is asked, with `answer="order"`.
         sampling: how answers are drawn.
+        purse: of all language models of the run.
 
     Attributes:
         questions: asks them, and counts what that takes.
@@ -408,12 +428,18 @@ class ListJudge:
     antisymmetric = False
 
     def __init__(
-        self, client: Client, log: str | Path, question: QuestionSettings, sampling: Sampling | None = None
+        self,
+        client: Client,
+        log: str | Path,
+        question: QuestionSettings,
+        sampling: Sampling | None = None,
+        *,
+        purse: Purse | None = None,
     ) -> None:
         if question.orders % 2:
             raise InputError(f"orders {question.orders}; expected an even number: each order is shown reversed, too")
         self.name, self._question = client.model, question
-        self.questions = question.asked(client, log, sampling, orders=question.orders, listed=LISTED)
+        self.questions = question.asked(client, log, sampling, purse, orders=question.orders, listed=LISTED)
         self.fingerprint = self.questions.fingerprint
         self._found: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what
 
@@ -421,9 +447,11 @@ class ListJudge:
         """Return about what ordering the candidates of these pairs takes, by the prompts of the first queries."""
         groups = _by_query(candidates, np.unique(np.append(pairs.first, pairs.second)))
         count = self._question.orders * sum(_questions(len(group)) for group in groups)
-        prompts = [self._prompt(candidates, group[:WINDOW]) for group in groups[:sample]]
-        tokens = np.mean([len(each) for each in prompts] or [0]) / CHARACTERS_A_TOKEN
-        return Usage(count, round(count * tokens), count * 4 * WINDOW)
+        return self.questions.cost([self._prompt(candidates, group[:WINDOW]) for group in groups[:sample]], count)
+
+    def recount(self, candidates: Candidates, pairs: Pairs) -> None:
+        """Count what the kept orders of these pairs' candidates took."""
+        self._orders(candidates, np.unique(np.append(pairs.first, pairs.second)), self.questions.recalled)
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the share of showings, (m,), NaN where no order came that showed the first before the second.
@@ -434,7 +462,8 @@ class ListJudge:
         rows = np.unique(np.append(pairs.first, pairs.second))
         last = self._found
         if last is None or last[0] is not candidates or not np.array_equal(last[1], rows):
-            last = self._found = candidates, rows, self._orders(candidates, rows)  # kept for the same pairs turned
+            last = candidates, rows, self._orders(candidates, rows, self._ask)
+            self._found = last  # kept for the same pairs turned
         shown, came = last[2]
         first, second = np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
         counts = (shown[:, first] < shown[:, second]) & np.isfinite(came[:, first])
@@ -442,8 +471,13 @@ class ListJudge:
         with np.errstate(invalid="ignore"):
             return np.asarray(wins / counts.sum(axis=0))
 
-    def _orders(self, candidates: Candidates, rows: Rows) -> tuple[Floats, Floats]:
-        """Return (orders, k) places at which rows were shown, and came out, NaN where the model failed."""
+    def _ask(self, prompts: Sequence[str]) -> list[Any]:
+        return self.questions.ask(prompts, announced=True)
+
+    def _orders(
+        self, candidates: Candidates, rows: Rows, ask: Callable[[Sequence[str]], list[Any]]
+    ) -> tuple[Floats, Floats]:
+        """Return (orders, k) places at which rows were shown, and came out, NaN where there is no answer."""
         shown, came = np.full((2, self._question.orders, len(rows)), np.nan)
         running = []
         for group in _by_query(candidates, rows):
@@ -457,7 +491,7 @@ class ListJudge:
                     running.append((order, sort, next(sort)))
         while running:
             prompts = [self._prompt(candidates, np.array(window)) for *_, window in running]
-            answers, going = self.questions.ask(prompts, announced=True), []
+            answers, going = ask(prompts), []
             for (order, sort, window), answer in zip(running, answers, strict=True):
                 if (best := _named_first(window, answer)) is None:
                     continue

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 from foils.data.collection import Collection
 from foils.data.sources import NamedSource
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.models import DEFAULT_MODEL
 from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
-from foils.llm import LLMSettings
+from foils.llm import LLMSettings, Purse
 from foils.rating.distilling import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
 from foils.rating.judges import (
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 else:
     JudgeLike = JudgesLike = str
 
+log = logging.getLogger(__name__)
+
 UNBOUNDED: Needs = {"budget": False, "why": "further questions could exceed it"}
 BI_ENCODER, LABELS = "bi-encoder", "labels"
 
@@ -58,8 +64,9 @@ class JudgeSettings(Settings):
 
     Attributes:
         judge: bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL] or recorded:PATH; a bare MODEL is a
-            bi-encoder. Its own settings may follow, as in llm:MODEL,base_url=URL. May be given several times: the mean
-            of their answers. Default: bi-encoder. In Python also an object with the methods of `Judge`, or a list.
+            bi-encoder. Its own settings may follow, as in llm:MODEL,base_url=URL,key_variable=NAME,price=2/8. May be
+            given several times: the mean of their answers. Default: bi-encoder. In Python also an object with the
+            methods of `Judge`, or a list.
         between_judge: Judge between queries. Default: that of the ratings.
         temperature: What divides differences of scores; labels: what makes labelled positives most likely to win.
             Default: 0.05 for a bi-encoder's cosines, 1 for logits.
@@ -141,18 +148,44 @@ class Opening:
         encoding: encoder and store of a bi-encoder; length and device of the others.
         llm: which language model.
         question: what it is asked.
+        purse: what all language models together may cost.
     """
 
     judges: JudgeSettings
     encoding: EncodingSettings
     llm: LLMSettings
     question: QuestionSettings
+    purse: Purse = field(default_factory=Purse)
+
+    @cached_property
+    def key_server(self) -> tuple[str, str]:
+        """Scheme and host of the server that the run's key goes to: the run's, or that of the first model without one.
+
+        A key that was given for one server is sent to no other: a judge with another server names its own
+        `key_variable`.
+        """
+        every = [each for each in (*self.judges.judges, self.judges.between_judge) if isinstance(each, str)]
+        own = [_own(each) for each in every if each.partition(":")[0] == "llm"]
+        addresses = [each.get("base_url") for each in own if "key_variable" not in each]
+        known = self.llm.base_url or os.environ.get("OPENAI_BASE_URL") or (None not in addresses and addresses)
+        return urlsplit(known[0] if isinstance(known, list) else known or "")[:2]
 
     def with_own(self, settings: Mapping[str, Any]) -> Opening:
         """Return these with one judge's own settings in the place of those of all."""
-        groups = vars(self).items()
-        own = {place: {name: settings[name] for name in settings if hasattr(group, name)} for place, group in groups}
-        return replace(self, **{place: replace(group, **own[place]) for place, group in groups})
+        own = dict(settings)
+        if "base_url" in own and "key_variable" not in own and urlsplit(own["base_url"])[:2] != self.key_server:
+            own["key_variable"] = ""
+            if os.environ.get(self.llm.key_variable):
+                log.warning(
+                    "%s gets no key: that of %s is for another server; give the judge its own, as key_variable=NAME",
+                    own["base_url"], self.llm.key_variable,
+                )  # fmt: skip
+        groups = {name: getattr(self, name) for name in ("judges", "encoding", "llm", "question")}
+        changed: dict[str, Any] = {
+            place: replace(group, **{name: value for name, value in own.items() if hasattr(group, name)})
+            for place, group in groups.items()
+        }
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True)
@@ -191,7 +224,7 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
     if not llm.llm_model:
         raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
     made = ListJudge if opening.question.answer == ORDER else LLMJudge
-    return made(llm.client(), llm.folder(collection), opening.question, llm.sampling())
+    return made(llm.client(), llm.folder(collection), opening.question, llm.sampling(), purse=opening.purse)
 
 
 def _names(*groups: type) -> frozenset[str]:
@@ -278,7 +311,7 @@ def _own(judge: str) -> dict[str, Any]:
     kind = name.partition(":")[0]
     if not values:
         return {}
-    heeded = JUDGES[kind].heeds - {"llm_model", "price"}  # the model stands in the name, prices are of the run
+    heeded = JUDGES[kind].heeds - {"llm_model"}  # it stands in the name
     groups = (JudgeSettings, LLMSettings, QuestionSettings)
     own = (each for group in groups for each in settings_of(group) if each.name in heeded)
     known = {each.name.removeprefix("llm_"): each for each in own}

@@ -221,6 +221,8 @@ def ask(
     none = np.full(len(pairs), np.nan)
     known = record.find(candidates, pairs) if record is not None else Judgements(none, none.copy())
     unknown = np.isnan(known.preference)
+    if hasattr(judge, "recount") and not unknown.all():
+        judge.recount(candidates, pairs.where(~unknown))
     open_rows = np.flatnonzero(unknown)
     prepared = getattr(judge, "prepared", lambda *_: None)
     ready: Judge | None = prepared(candidates, pairs.where(unknown)) if len(open_rows) else None
