@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import cache_folder
+from foils.runtime.files import cache_folder, remove_whole, sweep
 from foils.runtime.memory import parsed_size
 from foils.runtime.options import Option, door, spelled
 from foils.runtime.results import Result, Table
@@ -103,6 +102,9 @@ def cache(
             f"prune, and prune alone, takes {spelled('keep')} (a size), {spelled('older_than')} (days), or both"
         )
     folder = cache_folder()
+    if action == "prune":
+        for kind in KINDS:
+            sweep(folder / kind)
     entries = [
         _entry(kind, path)
         for kind, names in KINDS.items()
@@ -113,7 +115,7 @@ def cache(
     for each in sorted(entries, key=lambda entry: entry.used) if action == "prune" else ():
         if (keep is not None and size > keep) or (older_than is not None and each.used < now - older_than * DAY):
             try:
-                shutil.rmtree(each.path)
+                remove_whole(each.path)
             except OSError as error:
                 raise FailureError(f"cannot remove {each.path}: {error.strerror}; look at its permissions") from error
             removed.append(each)

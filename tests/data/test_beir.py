@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from foils.data import Collection, load_collection, read
+from foils.data.collection import open_stored
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import cache_folder
 
@@ -165,7 +166,8 @@ def test_nothing_of_a_damaged_cache_is_read(beir_folder, name):
     for data in damaged:
         (place / name).write_bytes(data)
         with pytest.raises(FormatError, match=r"damaged collection in the cache .*; remove the folder"):
-            load_collection(folder)
+            open_stored(place)  # as another process opens it, which has not read the files
+        assert len(load_collection(folder).documents) == 10  # made again
     (place / "meta.json").unlink()  # what is unfinished is made again
     assert len(load_collection(folder).documents) == 10
 

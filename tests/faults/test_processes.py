@@ -35,8 +35,9 @@ TRIALS = 4
 TOGETHER = """
 def both(out, cache):
     os.environ["FOILS_CACHE"] = cache
-    status = run(["mine", sys.argv[1], "--with", "dense", "--top", "4", "-o", f"{out}.mined"])
-    return status or run(["rate", sys.argv[1], f"{out}.mined", "--judgements", f"{cache}-judged", "-o", f"{out}.rated"])
+    status = run(["mine", sys.argv[1], "--with", "dense", "--top", "4", "-o", f"{out}-mined.parquet"])
+    more = ["--judgements", f"{cache}-judged", "-o", f"{out}-rated.parquet"]
+    return status or run(["rate", sys.argv[1], f"{out}-mined.parquet", *more])
 
 assert both("alone", "cache") == 0
 for trial in range(int(sys.argv[2])):
@@ -91,8 +92,8 @@ def test_two_processes_on_one_cache(tmp_path, beir_folder):
     """Both end with the bytes of one that was alone, from nothing in the cache; nothing is left aside."""
     output(HASHING + TOGETHER, beir_folder("made"), TRIALS, place=tmp_path)
     for kind in ("mined", "rated"):
-        expected = (tmp_path / f"alone.{kind}").read_bytes()
-        for name in [f"{name}{trial}.{kind}" for trial in range(TRIALS) for name in "ab"]:
+        expected = (tmp_path / f"alone-{kind}.parquet").read_bytes()
+        for name in [f"{name}{trial}-{kind}.parquet" for trial in range(TRIALS) for name in "ab"]:
             assert (tmp_path / name).read_bytes() == expected, name
     assert list(tmp_path.rglob("keys")), "the vectors are kept"
     assert list(tmp_path.rglob("judgements.json")), "the judgements are kept"

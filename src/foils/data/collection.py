@@ -25,7 +25,7 @@ from foils.data.records import Complaints, Fields, Records, text_field, whole_nu
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.runtime.files import META, cache_folder, fill_folder, read_parts, write_parts
+from foils.runtime.files import DAMAGE, META, cache_folder, discard, fill_folder, read_parts, write_parts
 from foils.runtime.options import spelled
 
 Rows = npt.NDArray[np.int64]
@@ -458,7 +458,7 @@ _FORMAT = 3  # of the stored Arrow files
 def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]) -> Collection:
     """Make a collection in memory, or as Arrow files in a folder of the cache, which appears whole and is mapped.
 
-    One that is there is opened, and nothing is made.
+    One that is there is opened, and nothing is made; one that is damaged is removed and made again.
 
     Args:
         name: what to call it.
@@ -481,7 +481,10 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
     key = hashlib.blake2b(repr((_FORMAT, tuple(known))).encode(), digest_size=16).hexdigest()
     folder = cache_folder() / "collections" / key
     if (folder / META).is_file():
-        return open_stored(folder)
+        try:
+            return open_stored(folder)
+        except FormatError as error:
+            discard(folder, "collection", error)
     with fill_folder(folder, mark=META) as aside:
 
         def store(kind: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
@@ -519,7 +522,7 @@ def open_stored(folder: Path) -> Collection:
         qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
         documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
         return Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+    except (*DAMAGE, pa.ArrowException) as error:
         raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
 
 

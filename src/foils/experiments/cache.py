@@ -1,17 +1,22 @@
-"""Steps that are done once: what each gave is kept under a digest of what it depends on."""
+"""Steps that are done once: what each gave is kept under a digest of what it depends on.
+
+What is damaged of it is removed, and the step is done again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from foils.data import Negatives, Run
 from foils.data.records import whole_json
 from foils.data.tables import read_table, write_table
 from foils.runtime.errors import FormatError
-from foils.runtime.files import CHANGED, digest_of, unsealed, write_sealed
+from foils.runtime.files import CHANGED, DAMAGE, digest_of, discard, unsealed, write_sealed
 
+Value = TypeVar("Value")
 TEMPORARY = "checkpoints"  # folder of what is removed once all is done: models of short runs, their checkpoints
 
 
@@ -45,18 +50,27 @@ class StepCache:
 
     def facts(self, name: str, key: object, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return a step's numbers and texts, as JSON holds them."""
-        if not (path := self.path(name, key, ".json")).is_file():
-            write_sealed(path, make())
-        return read_sealed(path)
+        path = self.path(name, key, ".json")
+        return _kept(path, read_sealed, lambda: write_sealed(path, make()))
 
     def negatives(self, name: str, key: object, make: Callable[[], Negatives]) -> Negatives:
         """Return a step's table of negatives."""
-        if not (path := self.path(name, key, ".parquet")).is_file():
-            make().write(path)
-        return Negatives.read(path)
+        path = self.path(name, key, ".parquet")
+        return _kept(path, Negatives.read, lambda: make().write(path))
 
     def run(self, name: str, key: object, make: Callable[[], Run]) -> Run:
         """Return a step's ranking."""
-        if not (path := self.path(name, key, ".parquet")).is_file():
-            write_table(path, make().table, {})
-        return Run(read_table(path)[0], name)
+        path = self.path(name, key, ".parquet")
+        read = partial(read_table, required=("query_id", "doc_id", "score", "rank"))
+        return Run(_kept(path, read, lambda: write_table(path, make().table, {}))[0], name)
+
+
+def _kept(path: Path, read: Callable[[Path], Value], write: Callable[[], object]) -> Value:
+    """Read a file; where it is not there, or damaged, write it first."""
+    if path.exists():
+        try:
+            return read(path)
+        except DAMAGE as error:
+            discard(path, "step", error)
+    write()
+    return read(path)

@@ -5,8 +5,8 @@ A retriever ranks; what a negative is, is decided here, once, for every way of r
 
 from __future__ import annotations
 
+import io
 import logging
-import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -42,7 +42,7 @@ from foils.mining.rules import (
 )
 from foils.runtime import progress, seeds
 from foils.runtime.errors import FoilsError, InputError
-from foils.runtime.files import cache_folder, digest_of, write_whole
+from foils.runtime.files import DAMAGE, cache_folder, digest_of, discard, read_guarded, write_guarded
 from foils.runtime.parallel import map_shards
 
 log = logging.getLogger(__name__)
@@ -153,22 +153,25 @@ class _Found:
 
     def write(self, path: Path) -> None:
         """Write it whole."""
-        counts = [self.positives, self.copies, *self.short.values()]
-        with write_whole(path) as aside, aside.open("wb") as file:
-            np.savez(
-                file, rows=np.concatenate(self.rows), listed=np.concatenate(self.listed), counts=counts,
-                short=np.array([*self.short], np.str_),
-            )  # fmt: skip
+        counts, file = [self.positives, self.copies, *self.short.values()], io.BytesIO()
+        np.savez(
+            file, rows=np.concatenate(self.rows), listed=np.concatenate(self.listed), counts=counts,
+            short=np.array([*self.short], np.str_),
+        )  # fmt: skip
+        write_guarded(path, file.getvalue())
 
     @classmethod
     def read(cls, path: Path) -> _Found | None:
-        """Return what was written; None where there is nothing, or it is damaged (a zip file has checksums)."""
+        """Return what was written; None where there is nothing, or it is damaged, and then removed."""
+        if not path.exists():
+            return None
         try:
-            with np.load(path) as read:
+            with np.load(io.BytesIO(read_guarded(path))) as read:
                 positives, copies, *counts = read["counts"].tolist()
                 short = Counter(dict(zip(read["short"].tolist(), counts, strict=True)))
                 return cls([read["rows"]], positives, copies, [read["listed"]], short)
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+        except DAMAGE as error:
+            discard(path, "mined block", error)
             return None
 
 

@@ -286,7 +286,8 @@ def records_of(
             key["source"] = source.digest
         if folder is not None:
             return JudgementRecord(Path(folder) / judge.fingerprint[:16] if len(judges) > 1 else folder, key)
-        return JudgementRecord(cache_folder() / "judgements" / "-".join(value[:16] for value in key.values()), key)
+        name = "-".join(value[:16] for value in key.values())
+        return JudgementRecord(cache_folder() / "judgements" / name, key, in_cache=True)
 
     return [record(judge) for judge in judges]
 

@@ -22,7 +22,7 @@ from foils.rating.judges import Judge, ListJudge
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
-from foils.runtime.files import file_digest, write_json
+from foils.runtime.files import discard, file_digest, write_json
 from foils.runtime.options import spelled
 from foils.runtime.parallel import map_shards
 
@@ -39,13 +39,20 @@ class JudgementRecord:
         folder: made on the first write.
         key: what the answers depend on: the judge's fingerprint, the collection's digest. It is written beside the
             parts, and a folder with another key is refused.
+        in_cache: whether the folder is the cache's own: what is damaged in it is removed, and asked for again.
 
     Raises:
-        FormatError: the folder holds answers made with another key.
+        FormatError: the folder holds answers made with another key, or a damaged file.
     """
 
-    def __init__(self, folder: str | Path, key: Mapping[str, str]) -> None:
+    def __init__(self, folder: str | Path, key: Mapping[str, str], *, in_cache: bool = False) -> None:
         self.folder, self.key = Path(folder), dict(key)
+        for part in [self.folder / _KEY, *_parts(self.folder)] if in_cache else ():
+            try:
+                if part.exists():
+                    self._check_key() if part.name == _KEY else read_answers(part)
+            except FormatError as error:
+                discard(part, "judgement file", error)
         self._check_key()
 
     def _check_key(self) -> bool:

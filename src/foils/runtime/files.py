@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
 SEAL, META = "checksum", "meta.json"
+LARGEST_META = 1 << 24  # bytes
+DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)  # raised by what reads damaged files of the cache
 CHANGED = "its contents have changed since they were written (their checksum is another)"
 
 
@@ -90,7 +92,38 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def _remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def remove_whole(path: Path) -> None:
+    """Remove a file or folder at once: a kill leaves it as it was, or something that the next writer there removes.
+
+    Raises:
+        OSError: it may not be removed.
+    """
+    aside = _aside(path)
+    path.rename(aside)
+    with suppress(FileNotFoundError):  # another process took it for what a killed one left
+        _remove(aside)
+
+
+def discard(path: Path, what: str, why: object) -> None:
+    """Remove what is damaged in the cache, where that may be done, and say that it is made again."""
+    log.warning("the %s %s is damaged (%s); it is made again", what, path, str(why)[:500])
+    with suppress(OSError):
+        remove_whole(path)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers that were killed left in a folder, on which nobody holds a lock."""
+    for left in folder.glob(".*.part") if fcntl else ():
+        if TEMPORARY.fullmatch(left.name):
+            with suppress(OSError), _locked(left):
+                _remove(left)
 
 
 # What is written appears whole: written aside, flushed, and then given its name.
@@ -103,11 +136,8 @@ def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
     What writers that were killed left in the folder, on which nobody holds a lock, is removed first.
     """
     make_folder(path.parent)
-    for left in path.parent.glob(".*.part") if fcntl else ():
-        if TEMPORARY.fullmatch(left.name):
-            with suppress(OSError), _locked(left):
-                _remove(left)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    sweep(path.parent)
+    temporary = _aside(path)
     try:
         with ExitStack() as lock:
             while not temporary.exists():  # also where another process took it for dead before it was locked
@@ -172,6 +202,8 @@ def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
         for each in (*made, temporary):
             if each.is_file() or each.is_dir():
                 flush(each)
+        if mark and path.exists() and not path.is_dir():
+            discard(path, "folder", "it is a file")
         if mark and not path.exists():  # whole, at once: a kill then leaves nothing aside
             with suppress(OSError):  # another process was first
                 temporary.rename(path)
@@ -346,6 +378,30 @@ def _checksum(value: Mapping[str, Any]) -> str:
     return xxhash.xxh3_64(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def write_guarded(path: Path, data: bytes) -> None:
+    """Write bytes whole, with a checksum of them and of the names of file and folder before them."""
+    with write_whole(path) as aside:
+        aside.write_bytes(_guard(path, data) + data)
+
+
+def read_guarded(path: Path) -> bytes:
+    """Return the bytes that `write_guarded` wrote.
+
+    Raises:
+        OSError: there is no such file, or it may not be read.
+        ValueError: it is damaged, or lay in another place.
+    """
+    whole = path.read_bytes()
+    if whole[:8] != _guard(path, whole[8:]):
+        raise ValueError(CHANGED)
+    return whole[8:]
+
+
+def _guard(path: Path, data: bytes) -> bytes:
+    place = xxhash.xxh3_64_intdigest(f"{path.parent.name}/{path.name}".encode())
+    return xxhash.xxh3_64(data, seed=place).digest()
+
+
 def write_parts(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write meta.json of a folder that is being filled: these facts, and the checksums of the files there."""
     files = {path.name: file_checksum(path) for path in sorted(folder.iterdir()) if path.is_file()}
@@ -356,9 +412,10 @@ def read_parts(folder: Path) -> dict[str, Any]:
     """Return the facts of a folder's meta.json; each file is read through once a process, and its checksum compared.
 
     Raises:
-        OSError, ValueError, KeyError: a file of it is missing or damaged.
+        OSError, ValueError, KeyError, RecursionError: a file of it is missing or damaged (`DAMAGE`).
     """
-    meta = unsealed(json.loads((folder / META).read_text("utf-8")))
+    with (folder / META).open("rb") as opened:
+        meta = unsealed(json.loads(opened.read(LARGEST_META)))  # one that is longer is no JSON
     for name, checksum in meta["files"].items():
         state = (folder / name).stat()
         facts = (str((folder / name).absolute()), state.st_size, state.st_mtime_ns)
@@ -387,9 +444,8 @@ def kept_folder(
         try:
             read_parts(place)
             return read()
-        except (OSError, ValueError, KeyError) as error:
-            log.warning("the %s %s is damaged (%s); it is made again", what, place, error)
-            shutil.rmtree(place, ignore_errors=True)
+        except DAMAGE as error:
+            discard(place, what, error)
     made = make()
     try:
         with fill_folder(place, mark=META) as aside:
