@@ -251,7 +251,7 @@ def test_data_sets_that_are_no_pairs_are_refused(model, vectors):
 
 def test_what_is_no_encoder_is_refused_and_an_encoder_is_not_changed(model, cross_encoder, vectors):
     dataset = datasets.Dataset.from_dict(pairs(0))
-    refused("type CrossEncoder; expected a SentenceTransformer", ours, dataset, cross_encoder, vectors)
+    refused("CrossEncoder is a model of the kind cross-encoder, not encoder", ours, dataset, cross_encoder, vectors)
     refused("type object; expected a SentenceTransformer", ours, dataset, object(), vectors)
     wrapped = foils.load_encoder("static:all-MiniLM-L6-v2")
     assert len(ours(dataset, wrapped, vectors)) == len(ours(dataset, "static:all-MiniLM-L6-v2", vectors))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.encoder import weights_digest
-from foils.encode.models import check_hub, find_model, loaded, refuse_own, set_length
+from foils.encode.models import CROSS_ENCODER, check_hub, find_model, loaded, set_length
 from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,14 +40,13 @@ def load_cross_encoder(
         trust_remote_code: run code that the model brings along.
 
     Raises:
-        InputError: there is no such model, it cannot be loaded, it has several outputs, or it is a sparse or
-            multi-vector one.
+        InputError: there is no such model, it cannot be loaded, it has several outputs, its files lack weights or have
+            others, or it is a model of another kind.
     """
     check_hub(find_model(name), "cross-encoder")
-    refuse_own(name)
     model: CrossEncoder = loaded(
-        "CrossEncoder", "cross-encoder", name, device=device, trust_remote_code=trust_remote_code, seed=seed,
-        num_labels=1 if new_head else None,
+        CROSS_ENCODER, "cross-encoder", name, device=device, trust_remote_code=trust_remote_code, new_head=new_head,
+        seed=seed, num_labels=1 if new_head else None,
     )  # fmt: skip
     set_length(model, max_length)
     check_one_output(model, Path(str(find_model(name))).name)
@@ -69,15 +68,6 @@ def cross_encoder_digest(model: CrossEncoder) -> str:
     length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
     prompts = (getattr(model, "default_prompt_name", None), sorted((getattr(model, "prompts", None) or {}).items()))
     return hashlib.blake2b(repr((weights_digest(model), length, prompts)).encode(), digest_size=16).hexdigest()
-
-
-def has_drawn_weights(load: Callable[[int], CrossEncoder]) -> bool:
-    """Tell whether a model has weights that its files lack, as the head of one from a masked language model.
-
-    Args:
-        load: the seed of such weights → the model.
-    """
-    return cross_encoder_digest(load(0)) != cross_encoder_digest(load(1))
 
 
 def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32) -> npt.NDArray[np.float32]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,22 @@ log = logging.getLogger(__name__)
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
-SAVED = "config_sentence_transformers.json"
+CONFIGS = ("config_sentence_transformers", "modules", "config", "adapter_config")  # .json, by which a model is known
+HOW = "give a whole folder with safetensors weights, or a hub name that can be reached"
 OWN_KINDS = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector"}  # compare by a function of their own
+ENCODER, CROSS_ENCODER, TRANSFORMER = "SentenceTransformer", "CrossEncoder", "transformer"
+NAMES = {ENCODER: "encoder", CROSS_ENCODER: "cross-encoder"}
+ADVICE = {
+    ENCODER: "give an encoder; a cross-encoder reranks: foils evaluate COLLECTION --model bm25 --reranker MODEL",
+    CROSS_ENCODER: "give a cross-encoder, or train one: foils train COLLECTION --reranker --model MODEL -o reranker/",
+}
+"""What to give or type in the place of a model that is not of a class."""
+NO_POOLING = (
+    "{} is a transformer without pooling, and nothing says how its tokens' vectors become one of a text; train it "
+    "(foils train COLLECTION --model MODEL -o model/), or save it with sentence-transformers' modules Transformer and "
+    "Pooling"
+)
+LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForPreTraining", "ForConditionalGeneration")
 # of model.safetensors, as published
 _PUBLISHED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -56,7 +70,12 @@ def find_model(name: str | Path) -> Path | str:
 
 
 def load_model(
-    name: str | Path, *, kind: str = "model", device: str | None = None, trust_remote_code: bool = False
+    name: str | Path,
+    *,
+    kind: str = "model",
+    device: str | None = None,
+    new_head: bool = False,
+    trust_remote_code: bool = False,
 ) -> Any:
     """Return a SentenceTransformer, its weights read from safetensors only.
 
@@ -67,11 +86,12 @@ def load_model(
         name: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them.
         kind: what messages call it.
         device: torch device; None: the first one available.
+        new_head: for training: a transformer without pooling gets the mean of its tokens' vectors.
         trust_remote_code: run code that comes with the model.
 
     Raises:
-        InputError: there is no such model, it cannot be loaded, it has no word table, or it is a sparse or multi-vector
-            one.
+        InputError: there is no such model, it cannot be loaded, it has no word table or no pooling, its files lack
+            weights or have others, or it is a model of another kind.
     """
     name = find_model(name) if Fusion.of(name) else name
     place = find_model(str(name).removeprefix(STATIC))
@@ -79,14 +99,27 @@ def load_model(
     if str(name).startswith(STATIC):
         with loading(kind, name):
             return static_embedding(place, device=device)
-    refuse_own(name)
-    return loaded("SentenceTransformer", kind, name, device=device, trust_remote_code=trust_remote_code)
+    how: dict[str, Any] = {"device": device, "new_head": new_head, "trust_remote_code": trust_remote_code}
+    model = loaded(ENCODER, kind, name, **how)
+    if getattr(model[-1], "module_output_name", None) == "token_embeddings":  # a transformer, and nothing after it
+        raise InputError(NO_POOLING.format(name))
+    return model
 
 
 def loaded(
-    of: str, kind: str, name: str | Path, *, device: str | None, trust_remote_code: bool, seed: int = 0, **more: Any
+    of: str,
+    kind: str,
+    name: str | Path,
+    *,
+    device: str | None,
+    trust_remote_code: bool,
+    new_head: bool,
+    seed: int = 0,
+    **more: Any,
 ) -> Any:
     """Return a model of a class of sentence-transformers, from safetensors only, its adapters merged.
+
+    Its `drawn_weights` are the names of those that its files lack, as of a new head.
 
     Args:
         of: name of the class.
@@ -94,21 +127,92 @@ def loaded(
         name: a folder, or a hub name.
         device: torch device; None: the first one available.
         trust_remote_code: run code that comes with the model.
+        new_head: whether the files may lack what comes after the base of a transformer.
         seed: of weights that the files do not have.
         more: arguments of the class.
 
     Raises:
-        InputError: it cannot be loaded.
+        InputError: it cannot be loaded, its files lack weights, or have some that the model does not use.
     """
     import sentence_transformers
 
     place = find_model(name)
     if not trust_remote_code:
         refuse_pickles(place)
+    check_kind(name, of, new_head=new_head)
     more = {"device": device, "trust_remote_code": trust_remote_code, **more}
-    with loading(kind, name, seed=seed):
+    with loading(kind, name, seed=seed), noting_weights() as noted:
         model = getattr(sentence_transformers, of)(str(place), model_kwargs={"use_safetensors": True}, **more)
-        return merge_adapters(model)
+    model.drawn_weights = check_weights(str(name), of, noted, new_head=new_head)
+    return merge_adapters(model)
+
+
+@contextmanager
+def noting_weights() -> Iterator[list[tuple[Any, Mapping[str, Any]]]]:
+    """Give a list to which transformers' report on the weights is added with each of its models that is loaded inside.
+
+    sentence-transformers does not hand the reports on, so that they are asked for where transformers loads.
+    """
+    from transformers import PreTrainedModel
+
+    plain, noted = PreTrainedModel.__dict__["from_pretrained"], []
+
+    def with_report(cls: Any, *given: Any, **more: Any) -> Any:
+        model, report = plain.__func__(cls, *given, **{**more, "output_loading_info": True})
+        noted.append((model, report))
+        return model
+
+    PreTrainedModel.from_pretrained = classmethod(with_report)
+    try:
+        yield noted
+    finally:
+        PreTrainedModel.from_pretrained = plain
+
+
+def check_weights(
+    name: str, of: str, noted: Iterable[tuple[Any, Mapping[str, Any]]], *, new_head: bool
+) -> tuple[str, ...]:
+    """Refuse a model whose files lack weights or have some that it does not use; return the names of those drawn.
+
+    A pooler may be missing or left over: an encoder's own pooling does not use it. The head of a language model is not
+    used by a model that embeds or scores.
+
+    Args:
+        name: as it was given.
+        of: name of the class.
+        noted: of `noting_weights`.
+        new_head: whether what comes after the base may be missing.
+
+    Raises:
+        InputError: as said.
+    """
+    drawn: set[str] = set()
+    for inner, report in noted:
+        if getattr(inner, "_hf_peft_config_loaded", False):  # the report is of its adapters alone
+            continue
+        base, prefix = inner.base_model, f"{inner.base_model_prefix}."
+        missing = {key for key in report["missing_keys"] if of == CROSS_ENCODER or "pooler" not in key.split(".")}
+        lacking = missing
+        if new_head and base is not inner:
+            lacking = {key for key in missing if key.startswith(prefix) and "pooler" not in key.split(".")}
+        layers = {child for child, _ in base.named_children()}
+        architectures = getattr(inner.config, "architectures", None) or [LANGUAGE_MODELS[0]]
+        language = architectures[0].endswith(LANGUAGE_MODELS)
+        unused = set()
+        for key in report["unexpected_keys"]:
+            parts = key.removeprefix(prefix).split(".")
+            of_language = language and parts[0] not in (*layers, "classifier", "score")
+            if not (of_language or "pooler" in parts):
+                unused.add(key)
+        wrong = sorted(lacking | unused)
+        if wrong:
+            shown = ", ".join(wrong[:3]) + (", …" if len(wrong) > 3 else "")
+            torn = any(key.removeprefix(prefix).split(".")[0] in layers - {"pooler"} for key in wrong)
+            how = f"its config.json and its weights do not belong together; {HOW}" if torn else ADVICE[of]
+            counts = f"its files lack {len(lacking)} weights and have {len(unused)} that it does not use"
+            raise InputError(f"{name} is no whole {NAMES[of]}: {counts} ({shown}); {how}")
+        drawn |= missing
+    return tuple(sorted(drawn))
 
 
 def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
@@ -185,25 +289,58 @@ def refuse_pickles(place: Path | str) -> None:
             raise InputError(f"{said}, or trust it with {spelled('trust_remote_code', 'true')}")
 
 
-def refuse_own(given: Any) -> None:
-    """Raise an InputError for a sparse or multi-vector model, by name or loaded.
+def check_kind(given: Any, wanted: str, *, new_head: bool = False) -> None:
+    """Refuse a model that is not of the wanted class, by name or loaded.
 
-    sentence-transformers would load either as a SentenceTransformer, too, with a mean of vectors in place of its own
-    head; what is measured would then be another model.
+    sentence-transformers would load any as any, with a mean of vectors or a drawn head in the place of its own; what is
+    measured would then be another model.
+
+    Args:
+        given: a name, a folder, or a model.
+        wanted: SentenceTransformer or CrossEncoder.
+        new_head: whether a transformer gets a head, and an encoder that of a cross-encoder, to train them.
+
+    Raises:
+        InputError: it is of another class, or a transformer without pooling where an encoder is wanted.
     """
-    name, kind = type(given).__name__, getattr(given, "model_type", "")
+    name, kind = type(given).__name__, getattr(given, "model_type", wanted)
     if isinstance(given, (str, Path)):
-        name, place = str(given), find_model(given)
-        saved: Any = Path(place, SAVED)
-        if isinstance(place, str):
-            from sentence_transformers.util.file_io import load_file_path
-
-            saved = load_file_path(place, SAVED)
-        facts = whole_json(saved) if saved is not None and Path(saved).is_file() else {}
-        kind = facts.get("model_type") if isinstance(facts, dict) else ""
-    if isinstance(kind, str) and kind in OWN_KINDS:
+        name, kind = str(given), saved_kind(given)
+        if not kind:
+            raise InputError(f"cannot load the {NAMES[wanted]} {name!r}: no config.json is there; {HOW}")
+    if kind in OWN_KINDS:
         said = f"{name} is a {OWN_KINDS[kind]} model, which gives a text no dense vector"
         raise InputError(f"{said}; its TREC run, made elsewhere, is a source of negatives, and a system to evaluate")
+    if kind == TRANSFORMER and wanted == ENCODER and not new_head:
+        raise InputError(NO_POOLING.format(name))
+    if kind in NAMES and kind != wanted and not (new_head and wanted == CROSS_ENCODER):
+        raise InputError(f"{name} is a model of the kind {NAMES[kind]}, not {NAMES[wanted]}; {ADVICE[wanted]}")
+
+
+def saved_kind(name: str | Path) -> str:
+    """Return the class that a model's files name; of one without modules `transformer`; of no model an empty text."""
+    place = find_model(name)
+    saved, modules, config, adapter = (_facts_of(place, f"{file}.json") for file in CONFIGS)
+    if modules is not None:
+        return str((saved or {}).get("model_type") or ENCODER)
+    if config is None and adapter is None:
+        return ""
+    architectures = (config or {}).get("architectures")
+    scores = isinstance(architectures, list) and str(architectures[:1]).endswith("ForSequenceClassification']")
+    return CROSS_ENCODER if scores else TRANSFORMER
+
+
+def _facts_of(place: Path | str, file: str) -> Any:
+    """What a JSON file of a model says, an empty object of other values; None: there is none."""
+    path: Any = Path(place, file)
+    if isinstance(place, str):
+        from sentence_transformers.util.file_io import load_file_path
+
+        path = load_file_path(place, file)
+    if path is None or not Path(path).is_file():
+        return None
+    facts = whole_json(path)
+    return facts if isinstance(facts, dict) else {}
 
 
 @contextmanager
@@ -228,14 +365,15 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             yield
-    except InputError:
+    except (InputError, MemoryError):
         raise
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+    except Exception as error:  # of damaged files each library raises its own
         if isinstance(error, ImportError) and "peft" in str(error):
             require("peft", "lora")
-        said = str(error).strip().partition("\n")[0]
-        how = "give a folder with safetensors weights, or a hub name that can be reached"
-        raise InputError(f"cannot load the {kind} {str(name)!r}: {said}; {how}") from error
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        if "ignore_mismatched_sizes" in said:
+            said = "its weights have other shapes than its config.json says"
+        raise InputError(f"cannot load the {kind} {str(name)!r}: {said}; {HOW}") from error
 
 
 def merge_adapters(model: Any) -> Any:

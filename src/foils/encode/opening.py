@@ -14,7 +14,7 @@ import numpy as np
 from foils.data.collection import Collection
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder, load_encoder
-from foils.encode.models import DEFAULT_MODEL, refuse_own
+from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, check_kind
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_folder
@@ -94,7 +94,7 @@ class EmbeddingSettings(EncoderSettings):
     def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
         """Return what scores pairs: a model as it is, or that of a name, to which length and device apply too."""
         if not isinstance(given, (str, Path)):
-            refuse_own(given)
+            check_kind(given, CROSS_ENCODER)
             return given
         return load_cross_encoder(given, **{name: getattr(self, name) for name in OF_CROSS_ENCODERS})
 
@@ -123,7 +123,7 @@ def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
         return load_encoder(given, settings)
     if all(hasattr(given, name) for name in ("fingerprint", "route", "encode")):
         return cast(Encoder, given)
-    refuse_own(given)
+    check_kind(given, ENCODER)
     if all(hasattr(given, name) for name in ("encode_query", "encode_document", "prompts")):
         return SentenceEncoder(given, settings)
     expected = "the name of a model, a loaded SentenceTransformer, or an object with the methods of Encoder"

@@ -401,7 +401,14 @@ def runs_of(
         raise InputError(
             f"nothing to evaluate; give an encoder ({spelled('systems')} MODEL) or a run ({spelled('run')} FILE)"
         )
-    opened = [_opened(system, collection, embedding, split=split, top=top) for system in systems]
+    lengths: dict[str, int] = {}
+    opened = [_opened(each, collection, embedding, split=split, top=top, lengths=lengths) for each in systems]
+    if len(set(lengths.values())) > 1:
+        log.warning(
+            "the systems cut texts after different numbers of tokens (%s), which is part of their difference; %s "
+            "measures all at one",
+            ", ".join(f"{name}: {length}" for name, length in lengths.items()), spelled("max_length", "TOKENS"),
+        )  # fmt: skip
     runs = [None if system.kind == "reranker" else run() for system, run in zip(systems, opened, strict=True)]
     files = [run for system, run in zip(systems, runs, strict=True) if system.kind == "run"]
     first = next(run for run in [*files, *runs] if run is not None)
@@ -417,9 +424,15 @@ def runs_of(
 
 
 def _opened(
-    system: NamedSystem, collection: Collection, embedding: EmbeddingSettings, *, split: str, top: int
+    system: NamedSystem,
+    collection: Collection,
+    embedding: EmbeddingSettings,
+    *,
+    split: str,
+    top: int,
+    lengths: dict[str, int],
 ) -> Callable[..., Any]:
-    """What makes the run of a system whose model is loaded; of a reranker, what scores pairs."""
+    """What makes the run of a system whose model is loaded, or scores pairs; an encoder's length goes to `lengths`."""
     if system.kind == "reranker":
         return partial(logits, embedding.open_cross_encoder(system.what))
     if system.kind == "run":
@@ -432,13 +445,14 @@ def _opened(
     if fusion is not None:
         depth = max(top, FUSED_DEPTH) if fusion.deploys == "both" else top
         model = NamedSystem("encoder", find_model(str(system.what)), name)
-        dense = _opened(model, collection, embedding, split=split, top=depth)
+        dense = _opened(model, collection, embedding, split=split, top=depth, lengths=lengths)
         if fusion.deploys == "model":
             return dense
         lexical = partial(bm25_run, collection, split, depth=depth)
         return lambda: fuse_runs([lexical(), dense()], name=name, **fusion.how).first(top)
     encoder = embedding.open_encoder(system.what, collection)
     if (length := getattr(encoder, "max_length", None)) is not None:
+        lengths[system.name or encoder.name] = length
         log.info("%s: texts cut after %s tokens", encoder.name, length)
     return partial(dense_run, encoder, collection, split, depth=top, store=embedding.open_store(), name=system.name)
 

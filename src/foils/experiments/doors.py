@@ -241,7 +241,8 @@ def merge(
     from foils.training.models import merged
 
     load: Callable[..., Any] = load_cross_encoder if reranker else load_model
-    model = merged(load(base, device=device), load(tuned, device=device), alpha)
+    untrained = {} if reranker else {"new_head": True}  # of the base its weights alone are taken
+    model = merged(load(base, device=device, **untrained), load(tuned, device=device), alpha)
     folder = Path(output)
     with writing_weights(folder), fill_folder(folder) as aside:
         model.save_pretrained(str(aside))

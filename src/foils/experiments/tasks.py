@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from foils.data import Collection, Negatives, Run
 from foils.data.run import FUSED_DEPTH, Fusion
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
+from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC, length_of, load_model
 from foils.evaluation import dense_run, first_documents, named_systems, rerank_run, runs_of
 from foils.runtime.files import cache_folder, file_digest
@@ -67,9 +67,9 @@ class _Model:
 
     def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
         """Load the model, or what was trained from it, texts cut; a head that its files lack is drawn from the seed."""
-        how: dict[str, Any] = {"device": self.device, "trust_remote_code": self.trust_remote_code}
+        how: dict[str, Any] = {"device": self.device, "new_head": True, "trust_remote_code": self.trust_remote_code}
         name = folder or self.model
-        model = load_model(name, **how) if self.in_batch else load_cross_encoder(name, new_head=True, seed=seed, **how)
+        model = load_model(name, **how) if self.in_batch else load_cross_encoder(name, seed=seed, **how)
         if self.max_length is not None and (own := length_of(model)) is not None:
             model.max_seq_length = min(self.max_length, own)
         return model
@@ -141,8 +141,8 @@ class RerankerTask(_Model):
 
     @cached_property
     def init(self) -> str:
-        """`nothing` where weights depend on the seed: of a head that nobody trained."""
-        return "nothing" if has_drawn_weights(lambda seed: self.load(seed=seed)) else "encoder"
+        """`nothing` where its files lack weights: of a head that nobody trained."""
+        return "nothing" if self.load().drawn_weights else "encoder"
 
     @property
     def _encodes(self) -> bool:

@@ -31,7 +31,7 @@ from foils.data.sources import labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.tables import take
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind
-from foils.encode.models import SIMILARITIES, load_model, refuse_own
+from foils.encode.models import ENCODER, SIMILARITIES, check_kind, load_model
 from foils.encode.opening import EmbeddingSettings, as_encoder
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import mine_negatives
@@ -299,7 +299,7 @@ def _retriever(
     compares_by = getattr(model, "similarity_fn_name", "unknown")
     if compares_by in (None, *SIMILARITIES) and hasattr(model, "encode_document") and not pool:
         return DenseRetriever.of_model(collection, _opened(model, batch_size, prompts), store)
-    refuse_own(model)
+    check_kind(model, ENCODER)
     encodes = hasattr(model, "encode") or hasattr(model, "encode_document")
     if not encodes or not hasattr(model, "similarity"):
         expected = "expected a SentenceTransformer, the name of one, or an object with encode and similarity"

@@ -115,8 +115,8 @@ def load_trainable(
     if isinstance(model, (str, Path)):
         from foils.encode.cross_encoders import load_cross_encoder
 
-        own: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
-        model = load_cross_encoder(model, new_head=True, seed=seed, **own) if reranker else load_model(model, **own)
+        own: dict[str, Any] = {"device": device, "new_head": True, "trust_remote_code": trust_remote_code}
+        model = load_cross_encoder(model, seed=seed, **own) if reranker else load_model(model, **own)
     if similarity is not None:
         model.similarity_fn_name = similarity_of(model, similarity)
     asked: dict[Kind, str | None] = {"query": query_prompt, "document": document_prompt}
