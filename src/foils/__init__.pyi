@@ -222,7 +222,7 @@ def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.
     validate: typing.Literal["none", "borderline", "all"] = ..., distil: str | pathlib.Path | None = ...,
     distil_from: str | pathlib.Path = ..., distil_form: typing.Literal["pairwise", "scores"] = ...,
     distil_epochs: int = ..., distil_length: int = ..., question: foils.rating.judges.QuestionSettings = ...,
-    answer: typing.Literal["preference", "token", "order"] = ..., orders: int = ..., domain: str = ...,
+    answer: typing.Literal["preference", "thoughts", "token", "order"] = ..., orders: int = ..., domain: str = ...,
     llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: foils.llm.client.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,

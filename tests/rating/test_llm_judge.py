@@ -107,7 +107,27 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_as_often_as_allowed(tm
         ('<think>{"preference": 0}</think> So: {"preference": 0.9}', 0.9),
         ('First {"preference": 0.2}, no: {"preference": 0.7}', 0.7),
         ('First {"preference": 0.2}, no: {"preference": 7}', 0.2),
-        ('{"preference": 0.5', None),
+        ('{"preference": 0.5', 0.5),
+        ('{"preference": "0.83"}', 0.83),
+        ('{"preference": ".83"}', 0.83),
+        ('{"preference": .83}', 0.83),
+        ("{'preference': 0.83}", 0.83),
+        ("{'preference': '0.83', 'why': 'A, not B'}", 0.83),
+        ("preference: 0.83", 0.83),
+        ("**Preference** = .83.", 0.83),
+        ('```json\n{"preference": 0.83}\n```', 0.83),
+        ("0.83", 0.83),
+        (" .83\n", 0.83),
+        ("1", 1.0),
+        ("'0.83'.", 0.83),
+        ('{"preference": 1.5}', None),
+        ('{"preference": -0.5}', None),
+        ("preference: A", None),
+        ("0.83 or 0.38", None),
+        ("A is better, 0.83", None),
+        ("83", None),
+        ('{"preference": null}', None),
+        ("", None),
     ],
 )
 def test_answers_are_read_and_never_guessed(said, expected):
@@ -175,7 +195,8 @@ def test_one_token_is_read_by_its_log_probabilities(tmp_path):
     [
         (Reply("A"), "an answer without log-probabilities"),
         (Reply("A", tokens={"The": -0.1, "A": -3.0, "B": -4.0}), UNREAD),
-        (Reply("a", tokens={"a": -0.01}), UNREAD),
+        (Reply("Aha", tokens={"Aha": -0.01}), UNREAD),
+        (Reply("C", tokens={"C": -0.01, "(": -5.0}), UNREAD),
     ],
 )
 def test_a_token_that_is_neither_letter_is_no_answer(tmp_path, reply, why):
@@ -239,7 +260,26 @@ def test_a_bias_of_position_is_measured_and_cancels(tmp_path):
         ('{"order": [2, 1, 3]}', "bac"),
         ('{"order": [2, 2, 9, 3]}', "bca"),  # what is left out comes last
         ('{"order": [2]}', None),
-        ('{"order": "2 > 1 > 3"}', None),
+        ('{"order": "2 > 1 > 3"}', "bac"),
+        ("[2] > [1] > [3]", "bac"),
+        ("[2]>[1]>[3]\n", "bac"),
+        ("The ranking is: [2] > [1] > [3].", "bac"),
+        ("2 > 1 > 3", "bac"),
+        ("[2] > [1] = [3]", "bac"),
+        ('{"order": ["2", "1", "3"]}', "bac"),
+        ('["2","1","3"]', "bac"),
+        ('["[2]", "[1]", "[3]"]', "bac"),
+        ("[2, 1, 3]", "bac"),
+        ("2, 1, 3", "bac"),
+        ("[2.0, 1.0, 3.0]", "bac"),
+        ('{"order": [2, 1, 3]', "bac"),
+        ("{'order': [2, 1, 3]}", "bac"),
+        ("order: [2] > [1] > [3]", "bac"),
+        ("[2, 1, 3] or [1, 2, 3]", None),
+        ("[2] > [1] > [3], or else [1] > [2] > [3]", None),
+        ('{"order": [2.5, 1, 3]}', None),
+        ('{"order": [{"id": 2}, {"id": 1}]}', None),
+        ("2 and 1", None),
     ],
 )
 def test_an_order_that_names_half_of_the_passages_is_read(said, order):
@@ -343,3 +383,77 @@ def test_what_is_being_answered_when_the_bound_is_reached_is_kept(tmp_path):
         sent = len(server.seen)
     with AnswerStore(tmp_path) as store:
         assert len(store.records) == sent <= 5 + 1 + 4
+
+
+@pytest.mark.parametrize("token", ["A", " A", "(A", "A.", "a", "▁A", "ĠA", "**A", '"A', "A)"])
+def test_one_letter_is_read_however_a_tokenizer_cuts_it(token):
+    assert FORMS["token"].value({token: 0.9, "B": 0.1}) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('{"reasoning": "B names 1 keel, A none.", "preference": 0.1}', 0.1),
+        ("B names 2 keels, A none.\nPreference: 0.1", 0.1),
+        ("B names 2 keels. I would say 0.1.", 0.1),
+        ("<think>0.9?</think>So 0.1", 0.1),
+        ("B names 2 keels, A none.", None),
+        ("I would say 1/10", None),
+    ],
+)
+def test_a_score_after_reasons_is_read_from_the_end(said, expected):
+    assert FORMS["thoughts"].value(said) == expected
+
+
+def test_reasons_are_asked_for_first_kept_and_counted(tmp_path):
+    def thinks(number, asked):
+        value = json.loads(honest(number, asked).content)["preference"]
+        return Reply(json.dumps({"reasoning": f"A is {value:.2f}", "preference": value}))
+
+    candidates, pairs = letters((3,)), all_pairs([3])
+    with serving(thinks) as server:
+        asked = judge(server, tmp_path, QuestionSettings(answer="thoughts"))
+        found = ask(asked, candidates, pairs)
+        schema = server.seen[0]["response_format"]["json_schema"]["schema"]
+    np.testing.assert_allclose(found.preference, expit([-1.0, -2.0, -1.0]), atol=1e-5)
+    assert list(schema["properties"]) == schema["required"] == ["reasoning", "preference"]
+    with AnswerStore(tmp_path) as store:
+        assert all("A is 0." in each["reasoning"] for each in store.records.values())
+    assert asked.cost(candidates, pairs).completion_tokens > 1000
+
+
+@pytest.mark.parametrize(("unread", "stops", "warns"), [(1, False, False), (3, False, True), (9, True, True)])
+def test_answers_that_cannot_be_read_are_said_and_stop_a_run(tmp_path, caplog, unread, stops, warns):
+    """Of 42 questions: 2 %, 7 %, 21 %; what came is shown, less the key."""
+    candidates, pairs = letters((7,)), all_pairs([7])
+    refused_prompts: set = set()
+
+    def answer(number, asked):
+        prompt = asked["messages"][0]["content"]
+        if prompt in refused_prompts or len(refused_prompts) < unread:
+            refused_prompts.add(prompt)
+            return Reply("hm\x1b[2J")
+        return honest(number, asked)
+
+    with serving(answer) as server:
+        asked = judge(server, tmp_path, concurrency=1)
+        if stops:
+            with pytest.raises(FailureError, match=r"9 of \d+ answers of m cannot be read"):
+                ask(asked, candidates, pairs)
+        else:
+            ask(asked, candidates, pairs)
+            assert ("cannot be read; the first of them: hm [2J" in caplog.text) == warns
+
+
+def test_as_many_log_probabilities_are_asked_for_as_the_server_allows(tmp_path):
+    def answer(number, asked):
+        if asked["top_logprobs"] > 7:
+            reason = {"error": {"message": "Requested sample logprobs of 20, which is greater than max allowed: 7"}}
+            return Reply(status=400, body=json.dumps(reason).encode())
+        return Reply("A", tokens={"A": -0.1, "B": -3.0})
+
+    candidates, pairs = letters((2,)), all_pairs([2])
+    with serving(answer) as server:
+        found = ask(judge(server, tmp_path, QuestionSettings(answer="token"), concurrency=1), candidates, pairs)
+        assert np.isfinite(found.preference).all()
+        assert [each["top_logprobs"] for each in server.seen] == [20, 7, 20, 7]

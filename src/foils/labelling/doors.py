@@ -51,7 +51,7 @@ VERSION = "relevance-1"
 FORM = Form(
     "relevant",
     'Answer in JSON: {"relevant": true} or {"relevant": false}.',
-    lambda value: value if isinstance(value, bool) else None,
+    lambda value: {"true": True, "false": False}.get(str(value).strip(" \n\"'`*}.,").lower()),
     {"type": "boolean"},
 )
 

@@ -14,6 +14,7 @@ import contextvars
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -142,7 +143,14 @@ class Session:
             completion = await self._server.complete(request, self.usage)
             return request.answer_of(completion, self.usage)
         except NoAnswerError as error:
-            raise NoAnswerError(self._server.shown(str(error))) from None
+            raise NoAnswerError(self.shown(str(error))) from None
+
+    def shown(self, text: str, most: int = LONGEST_REASON) -> str:
+        """Return a server's text as messages and records may show it: without the key, on one line, not too long."""
+        key = self._server.client.key
+        masked = text.replace(key, "***") if key else text
+        line = " ".join("".join(each if each.isprintable() else " " for each in masked).split())
+        return line if len(line) <= most else f"{line[:most]} …"
 
 
 class _RedirectedError(Exception):
@@ -170,14 +178,8 @@ class _Server:
     """
 
     def __init__(self, client: Client, openai: AsyncOpenAI) -> None:
-        self._client, self._openai, self._has_answered = client, openai, False
+        self.client, self._openai, self._has_answered = client, openai, False
         self.unknown: frozenset[str] = frozenset()
-
-    def shown(self, text: str) -> str:
-        """Return a server's text as a message may show it: without the key, on one line, and not too long."""
-        masked = text.replace(self._client.key, "***") if self._client.key else text
-        line = " ".join("".join(each if each.isprintable() else " " for each in masked).split())
-        return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]} …"
 
     async def complete(self, asked: Request, usage: Usage) -> Any:
         """Return a completion as its JSON has it, asked for as often as the client allows.
@@ -186,7 +188,7 @@ class _Server:
         """
         import openai
 
-        client, completions = self._client, self._openai.chat.completions.with_raw_response
+        client, completions = self.client, self._openai.chat.completions.with_raw_response
         where = client.server or "the default server"
         reason, attempt, unknown = "", 0, self.unknown
         while attempt <= client.retries:
@@ -212,9 +214,9 @@ class _Server:
                 cause = error.__cause__ or error
                 if isinstance(cause, _RedirectedError):
                     advice = f"give {spelled('base_url')} that address if it is to have the questions"
-                    raise InputError(f"{where} redirects to {self.shown(str(cause))}; {advice}") from None
+                    raise InputError(f"{where} redirects to {cause}; {advice}") from None
                 if not self._has_answered and type(cause).__name__ in ("ConnectError", "TooManyRedirects"):
-                    raise _unreachable(where, self.shown(str(cause))) from None
+                    raise _unreachable(where, str(cause)) from None
                 reason = "no connection"
             except openai.APIStatusError as error:
                 reason = f"status {error.status_code}{_said(error)}"
@@ -239,8 +241,15 @@ def _unreachable(where: str, why: str) -> FailureError:
 
 
 def _refused(error: Any, body: Mapping[str, Any]) -> str | None:
-    """What of a request the server does not know: what it names, else the schema; None: nothing that can be left."""
-    reason = _said(error)
+    """What of a request the server does not know: what it names, else the schema; None: nothing that can be left.
+
+    Of log-probabilities, how many the server allows, as top_logprobs=5: the most that it names, else 5, then 2.
+    """
+    reason, top = _said(error), body.get("top_logprobs", 0)
+    if top and "logprob" in reason:
+        named_numbers = [int(number) for number in re.findall(r"\d+", reason) if 0 < int(number) < top]
+        fewer = max(named_numbers, default=5 if top > 5 else 2)
+        return f"top_logprobs={fewer}" if fewer < top else None
     named = (name for name in ("max_tokens", "seed", "temperature") if name in body and name in reason)
     return next(named, "response_format" if "response_format" in body else None)
 

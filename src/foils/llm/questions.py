@@ -6,6 +6,8 @@ missing, and is asked for again by the next run.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +18,13 @@ from foils.llm.asking import ANSWER_TOKENS, Served, Session, ask_missing, digest
 from foils.llm.client import Client, ModelUse, Purse, Sampling, Usage
 from foils.llm.prompts import Template, fenced
 from foils.llm.request import CHARACTERS_A_TOKEN, NoAnswerError, Request
+from foils.runtime.errors import FailureError
+from foils.runtime.options import spelled
 
 _COUNTED = ("requests", "tokens", "estimated", "failure")  # of a record, what tells what it took
+log = logging.getLogger(__name__)
+
+WARNED, STOPPED, LEAST_HEARD = 0.05, 0.2, 20  # shares of answers that cannot be read; and of how many, to stop a run
 ATTEMPTS = 2  # times that a question is asked until its answer can be read
 LONGEST, LISTED = 6_000, 1_800  # characters of a document that a model is shown, and of each in a list
 
@@ -29,9 +36,10 @@ class Form:
     Attributes:
         name: of the value in an answer's JSON object, and in the store.
         words: what a prompt says of the form.
-        read: from that value to what it means; None: it cannot be read.
+        read: from that value, or from a text that stands in its place, to what it means; None: it cannot be read.
         schema: JSON schema of the value; None: one token is asked for, and `read` takes token → probability.
         tokens: about how many an answer takes.
+        thinks: whether the model gives its reasons first, which are kept with the answer.
     """
 
     name: str
@@ -39,22 +47,34 @@ class Form:
     read: Callable[[Any], Any | None]
     schema: Mapping[str, Any] | None = None
     tokens: int = ANSWER_TOKENS
+    thinks: bool = False
 
     def request(self, prompt: str, sampling: Sampling, attempt: int) -> Request:
         """Return what is sent to the server."""
         if self.schema is None:
             return Request(prompt, sampling, attempt, first_token=True)
-        properties = {self.name: dict(self.schema)}
-        whole = {"type": "object", "properties": properties, "required": [self.name], "additionalProperties": False}
+        properties: dict[str, Any] = {"reasoning": {"type": "string"}} if self.thinks else {}
+        properties |= {self.name: dict(self.schema)}
+        whole = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
         return Request(prompt, sampling, attempt, schema=whole, name=self.name)
 
     def value(self, answer: Any) -> Any | None:
-        """Return what an answer means, by the last value that can be read; nothing is guessed from words."""
+        """Return what an answer means where it has one reading, else None.
+
+        That is the last value under the form's name that can be read, in JSON or in what resembles it (single quotes, a
+        brace that is not closed); without the name, the whole answer.
+        """
         if self.schema is None:
             return self.read(answer)
-        objects = [each for each in json_values(without_thoughts(answer)) if isinstance(each, dict)]
-        values = (self.read(each.get(self.name)) for each in reversed(objects))
-        return next((value for value in values if value is not None), None)
+        text = without_thoughts(answer)
+        named: list[Any] = [
+            each[self.name] for each in json_values(text) if isinstance(each, dict) and self.name in each
+        ]
+        if not named:
+            tails = re.findall(rf"{self.name}[\"'`*]*\s*[:=]\s*(.*)", text, re.IGNORECASE)
+            named = [part for tail in tails for part in (tail.partition(",")[0], tail)]
+        values = [value for value in map(self.read, named or [text]) if value is not None]
+        return values[-1] if values else None
 
 
 class Questions:
@@ -89,6 +109,7 @@ class Questions:
     ) -> None:
         self.client, self._form, self._purse = client, form, Purse(client.max_cost, purse)
         self._counted: dict[str, Served] = {}
+        self._heard = self._unread = 0  # questions that were asked in this run, and of them without a readable answer
         self._store, self.sampling = AnswerStore(log), sampling or Sampling()
         decisive = {**described, **self.sampling.describe()}
         self.described = {**client.describe(), **decisive}
@@ -146,6 +167,12 @@ class Questions:
     def _count(self, key: str, served: Served) -> None:
         self._counted[key] = {name: served[name] for name in _COUNTED if name in served}
         self._purse.pay(key, served, self.client.price)
+        if self._heard >= LEAST_HEARD and self._unread > STOPPED * self._heard:
+            came = f"; the last one: {served['came']}" if "came" in served else ""
+            raise FailureError(
+                f"{self._unread} of {self._heard} answers of {self.client.model} cannot be read{came}; take another "
+                f"{spelled('answer')}, {spelled('question')} or model; what was answered is kept"
+            )
 
     def ask(self, prompts: Sequence[str], *, announced: bool = False) -> list[Any]:
         """Return what the answers mean, None where none came or none can be read; `concurrency` are asked at once.
@@ -161,23 +188,35 @@ class Questions:
             MissingExtraError: the openai package is not installed.
         """
         keys, form = [digest(self.fingerprint, prompt) for prompt in prompts], self._form
+        unread = f'an answer in which "{form.name}" cannot be read'
 
         async def serve(session: Session, prompt: str) -> Served:
-            value, failure = None, ""
+            value, failure, kept = None, "", {}
             for attempt in range(ATTEMPTS):
                 try:
-                    value = form.value(await session.answer(form.request(prompt, self.sampling, attempt)))
+                    answer = await session.answer(form.request(prompt, self.sampling, attempt))
                 except NoAnswerError as error:
                     failure = str(error)
                     continue
+                value = form.value(answer)
                 if value is not None:
+                    kept = {"reasoning": session.shown(answer, LONGEST)} if form.thinks else {}
                     break
-                failure = f'an answer in which "{form.name}" cannot be read'
-            return {form.name: value, "failure": failure if value is None else None, **session.usage.as_record()}
+                failure, kept = unread, {"came": session.shown(str(answer))}
+            self._heard += 1
+            self._unread += value is None and failure == unread
+            failed = failure if value is None else None
+            return {form.name: value, "failure": failed, **kept, **session.usage.as_record()}
 
         answers = ask_missing(
             self.client, self._store, dict(zip(keys, prompts, strict=True)), serve,
             text_of=None if announced else str, answer_tokens=form.tokens, count=self._count,
             task=f"asking {self.client.model}", unit="questions",
         )  # fmt: skip
+        if self._unread > WARNED * self._heard:
+            came = [each["came"] for each in answers.values() if "came" in each]
+            log.warning(
+                "%d of %d answers of %s cannot be read%s", self._unread, self._heard, self.client.model,
+                f"; the first of them: {came[0]}" if came else "",
+            )  # fmt: skip
         return [answers[key][form.name] for key in keys]

@@ -43,15 +43,17 @@ class Request:
 
         Args:
             model: its name.
-            without: what the server does not know: `response_format`, `seed` or `temperature`, which are left out, or
-                `max_tokens`, in whose place `max_completion_tokens` stands.
+            without: what the server does not know: `response_format`, `seed` or `temperature`, which are left out,
+                `max_tokens`, in whose place `max_completion_tokens` stands, or more log-probabilities than, as in
+                top_logprobs=5.
         """
         body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": self.prompt}]}
         body |= {"temperature": self.sampling.temperature, "seed": self.sampling.seed + self.attempt}
         if (most := 1 if self.first_token else self.sampling.max_tokens) is not None:
             body["max_completion_tokens" if "max_tokens" in without else "max_tokens"] = most
         if self.first_token:
-            body |= {"logprobs": True, "top_logprobs": TOP_TOKENS}
+            allowed = [int(each.partition("=")[2]) for each in without if each.startswith("top_logprobs=")]
+            body |= {"logprobs": True, "top_logprobs": min([TOP_TOKENS, *allowed])}
         elif self.schema is not None:
             of_json = {"name": self.name, "strict": True, "schema": dict(self.schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": of_json}
@@ -91,6 +93,9 @@ class Request:
             raise NoAnswerError(f"an empty answer (finish reason {reason})")
         if not isinstance(content, str):
             raise NoAnswerError("an answer whose content is no text")
+        reasoning = _at(choice, "message", "reasoning_content")
+        if reasoning and isinstance(reasoning, str):  # as vLLM sends the thoughts apart
+            content = f"<think>{reasoning}</think>{content}"
         if "<think>" in content.rpartition("</think>")[2]:
             raise NoAnswerError("thoughts without an end")
         return content

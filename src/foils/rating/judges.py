@@ -15,6 +15,7 @@ document of a query. A judge may have more members:
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
@@ -32,6 +33,7 @@ from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, 
 from foils.encode.encoder import Kind
 from foils.encode.vectors import Texts
 from foils.llm import Client, Form, Purse, Questions, Sampling, Template, Usage, digest
+from foils.llm.answers import json_values
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LISTED, LONGEST
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, texts_of
@@ -231,30 +233,59 @@ VERSION, LISTWISE, BETWEEN = "pairwise-1", "listwise-1", "between-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
 LISTWISE_SLOTS = {"needed": ("query", "passages"), "optional": ("domain", "answer")}
 BETWEEN_SLOTS = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
-PREFERENCE, TOKEN, ORDER = "preference", "token", "order"
+PREFERENCE, THOUGHTS, TOKEN, ORDER = "preference", "thoughts", "token", "order"
+THOUGHT_TOKENS = 250  # about what reasons take
+_NUMBER = r"(\d*\.\d+|\d+)"
+_AROUND = r"[\s\"'`*}\].,)]*"  # what may stand behind a value
+_RANK = r"\[?\d+\]?"
 WINDOW, STEP = 20, 10  # documents of one question, and how many of them the next question about the query has not
 
 
 def _probability(value: Any) -> float | None:
+    """A number in [0, 1], or a text that is nothing but one, in quotes or with a bracket behind it."""
+    if isinstance(value, str):
+        alone = re.fullmatch(rf"[\s\"'`*({{\[]*{_NUMBER}{_AROUND}", value)
+        value = float(alone.group(1)) if alone else None
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if number and 0 <= value <= 1 else None
+
+
+def _concluded(value: Any) -> float | None:
+    """The same, or the number at the end of a text."""
+    last = re.search(rf"(?<![\d./]){_NUMBER}{_AROUND}$", value) if isinstance(value, str) else None
+    return _probability(last.group(1) if last else value)
 
 
 def _letters(probabilities: Mapping[str, float]) -> float | None:
     """P(A)/(P(A) + P(B)); no answer where the model would rather say something else than either letter."""
     share = dict.fromkeys("AB", 0.0)
     for token, probability in probabilities.items():
-        if token.strip() in share:
-            share[token.strip()] += probability
+        letter = token.strip(" \t\n▁Ġ([{<\"'`*.,:;>}])").upper()
+        if letter in share:
+            share[letter] += probability
     total = share["A"] + share["B"]
     return share["A"] / total if total > LEAST_SHARE else None
 
 
 def _numbers(value: Any) -> list[int] | None:
-    """The numbers of a list, each once; None where it is none."""
-    if not isinstance(value, list) or not value or not all(type(each) is int for each in value):
+    """The numbers of a list, or of a text that holds one order, as [3] > [1] > [2], each once; None where none is read.
+
+    Source: the texts are those of RankGPT and RankZephyr (Sun et al. 2023; Pradeep et al. 2023).
+    """
+    if isinstance(value, str):
+        orders = re.findall(rf"{_RANK}(?:\s*>\s*{_RANK})+", value)
+        if not orders and re.fullmatch(rf"\s*{_RANK}(?:\s*,\s*{_RANK})*{_AROUND}", value):
+            orders = [value]
+        lists = [re.findall(r"\d+", each) for each in orders] or [
+            each for each in json_values(value) if isinstance(each, list) and len(each) > 1
+        ]
+        value = lists[0] if lists and all(each == lists[0] for each in lists) else None
+    if not isinstance(value, list) or not value:
         return None
-    return list(dict.fromkeys(value))
+    named = [re.fullmatch(rf"\s*{_RANK}(?:\.0)?\s*", str(each)) for each in value]
+    if not all(named):
+        return None
+    return list(dict.fromkeys(int(float(str(each).strip(" []"))) for each in value))
 
 
 FORMS = {
@@ -264,6 +295,15 @@ FORMS = {
         "1 if A surely is, 0 if B surely is, 0.5 if you cannot tell.",
         _probability,
         {"type": "number", "minimum": 0, "maximum": 1},
+    ),
+    THOUGHTS: Form(
+        PREFERENCE,
+        'Answer in JSON: {"reasoning": "...", "preference": p}: first your reasons in a few sentences, then p, from 0 '
+        "to 1, the probability that A is the better one: 1 if A surely is, 0 if B surely is, 0.5 if you cannot tell.",
+        _concluded,
+        {"type": "number", "minimum": 0, "maximum": 1},
+        tokens=THOUGHT_TOKENS,
+        thinks=True,
     ),
     TOKEN: Form(
         PREFERENCE,
@@ -288,8 +328,9 @@ class QuestionSettings(Settings):
         question: Text file with your prompt. It has {query}, {first}, {second}, of an order {query}, {passages}, and
             optionally {domain} and {answer}; without {answer}, the form of the answer is explained at the end. In
             Python also a `Template`.
-        answer: Form of the answer. It is a number from 0 to 1 (preference), one token, A or B, whose log-probabilities
-            are read (token), or the order of up to 20 documents at once (order).
+        answer: Form of the answer. It is a number from 0 to 1 (preference), the same after the model's reasons, which
+            are kept (thoughts), one token, A or B, whose log-probabilities are read (token), or the order of up to 20
+            documents at once (order).
         orders: Times that documents are shown for an order, each second time reversed; even.
         domain: Field of the collection, which the prompt names.
     """
