@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import os
 import re
 import runpy
 import shlex
@@ -369,6 +370,18 @@ def test_pages_of_pairs(page, tmp_path, monkeypatch, capsys):
         assert run(words) == 0, capsys.readouterr().err
     if page == "README.md":
         assert {"bm25", "dense"} <= set(re.findall(r"\w+", (tmp_path / "page.html").read_text("utf-8")))
+
+
+@pytest.mark.slow
+def test_the_set_up_of_the_readme_on_a_fresh_machine(tmp_path):
+    blocks = "\n".join(re.findall(r"^```console\n(.*?)^```", README.read_text("utf-8"), re.M | re.S))
+    lines = re.findall(r"^\$ (make .*)$", blocks, re.M)
+    assert lines == ["make demo", "make test"]
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), "foils"], cwd=tmp_path, check=True)
+    fresh = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    for line in lines:
+        subprocess.run(shlex.split(line), cwd=tmp_path / "foils", env=fresh, check=True)
+    assert (tmp_path / "foils" / "out" / "demo" / "report.html").is_file()
 
 
 def test_from_flagembedding(place, capsys):

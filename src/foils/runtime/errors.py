@@ -107,4 +107,5 @@ def require(package: str, extra: str) -> ModuleType:
         if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
             raise
         said = f"this needs the package {package!r}, which is not installed"
-        raise MissingExtraError(f"{said}; run: pip install 'foils[{extra}]'") from error
+        install = f"pip install 'foils[{extra}]', or in a clone: pip install -e '.[{extra}]'"
+        raise MissingExtraError(f"{said}; run: {install}") from error
