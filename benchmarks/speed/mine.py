@@ -1,17 +1,13 @@
-"""Dense mining: against sentence-transformers' mine_hard_negatives, same settings, vectors at hand on both sides.
+"""Mining by BM25 against bm25s alone and Lucene: each query's first 100 documents, by one thread.
 
-    python benchmarks/run.py mine COLLECTION [--encoder MODEL] [--split train] [--pairs 3]
+    python benchmarks/run.py mine COLLECTION [--split train] [--pairs 3] [--lucene JAVA ANSERINI.jar]
     python benchmarks/run.py mine --made-up 10000 | 100000 | 500000
-    python benchmarks/run.py mine --made-up 100000 --bm25 [--lucene JAVA ANSERINI.jar]
 
-Each side runs in processes of its own, taking turns, and ends with a dataset of triplets: 10 negatives a query, of the
-first 100 ranks, at least 5 % below the positive. Ratios are medians over the pairs; memory is the process's peak, whole
-and beyond what it held before it began to mine (model, collection, libraries). Without --encoder the vectors are those
-of all-MiniLM-L6-v2's word table, which take seconds. Beside
-the time that passed stands the processor's, of all threads: on a busy machine it is the fairer one. A made-up
-collection has so many documents of 30 random words, and 2,000 queries of 5 words of theirs; it shows the growth.
-With --bm25 the search for each query's first 100 documents by one thread is measured, against bm25s and Lucene (by the
-jar that pyserini brings), from texts in memory (Lucene: in a file) to ranks; stop words and stemmer are the same.
+Each side runs in processes of its own, taking turns, from texts in memory (Lucene, by the jar that pyserini brings: in
+a file) to ranks; stop words and stemmer are the same. Medians over the pairs; memory is the process's peak. Beside the
+time that passed stands the processor's, of all threads: on a busy machine it is the fairer one. A made-up collection
+has this many documents of 30 random words, and 2,000 queries of 5 words of theirs; it shows the growth. Dense mining
+is measured by `drop_in`.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ import numpy as np
 from common import load, save
 from foils.data import load_collection
 
-TOP, DEPTH, MARGIN = 10, 100, 0.05
+DEPTH = 100
 
 
 def made_up(folder: Path, documents: int, queries: int = 2_000) -> Path:
@@ -55,61 +51,8 @@ def made_up(folder: Path, documents: int, queries: int = 2_000) -> Path:
     return place
 
 
-def spent() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def ours(place: str, model: str, split: str, cache: Path) -> dict[str, float]:
-    import datasets  # noqa: F401 (both sides hold it before they begin)
-
-    from foils.data.collection import DocumentTexts
-    from foils.data.sources import export
-    from foils.encode import EncoderSettings, VectorStore, load_encoder
-    from foils.mining import DenseRetriever, mine_negatives
-    from foils.mining.rules import Margin, PositiveScores
-
-    collection = load_collection(place)
-    encoder, store = load_encoder(model, EncoderSettings(max_length=128)), VectorStore(cache / "ours")
-    before, worked, start = peak(), spent(), time.perf_counter()
-    queries = store.embed(encoder, collection.query_texts(np.arange(len(collection.queries))), "query")
-    retriever = DenseRetriever(queries, store.embed(encoder, DocumentTexts(collection), "document"))
-    rule = Margin(PositiveScores.of(collection, retriever, collection.positives(split).query_rows), relative=MARGIN)
-    found = mine_negatives(
-        collection,
-        retriever,
-        split=split,
-        top=TOP,
-        ranks=(0, DEPTH),
-        rules=[rule],
-    )
-    rows = len(export(collection, found, form="triplets", split=split).dataset())
-    return measured(start, worked, before, rows)
-
-
-def theirs(place: str, model: str, split: str, cache: Path) -> dict[str, float]:
-    from datasets import Dataset
-    from sentence_transformers.util import mine_hard_negatives
-
-    from foils.encode import EncoderSettings, load_encoder
-
-    collection = load_collection(place)
-    encoder = load_encoder(model, EncoderSettings(max_length=128)).model
-    queries, documents = collection.positives(split).pairs()
-    pairs = Dataset.from_dict(
-        {"anchor": collection.query_texts(queries), "positive": collection.document_texts(documents)}
-    )
-    corpus = collection.document_texts(np.arange(len(collection.documents)))
-    before, worked, start = peak(), spent(), time.perf_counter()
-    found = mine_hard_negatives(
-        pairs, encoder, corpus=corpus, num_negatives=TOP, range_max=DEPTH, relative_margin=MARGIN, verbose=False,
-        cache_folder=str(cache / "theirs"),
-    )  # fmt: skip
-    return measured(start, worked, before, len(found))
 
 
 def lexical(place: str, split: str) -> dict[str, float]:
@@ -179,19 +122,9 @@ def of_search(start: Any, indexed: Any, compiled: Any, rows: int) -> dict[str, f
     }  # fmt: skip
 
 
-def measured(start: float, worked: float, before: int, rows: int) -> dict[str, float]:
-    return {
-        "seconds": time.perf_counter() - start,
-        "processor seconds": spent() - worked,
-        "peak": peak(),
-        "growth": peak() - before,
-        "triplets": rows,
-    }
-
-
-def side(name: str, arguments: argparse.Namespace, model: str, cache: Path) -> dict[str, float]:
+def side(name: str, arguments: argparse.Namespace, cache: Path) -> dict[str, float]:
     command = [
-        sys.executable, __file__, arguments.collection, "--side", name, "--encoder", model, "--split", arguments.split,
+        sys.executable, __file__, arguments.collection, "--side", name, "--split", arguments.split,
         "--cache", str(cache), *(["--lucene", *arguments.lucene] if arguments.lucene else []),
     ]  # fmt: skip
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -201,8 +134,6 @@ def side(name: str, arguments: argparse.Namespace, model: str, cache: Path) -> d
 def one_side(arguments: argparse.Namespace) -> dict[str, float]:
     """Measure a side in this process."""
     name, place, split = arguments.side, arguments.collection, arguments.split
-    if name in ("ours", "theirs"):
-        return {"ours": ours, "theirs": theirs}[name](place, arguments.encoder, split, arguments.cache)
     if name == "lucene":
         return of_lucene(place, split, *arguments.lucene, arguments.cache)
     return {"foils": lexical, "bm25s": of_bm25s}[name](place, split)
@@ -212,11 +143,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("collection", nargs="?")
     parser.add_argument("--made-up", type=int, metavar="DOCUMENTS")
-    parser.add_argument("--encoder", default="")
     parser.add_argument("--split", default="train")
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--bm25", action="store_true", help="measure BM25")
-    parser.add_argument("--lucene", nargs=2, metavar=("JAVA", "JAR"), help="with --bm25: Lucene, too")
+    parser.add_argument("--lucene", nargs=2, metavar=("JAVA", "JAR"), help="measure Lucene, too")
     parser.add_argument("--side")
     parser.add_argument("--cache", type=Path)
     arguments = parser.parse_args()
@@ -225,39 +154,22 @@ def main() -> None:
         return
     if (arguments.collection is None) == (arguments.made_up is None):
         parser.error("give a COLLECTION, or --made-up DOCUMENTS")
-    sides = ["foils", "bm25s", *["lucene"] * bool(arguments.lucene)] if arguments.bm25 else ["ours", "theirs"]
+    sides = ["foils", "bm25s", *["lucene"] * bool(arguments.lucene)]
     with tempfile.TemporaryDirectory() as folder:
-        cache, model = Path(folder), arguments.encoder or "static:all-MiniLM-L6-v2"
+        cache = Path(folder)
         if arguments.made_up:
             arguments.collection = str(made_up(cache, arguments.made_up))
         for name in sides:  # fills the caches
-            side(name, arguments, model, cache)
-        runs = [{name: side(name, arguments, model, cache) for name in sides} for _ in range(arguments.pairs)]
+            side(name, arguments, cache)
+        runs = [{name: side(name, arguments, cache) for name in sides} for _ in range(arguments.pairs)]
         collection = load_collection(arguments.collection)
         facts = {"documents": len(collection.documents), "queries": len(collection.positives(arguments.split))}
     medians = {
         name: {key: statistics.median(run[name][key] for run in runs) for key in runs[0][name]} for name in sides
     }
-    stored = load("mine")
-    if arguments.bm25:
-        rows = [{"collection": collection.name, **facts, "with": name, **each} for name, each in medians.items()]
-        kept = [each for each in stored.get("bm25", []) if each["collection"] != collection.name]
-        stored["bm25"] = [*kept, *rows]
-    else:
-        ratios = {
-            f"{key}, ours": statistics.median(run["ours"][key] / run["theirs"][key] for run in runs)
-            for key in ("seconds", "processor seconds", "peak", "growth")
-        }
-        stored[collection.name] = {
-            "collection": collection.name, **facts, "medians": medians, "to mine_hard_negatives": ratios,
-        }  # fmt: skip
-    columns = {"time": "seconds, ours", "memory": "peak, ours", "memory beyond what was held before": "growth, ours"}
-    rows = [
-        {"collection": name, **{key: each[key] for key in ("documents", "queries")},
-         **{f"{key}, of theirs": f"{each['to mine_hard_negatives'][of]:.2f} ×" for key, of in columns.items()}}
-        for name, each in stored.items() if name not in ("tables", "bm25")
-    ]  # fmt: skip
-    save("mine", stored, {"Ratios to mine_hard_negatives": rows, "BM25": stored.get("bm25", [])})
+    rows = [{"collection": collection.name, **facts, "with": name, **each} for name, each in medians.items()]
+    kept = [each for each in load("mine").get("bm25", []) if each["collection"] != collection.name]
+    save("mine", {"bm25": [*kept, *rows]}, {"BM25": [*kept, *rows]})
 
 
 if __name__ == "__main__":

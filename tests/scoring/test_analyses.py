@@ -136,6 +136,18 @@ def test_unions_lie_between_their_parts_only_where_the_margin_is_of_triplets():
     assert union["delta_max"] > part["delta_max"], "which no union's margin by lists can be"
 
 
+def test_two_of_three_published_unions_fit_neither_reading():
+    """By triplets ECI grows with Δ at one |N| (below S = Δ), and a union's Δ is between those of its parts."""
+    fixed = PUBLISHED["fixed_n3"]
+    more = math.log(1 + 6) / math.log(1 + 3)  # of the two parts' negatives together, six instead of three
+    fits = {}
+    for union in ("bm25+cross_encoder", "llm+bm25", "cross_encoder+llm"):
+        low, high = sorted(fixed[part] for part in union.split("+"))
+        around = printed(fixed[union])
+        fits[union] = meet(around, (low, high)) or meet(around, (more * low, more * high))
+    assert fits == {"bm25+cross_encoder": False, "llm+bm25": False, "cross_encoder+llm": True}
+
+
 RECORDS = np.array([0, 0, 2]), np.array([0.2, 0.4, 0.9]), np.array([0.8, 0.1, 1.0])
 
 

@@ -84,9 +84,9 @@ class WritingSettings(Settings):
     """What the language model is asked to write.
 
     Attributes:
-        prompt: ours; eci-sem, the prompt of ECI_sem's appendix; eci, the same with domain, difficulty and length drawn
-            for each query, as ECI does it; or a text file with {query}, {positive} and {number}, and optionally
-            {domain}. In Python also a `Template`.
+        prompt: ours; eci-sem, the prompt of ECI_sem's appendix, slightly edited; eci, the same with domain, difficulty
+            and length drawn for each query, as ECI does, whose paper prints no prompt; or a text file with {query},
+            {positive} and {number}, and optionally {domain}. In Python also a `Template`.
         domain: Field of the collection, which the prompt names. Of alternatives, as law|history, one is drawn for each
             query.
     """

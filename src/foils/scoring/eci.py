@@ -76,7 +76,8 @@ def source_eci(
 
     The text of the paper takes Δ from the hardest negative of a list, its tables do not: there a union has a larger
     margin than a part of it (.192 > .175), and the three hardest negatives a smaller one than all (.093 < .175), where
-    the hardest is the same. The mean over negatives explains both, and S + Δ = .780 for every published source.
+    the hardest is the same. The mean over negatives explains both, and S + Δ is .780 for the two sources whose S and Δ
+    are printed; two of three unions at three negatives fit neither reading.
 
     Args:
         record: (k,) record of each negative, ascending.
