@@ -107,9 +107,9 @@ GOOD = {"name": "x", "documents": {"d": "text"}, "queries": {"q": "text"}, "qrel
     ("change", "message"),
     [
         ({"documents": {}}, r"x \(documents\): no documents in it"),
-        ({"documents": {"d": " \n"}}, r"x \(documents\):1: 'd' has an empty text"),
-        ({"documents": {"d": "t", 1: "t", "1": "t"}}, "duplicate id '1'"),
-        ({"documents": {"d": ("title", None)}}, "expected _id, title, text as text in valid Unicode"),
+        ({"documents": {"d": " \n"}}, r"x \(documents\): no documents in it; expected at least one record with a text"),
+        ({"documents": {"d": "t", 1: "t", "1": "u"}}, "duplicate id '1'"),
+        ({"documents": {"d": ("title", 1.5)}}, "expected _id, title, text as text in valid Unicode"),
         ({"queries": {"q": "\ud800"}}, "expected _id, text as text in valid Unicode"),
         (
             {"qrels": {"test": {"p": {"d": 1}}}},

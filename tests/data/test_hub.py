@@ -220,7 +220,10 @@ def test_other_spellings(hf_folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"corpus": {"corpus": [*CORPUS, CORPUS[0]]}}, r"\(documents\):4: duplicate id 'd1' \(first on line 1\)"),
+        (
+            {"corpus": {"corpus": [*CORPUS, {**CORPUS[0], "text": "x"}]}},
+            r"\(documents\):4: duplicate id 'd1' \(first on line 1\)",
+        ),
         ({"default": {"test": [{**TEST[0], "score": 0.5}]}}, r"\(qrels test\):1: .* the relevance as a whole number"),
     ],
 )

@@ -110,7 +110,7 @@ class Collection:
             qrels: split -> query id -> document id -> relevance.
 
         Raises:
-            InputError: empty texts, or judgements that name unknown ids.
+            InputError: no text at all, or judgements that name unknown ids.
         """
         texts = {key: ("", of) if isinstance(of, str) else of for key, of in documents.items()}
         rows = row_sources(
@@ -489,6 +489,7 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
 
         def store(kind: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
             path = aside / f"{kind}.arrow"
+            path.unlink(missing_ok=True)  # what was mapped stays there for those that read it
             with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
@@ -569,13 +570,15 @@ def checked_collection(
 ) -> Collection:
     """Make the tables of a collection from records by BEIR's keys; a file's complaints come together.
 
+    Left out, and counted in the collection's name, are documents and queries without a text, judgements of these, and
+    records that repeat an earlier one. A repeated id with another text, or pair with another relevance, is a complaint.
+
     Args:
-        keep: stores a table.
-        documents: of `_id` (or `id`), `title` (or none), `text`.
+        keep: stores a table, in the place of an earlier one of its name.
+        documents: of `_id` (or `id`), `title` (or none), `text` (None where there is a title alone).
         queries: of `_id` (or `id`), `text`.
         qrels: split -> judgements, of `query-id`, `corpus-id`, `score`.
-        lenient: leave out documents and queries without a text, and judgements of what is not there, which are
-            complaints without; the collection's name tells their numbers.
+        lenient: leave out all judgements of what is not there, which are complaints without.
 
     Returns:
         The collection; its name is what was left out.
@@ -583,48 +586,78 @@ def checked_collection(
     Raises:
         FormatError: every complaint of the first source that has any, with lines.
     """
-    left_out = Counter[str]() if lenient else None
-    texts = _texts("documents", documents, DOCUMENTS, keep, left_out)
-    asked = _texts("queries", queries, QUERIES, keep, left_out)
-    ids = {"query_id": asked["query_id"], "doc_id": texts["doc_id"]}
-    judged = {split: _judgements(split, source, ids, keep, left_out) for split, source in qrels.items()}
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in (left_out or {}).items())
+    left_out = Counter[str]()
+    texts, no_documents = _texts("documents", documents, DOCUMENTS, keep, left_out)
+    asked, no_queries = _texts("queries", queries, QUERIES, keep, left_out)
+    ids = {"query_id": (asked["query_id"], no_queries), "doc_id": (texts["doc_id"], no_documents)}
+    judged = {split: _judgements(split, source, ids, keep, left_out, lenient) for split, source in qrels.items()}
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in left_out.items())
     return Collection(f" (left out: {counts})" if counts else "", texts, asked, judged)
 
 
-def _texts(kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: Counter[str] | None) -> pa.Table:
+def _texts(
+    kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: Counter[str]
+) -> tuple[pa.Table, set[str]]:
+    """Return a table of texts, and the ids of records without a text."""
+    without = set[str]()
+
     def checked(given: Fields) -> tuple[Any, ...] | str:
-        title = given.get("title")
-        titles = ["" if title is None else title] if schema is DOCUMENTS else []
-        said = (given.get("_id", given.get("id")), *titles, given.get("text"))
-        identifier, *texts = values = tuple(map(text_field, said))
-        if None in values:
+        fields = ("title", "text") if schema is DOCUMENTS else ("text",)
+        texts = ["" if given.get(name) is None else given[name] for name in fields]
+        identifier, *texts = values = tuple(map(text_field, (given.get("_id", given.get("id")), *texts)))
+        if None in values or not ("text" in given or any(texts)):
             return f"expected {', '.join(['_id', *schema.names[1:]])} as text in valid Unicode"
         if not identifier:
             return "empty id; give every record an id"
         if any(text and text.strip() for text in texts):
             return values
-        if left_out is None:
-            return f"{identifier!r} has an empty text; remove the record, or give it a text"
         left_out[f"{kind} without a text"] += 1
+        without.add(identifier)
         return ()
 
     batches, lines, complaints = _checked(kind, source, schema, checked)
     table = keep(kind, schema, batches)
     ids = table[schema.names[0]]
     first = rows_of(ids, ids)
-    for row in np.flatnonzero(first != np.arange(len(first))).tolist():
-        said = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}); ids must be unique"
-        complaints.add(said, lines[row])
+    repeated = np.flatnonzero(first != np.arange(len(first)))
+    before = take_rows(table, first[repeated])
+    for row, one, other in zip(repeated.tolist(), before, take_rows(table, repeated), strict=True):
+        if one != other:
+            said = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}) with another text"
+            complaints.add(f"{said}; ids must be unique", lines[row])
     complaints.raise_if_any()
     if not len(table):
-        raise FormatError(f"no {kind} in it; expected at least one record", source.where)
-    return table
+        raise FormatError(f"no {kind} in it; expected at least one record with a text", source.where)
+    if len(repeated):
+        left_out[f"repeated {kind}"] += len(repeated)
+        table = keep(kind, schema, _without(table, repeated))
+    return table, without
+
+
+def take_rows(table: pa.Table, rows: Rows) -> list[dict[str, Any]]:
+    """Return these rows of a table."""
+    return list(pa.table({name: take(table[name], rows) for name in table.column_names}).to_pylist())
+
+
+def _without(table: pa.Table, rows: Rows) -> Iterator[pa.RecordBatch]:
+    """Yield a table's batches less these rows."""
+    kept, start = np.ones(len(table), bool), 0
+    kept[rows] = False
+    for batch in table.to_batches():
+        yield batch.filter(pa.array(kept[start : start + len(batch)]))
+        start += len(batch)
 
 
 def _judgements(
-    split: str, source: Records, ids: Mapping[str, pa.ChunkedArray], keep: Keep, left_out: Counter[str] | None
+    split: str,
+    source: Records,
+    ids: Mapping[str, tuple[pa.ChunkedArray, set[str]]],
+    keep: Keep,
+    left_out: Counter[str],
+    lenient: bool,
 ) -> pa.Table:
+    """Return a split's judgements; `ids` has the ids of queries and documents, and those of the ones left out."""
+
     def checked(given: Fields) -> tuple[Any, ...] | str:
         ids = map(text_field, (given.get("query-id"), given.get("corpus-id")))
         values = *ids, whole_number(given.get("score"))
@@ -632,21 +665,24 @@ def _judgements(
 
     batches, lines, complaints = _checked("judgements", source, QRELS, checked)
     judged = pa.Table.from_batches(batches, QRELS)
-    pairs = np.stack([rows_of(judged[column], among) for column, among in ids.items()])
-    known = np.minimum(*pairs) >= 0
-    if left_out is not None and not known.all():
-        left_out["judgements of what is not there"] += int((~known).sum())
-        lines = array("q", np.asarray(lines)[known].tolist())
-        judged, pairs, known = judged.filter(pa.array(known)), pairs[:, known], known[known]
-    for column, found in zip(ids, pairs, strict=True):
+    pairs = np.stack([rows_of(judged[column], among) for column, (among, _) in ids.items()])
+    known, passed = np.minimum(*pairs) >= 0, np.zeros(len(judged), bool)
+    for (column, (_, without)), found in zip(ids.items(), pairs, strict=True):
         for row in np.flatnonzero(found < 0).tolist():
+            if lenient or (identifier := judged[column][row].as_py()) in without:
+                passed[row] = True
+                continue
             file = "queries" if column == "query_id" else "documents"
-            said = f"unknown {column} {judged[column][row].as_py()!r}: it is not among the {file}"
-            complaints.add(said, lines[row])
-    for row in np.flatnonzero((PairIndex(*pairs).first != np.arange(len(known))) & known).tolist():
-        complaints.add("the pair is judged twice; keep one judgement", lines[row])
+            complaints.add(f"unknown {column} {identifier!r}: it is not among the {file}", lines[row])
+    first, grades = PairIndex(*pairs).first, judged["relevance"].to_numpy()
+    repeated = (first != np.arange(len(known))) & known
+    for row in np.flatnonzero(repeated & (grades != grades[first])).tolist():
+        said = "the pair is judged twice; keep one judgement"
+        complaints.add(f"{said} (line {lines[first[row]]} has another relevance)", lines[row])
     complaints.raise_if_any()
-    return keep(f"qrels-{split}", QRELS, judged.to_batches())
+    counts = {"judgements of what is not there": passed, "repeated judgements": repeated}
+    left_out.update({what: int(rows.sum()) for what, rows in counts.items() if rows.any()})
+    return keep(f"qrels-{split}", QRELS, judged.filter(pa.array(~(passed | repeated))).to_batches())
 
 
 def _checked(
@@ -671,7 +707,10 @@ def _checked(
     return batches_of(rows(), schema), lines, complaints
 
 
-JUDGEMENT = "expected two ids as text and the relevance as a whole number (query-id<TAB>corpus-id<TAB>score in files)"
+JUDGEMENT = (
+    "expected two ids as text and the relevance as a whole number (query-id<TAB>corpus-id<TAB>score in files, or "
+    "TREC's query iteration document relevance)"
+)
 
 
 def judgement(query_id: Any, doc_id: Any, relevance: Any) -> dict[str, Any]:

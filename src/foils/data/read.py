@@ -56,12 +56,13 @@ def read_beir(name: str) -> Collection:
 
 
 def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
+    """Of BEIR's form, or TREC's four columns, divided by tabs or, where there are none, by blanks."""
     for line, text in numbered_lines(path, complaints):
-        *ids, score = text.rstrip().split("\t")
-        if len(ids) != 2:
+        *ids, score = text.rstrip().split("\t") if "\t" in text.strip() else text.split()
+        if len(ids) not in (2, 3):
             yield line, {}
-        elif line > 1 or score.strip() != "score":
-            yield line, judgement(ids[0], ids[1], score)
+        elif line > 1 or len(ids) == 3 or score.strip() != "score":
+            yield line, judgement(ids[0], ids[-1], score)
 
 
 def read_ir_datasets(name: str) -> Collection:
@@ -269,9 +270,9 @@ def load_collection(
     Args:
         given: a BEIR folder; a table of pairs, as a file (CSV, TSV, JSON, JSONL, Parquet) or in memory (see
             `foils.data.pairs.read_pairs`); `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); `mteb:TASK`; or
-            `pydocs`, or `pydocs:PACKAGE,PACKAGE` of packages that are named as they are imported. Of `ir_datasets:` and
-            `hf:`, documents and queries without a text, and judgements of what is not there, are left out, and the
-            collection's name tells how many; in a folder they are mistakes.
+            `pydocs`, or `pydocs:PACKAGE,PACKAGE` of packages that are named as they are imported. Documents and queries
+            without a text, and what repeats, are left out, and the collection's name tells how many; of `ir_datasets:`
+            and `hf:` judgements of what is not there, too, which in a folder are mistakes.
         keep_identical_ids: let a document whose id is a query's own be a negative of the query and an answer to it
             (`Collection.identical`).
         columns: of pairs: what a column is -> its name, as {"query": "a", "positive": "b"}.

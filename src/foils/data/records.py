@@ -236,8 +236,34 @@ class Records:
     files: tuple[Path, ...] = ()
 
 
+def listed_rows(given: Any) -> list[Fields] | None:
+    """Return the rows of a list of dictionaries or of tuples, as dictionaries; None: it is no such list.
+
+    Tuples are a query, a positive and, where they have more, negatives.
+
+    Raises:
+        InputError: tuples of several lengths, or of one text.
+    """
+    if not isinstance(given, list) or not given:
+        return None
+    if all(isinstance(row, Mapping) and not any(map(_is_table, row.values())) for row in given):
+        return list(given)
+    if not all(isinstance(row, tuple) and all(each is None or isinstance(each, str) for each in row) for row in given):
+        return None
+    if len(widths := {len(row) for row in given}) > 1 or min(widths) < 2:
+        raise InputError(
+            f"tuples of {sorted(widths)} texts; expected (query, positive), or a negative or more after them"
+        )
+    names = ("query", "positive", *(f"negative_{at}" for at in range(1, min(widths) - 1)))
+    return [dict(zip(names, row, strict=True)) for row in given]
+
+
+def _is_table(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_stream__") or _is_data_set(value)
+
+
 def arrow_table(given: Any) -> pa.Table:
-    """Return an Arrow table of what offers one: pyarrow's own, a DataFrame, or a data set of `datasets`.
+    """Return an Arrow table of what offers one: pyarrow's own, a DataFrame, a data set of `datasets`, a list of rows.
 
     Raises:
         InputError: it is none of these.
@@ -245,6 +271,8 @@ def arrow_table(given: Any) -> pa.Table:
     if isinstance(given, pa.Table):
         return given
     try:
+        if (rows := listed_rows(given)) is not None:
+            return pa.Table.from_pylist(rows)
         if _is_data_set(given):
             return given.with_format("arrow")[:]
         if hasattr(given, "__arrow_c_stream__"):
@@ -252,8 +280,8 @@ def arrow_table(given: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError) as error:
         said = f"{type(given).__name__} is no table that Arrow can hold ({' '.join(map(str, error.args))[:300]})"
         raise InputError(f"{said}; give each column a name of its own, and values of one kind") from error
-    said = "expected a DataFrame, an Arrow table, a data set that is no stream, or a dictionary of these by split"
-    raise InputError(f"{type(given).__name__} is no table; {said}")
+    said = "expected a DataFrame, an Arrow table, a data set that is no stream, a list of tuples or dictionaries"
+    raise InputError(f"{type(given).__name__} is no table; {said}, or a dictionary of these by split")
 
 
 def records_of(given: Any) -> Records:
@@ -283,6 +311,9 @@ def records_of(given: Any) -> Records:
         if ending in ENDINGS or first_character(path) in ("{", "["):
             return _json(path)
         raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
+    if (rows := listed_rows(given)) is not None:
+        names = tuple(dict.fromkeys(key for row in rows for key in row))
+        return Records("list", names, lambda _: enumerate(rows, start=1))
     is_set = _is_data_set(given)
     table = given if is_set else arrow_table(given)
 

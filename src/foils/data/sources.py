@@ -22,7 +22,7 @@ from foils.data.collection import IDENTICAL, Collection, DocumentTexts, PairInde
 from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table, texts_of
 from foils.data.pairs import EXPECTED, OF_SOURCE, ROLES, Columns, Example, Passage, hash_of, plain, text_id
 from foils.data.read import CollectionLike, CollectionSettings, read_hf
-from foils.data.records import DELIMITERS, Complaints, arrow_table, first_character, magic, parts_of
+from foils.data.records import DELIMITERS, Complaints, arrow_table, first_character, listed_rows, magic, parts_of
 from foils.data.run import Run, ranks_within
 from foils.data.tables import MOST, ArrowTable, DataSet, Provenance, provenance, take
 from foils.data.tokens import alphanumeric
@@ -268,7 +268,7 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     """
     if isinstance(given, Mapping) and not hasattr(given, "with_format"):  # a `DatasetDict` is one source
         return [as_source(source, collection, name=name) for name, source in given.items()]
-    several_given = isinstance(given, Sequence) and not isinstance(given, str)
+    several_given = isinstance(given, Sequence) and not isinstance(given, str) and listed_rows(given) is None
     listed: Sequence[Any] = given if several_given else [given]  # type: ignore[assignment]  # mypy does not narrow it
     sources = [as_source(each, collection) for each in listed]
     names = [each.name for each in sources]
