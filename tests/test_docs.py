@@ -184,7 +184,7 @@ def test_commands_in_the_documentation_name_verbs_and_options_that_there_are():
             unknown = {word.partition("=")[0] for word in rest if re.match("--?[a-z]", word)} - flags.get(verb, set())
             wrong += [f"{page.name}: foils {verb} {flag}" for flag in unknown]
             wrong += [f"{page.name}: foils {verb}"] if verb not in DOORS else []
-        named = set(re.findall("`(--[a-z][a-z-]*)", without_other_programs(text)))
+        named = set(re.findall("`(--[a-z][a-z0-9-]*)", without_other_programs(text)))
         wrong += [f"{page.name}: {flag}" for flag in named.difference(*flags.values())]
     assert not wrong
     assert commands > 50

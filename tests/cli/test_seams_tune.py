@@ -87,7 +87,9 @@ def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world):
     means = list(tuned.means.values())[:3]
     assert [each.means["nDCG@10"] for each in measured.systems] == pytest.approx(means, abs=1e-3)
     fusion, retriever = tuned.plan["retriever"], Fusion.of(FULL)
-    assert retriever == Fusion("z", fusion["weight"], tuned.deploys)
+    lexical = {"analyser": "words-and-bigrams", "language": "english", "k1": 1.2, "b": 0.75}
+    assert retriever == Fusion("z", fusion["weight"], tuned.deploys, bm25=lexical)
+    assert tuned.plan["given"]["bm25"] == lexical
     pairs = {(each.a, each.b) for each in tuned.evaluation.comparisons}
     assert {("tuned", "base"), ("bm25 + tuned", "tuned"), ("bm25 + tuned", "bm25")} <= pairs
     best = max(tuned.trials[:-1], key=lambda trial: trial.dev)

@@ -35,6 +35,7 @@ texts = st.lists(words, min_size=1, max_size=6)
     [
         ("alphanumeric", "The BM25 score, x_1: 3.5!", ["the", "bm25", "score", "x", "1", "3", "5"]),
         ("alphanumeric", "STRASSE Stra\u00dfe \u4e2d\u6587", ["strasse", "strasse", "\u4e2d\u6587"]),
+        ("alphanumeric", "\u7dad\u751f\u7d20C \u8c93", ["\u7dad\u751f", "\u751f\u7d20", "c", "\u8c93"]),
         ("alphanumeric", " -_\n", []),
         ("alphanumeric-2", "The BM25 score, x_1: 3.5!", ["the", "bm25", "score"]),
         ("whitespace", " The BM25\tscore, x_1:\n3.5! ", ["the", "bm25", "score,", "x_1:", "3.5!"]),
@@ -50,13 +51,14 @@ def test_tokenizers(tokenizer: str, text: str, expected: list[str]) -> None:
     ("text", "expected"),
     [
         ("किताब पढ़ना, हिन्दी!", ["किताब", "पढ़ना", "हिन्दी"]),  # Devanagari: vowel signs, nukta, virama
-        ("ที่นี่ 3 คำ", ["ที่นี่", "3", "คํา"]),  # Thai: vowel signs and tones
+        ("ที่นี่ 3 คำ", ["ที่นี่", "3", "คํา"]),  # Thai: bigrams of letters with vowel signs and tones
+        ("กินข้าว", ["กิน", "นข้", "ข้า", "าว"]),
         ("كِتَابٌ، قلم", ["كِتَابٌ", "قلم"]),  # Arabic: vowel signs
         ("ﻛﺘﺎﺏ می‌خواهم", ["كتاب", "میخواهم"]),  # presentation forms; a non-joiner
         ("İSTANBUL İstanbul istanbul", ["istanbul"] * 3),
         ("ısı ISI", ["ısı", "isi"]),
         ("ﬁne ＡＢＣ co\u00adoperate x²", ["fine", "abc", "cooperate", "x2"]),
-        ("❤️ \u0301", []),  # marks without a letter
+        ("❤️ \u0301", ["❤"]),  # marks without a letter
     ],
 )
 def test_letters_keep_their_marks(text: str, expected: list[str]) -> None:

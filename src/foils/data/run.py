@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection, PairIndex, Rows
 from foils.data.records import Complaints, numbered_lines, whole_json, whole_number
 from foils.runtime.errors import FormatError, InputError, check_names
@@ -376,12 +377,14 @@ class Fusion:
         weight: of the model's, in [0, 1]; BM25's is 1 less it.
         deploys: what was best: both, the model alone, or bm25 alone.
         base: the model, where no tuned one was better: a name, or a folder; empty: it lies in the folder `model`.
+        bm25: how BM25 reads texts: analyser, language, k1, b (`foils.data.analyser.BM25Settings.facts`).
     """
 
     normalisation: str
     weight: float
     deploys: str = "both"
     base: str = ""
+    bm25: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def how(self) -> dict[str, Any]:
@@ -432,10 +435,11 @@ class Fusion:
             return None
         try:
             fusion = cls(**whole_json(path))
+            BM25Settings().over(fusion.bm25)
             known = fusion.normalisation in (*NORMALISATIONS, RANKS) and fusion.deploys in ("both", "model", "bm25")
             if known and 0 <= fusion.weight <= 1 and isinstance(fusion.base, str):
                 return fusion
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, InputError):
             pass
         raise FormatError("no retriever as foils tune writes it; tune again", path)
 

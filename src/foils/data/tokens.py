@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import unicodedata
@@ -24,9 +25,6 @@ Tokenizer = Callable[[str], Iterable[str]]
 
 
 Float64s = npt.NDArray[np.float64]
-
-
-_ASCII_WORD = re.compile(r"[^\W_]+")
 
 
 UNSEEN = re.compile(
@@ -52,12 +50,39 @@ def folded(text: str) -> str:
 
 
 def alphanumeric(text: str) -> list[str]:
-    """Return the runs of letters and digits, with the marks on them, of the folded text (ECI_sem, text after eq. 8).
+    """Return the words of the folded text, and bigrams of characters where a script has no blanks between words.
 
-    A script that writes no blanks between words, as Thai and Chinese, has one token for each run of them.
+    A word is a run of letters and digits, with the marks on them (ECI_sem, text after eq. 8). A run of Han, Kana,
+    Hangul, Thai, Lao, Burmese, Khmer or a related script gives each two neighbouring characters, as Lucene's
+    CJKAnalyzer does, or the one that there is; an emoji is a token.
     """
-    word = _ASCII_WORD if text.isascii() else _word()
-    return word.findall(folded(text))
+    return _cut(text, r"[^\W_]", 1)
+
+
+def search_terms(text: str) -> list[str]:
+    r"""Return the tokens that BM25 ranks by: those of `alphanumeric`, in words of two characters and more.
+
+    Words may have underscores: English ones are those of bm25s and scikit-learn, two of `\w` and more. One letter or
+    digit counts where it touches a script without blanks, as in 维生素C.
+    """
+    return _cut(text, r"\w", 2)
+
+
+def comparable(text: str) -> list[str]:
+    """Return what two texts are compared by: their tokens, HTML entities resolved; the text itself where it has none.
+
+    Entities that were escaped twice are resolved, too. (`&amp;quot;` is `"`.)
+    """
+    return alphanumeric(_unescaped(text)) or [text]
+
+
+def _unescaped(text: str) -> str:
+    while "&" in text:
+        plain = html.unescape(text)
+        if plain == text:
+            break
+        text = plain
+    return text
 
 
 def alphanumeric_2(text: str) -> list[str]:
@@ -79,12 +104,68 @@ def character_trigrams(text: str) -> list[str]:
     return [squeezed[start : start + 3] for start in range(max(len(squeezed) - 2, bool(squeezed)))]
 
 
+_UNBROKEN = (  # Han, Kana and Hangul; then Unicode's line-break class SA: Thai, Lao, Burmese, Khmer, Tai scripts
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303c\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
+    "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
+)
+_FLAG = "\U0001f1e6-\U0001f1ff"  # two of these letters are a flag
+_EMOJI = (  # without skin tones: a hand of any colour is the same token
+    "\u231a\u231b\u23e9-\u23f3\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f0ff\U0001f300-\U0001f3fa\U0001f400-\U0001faff"
+)
+_SPECIAL = re.compile(f"[{_UNBROKEN}{_FLAG}{_EMOJI}]")
+
+
 @cache
-def _word() -> re.Pattern[str]:
-    """A letter or digit, and what follows of letters, digits and marks (Unicode's categories M)."""
+def _marks() -> str:
+    """All combining marks (Unicode's categories M), as they stand between the brackets of an expression."""
     codes = (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0))  # no mark lies outside
-    marks = "".join(char for char in map(chr, codes) if unicodedata.category(char).startswith("M"))
-    return re.compile(rf"[^\W_]+(?:(?![\0-\u02ff])[{marks}]+[^\W_]*)*")
+    return "".join(char for char in map(chr, codes) if unicodedata.category(char).startswith("M"))
+
+
+@cache
+def _word(letter: str, shortest: int) -> re.Pattern[str]:
+    """A word of an ASCII text."""
+    return re.compile(f"{letter}{{{shortest},}}", re.ASCII)
+
+
+@cache
+def _run(letter: str) -> re.Pattern[str]:
+    """An emoji, or letters with what follows of letters and marks."""
+    return re.compile(rf"[{_FLAG}]{{2}}|[{_EMOJI}]|{letter}+(?:(?![\0-\u02ff])[{_marks()}]+{letter}*)*")
+
+
+@cache
+def _characters() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A part of a run that has no blanks between words, and one character of it with its marks."""
+    character = rf"(?![{_marks()}])[{_UNBROKEN}{_FLAG}{_EMOJI}][{_marks()}]*"
+    return re.compile(rf"((?:{character})+)"), re.compile(character)
+
+
+def _cut(text: str, letter: str, shortest: int) -> list[str]:
+    """Return the tokens of a text, words with so many characters at least.
+
+    What is ASCII has words alone; the general rule finds the same ones, at five times the cost.
+    """
+    plain = folded(text)
+    if text.isascii():
+        return _word(letter, shortest).findall(plain)
+    tokens: list[str] = []
+    special = _SPECIAL.search(plain) is not None
+    unbroken, character = _characters()
+    for run in _run(letter).findall(plain):
+        if not special or _SPECIAL.search(run) is None:
+            if len(run) >= shortest:
+                tokens.append(run)
+            continue
+        for place, part in enumerate(unbroken.split(run)):  # every second part is unbroken
+            if place % 2:
+                characters = character.findall(part)
+                tokens += ["".join(pair) for pair in pairwise(characters)] or characters
+            elif part.strip("_"):
+                tokens.append(part)
+    return tokens
 
 
 TOKENIZERS: dict[str, Tokenizer] = {
@@ -209,6 +290,7 @@ class DocumentSets:
 
 def hashes(text: str) -> Rows:
     """Return the hashes of a text's distinct tokens, (m,) ascending, the same in every process."""
+    text = _unescaped(text)
     if text.isascii():
         distinct = {*text.encode().translate(_LOWER).split()}
     else:

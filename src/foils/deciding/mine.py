@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
+from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
@@ -45,6 +46,7 @@ def mine(
     *,
     window: WindowSettings,
     ranking: RankingSettings,
+    lexical: BM25Settings,
     filters: FilterSettings,
     reading: CollectionSettings,
     scale: ScaleSettings,
@@ -66,7 +68,7 @@ def mine(
         UnknownNameError: no such method.
     """
     loaded = reading.open(collection)
-    models = Models(loaded, window.split, filters, encoding, ranking, window.seed)
+    models = Models(loaded, window.split, filters, encoding, ranking, lexical, window.seed)
     (miner, facts), top = models.miner(method, window), window.top
 
     def mined(miner: Miner, **more: Any) -> Mined:

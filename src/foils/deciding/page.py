@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from bm25s.stopwords import STOPWORDS_EN_PLUS
 
+from foils.data.analyser import load_bm25s
 from foils.deciding.decision import NONE, Decision, percent
 from foils.deciding.doors import Scored
 from foils.pages.page import (
@@ -30,7 +30,7 @@ from foils.pages.page import (
 SHOWN = 3  # queries to read
 GREY = "#8a8f94"
 WORD = re.compile(r"\w{3,}")
-STOPWORDS = frozenset(STOPWORDS_EN_PLUS)  # that are not marked
+STOPWORDS = frozenset(load_bm25s().stopwords.STOPWORDS_EN_PLUS)  # that are not marked
 
 _READING = (
     "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training without "

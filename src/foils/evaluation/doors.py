@@ -8,8 +8,9 @@ from typing import Annotated
 
 import numpy as np
 
+from foils.data.analyser import BM25Settings
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import check_ids
+from foils.data.run import check_ids, deployed
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
 from foils.evaluation.systems import BM25, Evaluation, NamedSystem, SystemsLike, evaluate_runs, named_systems, runs_of
 from foils.runtime.files import FOLDER
@@ -47,11 +48,15 @@ def _refuse_idle(
     run: SystemsLike | None,
     reranker: SystemsLike | None,
     evaluation: EvaluationSettings,
+    lexical: BM25Settings,
     scale: ScaleSettings,
     embedding: EmbeddingSettings,
 ) -> None:
     """Refuse options that these systems have no use for, before anything is read."""
-    kinds = [system.kind for system in _every(systems, run, reranker)]
+    every = _every(systems, run, reranker)
+    kinds = [system.kind for system in every]
+    if all(system.kind in ("run", "reranker") or deployed(system.what) == "model" for system in every):
+        refuse(lexical.changed(), f"without a system that ranks by BM25 ({spelled('systems')} bm25); give one")
     if "encoder" not in kinds:
         used = OF_CROSS_ENCODERS if "reranker" in kinds else ()
         idle = {name: value for name, value in embedding.changed().items() if name not in used}
@@ -77,6 +82,7 @@ def evaluate(
     run: Annotated[SystemsLike | None, Option(metavar="[NAME=]FILE")] = None,
     reranker: Annotated[SystemsLike | None, Option(metavar="[NAME=]MODEL")] = None,
     evaluation: EvaluationSettings,
+    lexical: BM25Settings,
     reading: CollectionSettings,
     scale: ScaleSettings,
     embedding: EmbeddingSettings,
@@ -107,7 +113,7 @@ def evaluate(
         check_ids(loaded.all_ids())
     depths = {"top": evaluation.top, "rerank_depth": evaluation.rerank_depth}
     split, against = evaluation.split, evaluation.against
-    runs = runs_of(_every(systems, run, reranker), loaded, embedding, split=split, **depths)
+    runs = runs_of(_every(systems, run, reranker), loaded, embedding, split=split, lexical=lexical, **depths)
     rng = np.random.default_rng(evaluation.seed)
     measured = evaluate_runs(loaded, runs, rng=rng, split=split, measures=evaluation.measures, against=against)
     if evaluation.write_runs is not None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from foils.data import Collection, Run
+from foils.data.analyser import BM25Settings
 from foils.data.read import identical_ids_caption
 from foils.data.run import FUSED_DEPTH, Fusion, deployed, fuse_runs, without_identical
 from foils.encode import EmbeddingSettings, Encoder, EncoderSettings, VectorStore, as_encoder
@@ -380,6 +381,7 @@ def runs_of(
     split: str,
     top: int,
     rerank_depth: int,
+    lexical: BM25Settings | None = None,
 ) -> list[Run]:
     """Return the run of each system, in their order: an encoder's exact search, BM25's, a run, a reranked run.
 
@@ -393,6 +395,7 @@ def runs_of(
         split: whose queries encoders and BM25 search for.
         top: documents that they return for each query.
         rerank_depth: documents of each query that a reranker scores.
+        lexical: how BM25 reads and scores texts; what it leaves open is as a folder of `foils tune` says.
 
     Raises:
         InputError: there is no encoder and no run, or one that cannot be read.
@@ -402,7 +405,8 @@ def runs_of(
             f"nothing to evaluate; give an encoder ({spelled('systems')} MODEL) or a run ({spelled('run')} FILE)"
         )
     lengths: dict[str, int] = {}
-    opened = [_opened(each, collection, embedding, split=split, top=top, lengths=lengths) for each in systems]
+    opening = partial(_opened, collection=collection, embedding=embedding, lexical=lexical or BM25Settings())
+    opened = [opening(each, split=split, top=top, lengths=lengths) for each in systems]
     if len(set(lengths.values())) > 1:
         log.warning(
             "the systems cut texts after different numbers of tokens (%s), which is part of their difference; %s "
@@ -427,6 +431,7 @@ def _opened(
     system: NamedSystem,
     collection: Collection,
     embedding: EmbeddingSettings,
+    lexical: BM25Settings,
     *,
     split: str,
     top: int,
@@ -439,17 +444,19 @@ def _opened(
         run = _read(system)
         return lambda: run
     name = system.name or _file_name(system.what)
-    if system.kind == BM25:
-        return partial(bm25_run, collection, split, depth=top, name=name)
     fusion = Fusion.of(system.what)
+    if fusion is not None:
+        lexical = lexical.over(fusion.bm25)
+    if system.kind == BM25:
+        return partial(bm25_run, collection, split, depth=top, name=name, lexical=lexical)
     if fusion is not None:
         depth = max(top, FUSED_DEPTH) if fusion.deploys == "both" else top
         model = NamedSystem("encoder", find_model(str(system.what)), name)
-        dense = _opened(model, collection, embedding, split=split, top=depth, lengths=lengths)
+        dense = _opened(model, collection, embedding, lexical, split=split, top=depth, lengths=lengths)
         if fusion.deploys == "model":
             return dense
-        lexical = partial(bm25_run, collection, split, depth=depth)
-        return lambda: fuse_runs([lexical(), dense()], name=name, **fusion.how).first(top)
+        by_bm25 = partial(bm25_run, collection, split, depth=depth, lexical=lexical)
+        return lambda: fuse_runs([by_bm25(), dense()], name=name, **fusion.how).first(top)
     encoder = embedding.open_encoder(system.what, collection)
     if (length := getattr(encoder, "max_length", None)) is not None:
         lengths[system.name or encoder.name] = length

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from foils.data import Collection, load_collection
+from foils.data.analyser import BM25Settings
 from foils.data.description import describe_collection
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
 from foils.data.sources import SourcesLike, as_sources
@@ -74,7 +75,7 @@ class TuneSettings(Settings):
 _OF_PLAN = {"plan": False, "why": "which holds it: change it there"}
 
 
-@door(needs=dict.fromkeys(("model", "settings", "reading"), _OF_PLAN))
+@door(needs=dict.fromkeys(("model", "settings", "lexical", "reading"), _OF_PLAN))
 def tune(
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     *,
@@ -83,6 +84,7 @@ def tune(
     plan: Annotated[Path | None, Option(metavar="FILE")] = None,
     explain: bool = False,
     settings: TuneSettings,
+    lexical: BM25Settings,
     device: str | None = None,
     reading: CollectionSettings,
 ) -> Tuned | Plan:
@@ -126,7 +128,7 @@ def tune(
         shown = ", ".join(f"{name} has {counts[name]:,} ({least} are needed)" for name, least in LEAST.items())
         raise InputError(f"{whole.name}: too few queries with a positive: {shown}; give about 200 pairs or more")
     if plan is None:
-        decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, reading)
+        decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, lexical, reading)
     elif given.get("digest") not in (None, whole.digest):
         raise InputError(
             f"{whole.name} holds other data than when {plan} was made; take the digest out of it to run it all the same"
@@ -149,7 +151,12 @@ def tune(
 
 
 def _given(
-    collection: Any, whole: Collection, model: str, settings: TuneSettings, reading: CollectionSettings
+    collection: Any,
+    whole: Collection,
+    model: str,
+    settings: TuneSettings,
+    lexical: BM25Settings,
+    reading: CollectionSettings,
 ) -> dict[str, Any]:
     """Section [given]: what the tuning begins with, as JSON has it."""
     read = {name: each for name, each in reading.changed().items() if isinstance(each, (str, Path, Mapping, bool))}
@@ -158,6 +165,7 @@ def _given(
         "collection": str(collection) if isinstance(collection, (str, Path)) else whole.name,
         **{**read, "digest": whole.digest, "model": model, **settings.changed(), **always},
         **{name: len(whole.positives(name)) for name in SPLITS},
+        "bm25": lexical.resolved(whole).facts,
         "reason": "train is trained on, dev chooses, test is looked at once, at the end",
     }
     return dict(json.loads(json.dumps(given, default=str)))

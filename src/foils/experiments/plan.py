@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection
+from foils.data.analyser import BM25Settings
 from foils.data.records import whole_json, whole_text
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
 from foils.experiments.tasks import RerankerTask, Task
@@ -384,7 +385,12 @@ def with_queries(collection: Collection, counts: Mapping[str, int], seed: int) -
 
 
 def with_hard_documents(
-    collection: Collection, kept: Sequence[str], ranked: Sequence[str], count: int, seed: int
+    collection: Collection,
+    kept: Sequence[str],
+    ranked: Sequence[str],
+    count: int,
+    seed: int,
+    lexical: BM25Settings,
 ) -> Collection:
     """Return the collection with the positives of some splits, BM25's first documents for some, and random ones.
 
@@ -396,7 +402,7 @@ def with_hard_documents(
     positives = {name: collection.positives(name) for name in kept}
     rows = np.unique(np.concatenate([each.doc_rows for each in positives.values()]))
     room = max(0, count - len(rows))
-    retriever = BM25Retriever(collection)
+    retriever = BM25Retriever(collection, **vars(lexical))
     ranks = np.concatenate([retriever.search(positives[name].query_rows, HARD)[0] for name in ranked]).T.ravel()
     hard, first = np.unique(ranks, return_index=True)
     hard = hard[np.argsort(first)]

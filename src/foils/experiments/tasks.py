@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foils.data import Collection, Negatives, Run
+from foils.data.analyser import BM25Settings
 from foils.data.run import FUSED_DEPTH, Fusion
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
@@ -128,9 +129,11 @@ class RerankerTask(_Model):
 
     Attributes:
         first_stage: bm25, an encoder's name, a folder of `foils tune`, or a TREC run.
+        lexical: how BM25 reads and scores texts.
     """
 
     first_stage: str = BM25
+    lexical: BM25Settings = field(default_factory=BM25Settings)
     _first_stages: dict[tuple[str, str], Run] = field(default_factory=dict, repr=False, compare=False)
 
     measures: ClassVar[tuple[str, ...]] = MEASURES[:2]  # it sees the first documents alone
@@ -183,7 +186,8 @@ class RerankerTask(_Model):
         if key not in self._first_stages:
             use = EmbeddingSettings(device=self.device, vectors=self.store or VectorStore(cache_folder() / "vectors"))
             first = named_systems([self.first_stage if self.fuses or not self._encodes else self.encoder])
-            run = runs_of(first, collection, use, split=split, top=self.depth, rerank_depth=self.depth)[0]
+            depths = {"top": self.depth, "rerank_depth": self.depth}
+            run = runs_of(first, collection, use, split=split, lexical=self.lexical, **depths)[0]
             self._first_stages[key] = first_documents(run, collection, self.depth, split=split)
         run = self._first_stages[key]
         return run if model is None else rerank_run(run, collection, partial(logits, model), depth=self.depth)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection, Negatives, Run
+from foils.data.analyser import BM25Settings
 from foils.data.run import TUNED_FILE, Fusion, fuse_runs
 from foils.data.splitting import SPLITS, drawn_judgements
 from foils.data.tables import provenance
@@ -298,7 +299,8 @@ class Tuning:
         self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_folder() / "vectors")
         model, first = str(self.given["model"]), str(self.given.get("first_stage") or BM25)
         how = (model, self.device, self.given.get("max_length"), bool(self.given.get("trust_remote_code")), self.store)
-        self.task: Task = RerankerTask(*how, first) if self.given.get("reranker") else EncoderTask(*how)
+        self.lexical = BM25Settings().over(self.given.get("bm25") or {}).resolved(self.whole)
+        self.task: Task = RerankerTask(*how, first, self.lexical) if self.given.get("reranker") else EncoderTask(*how)
         self.static = self.task.kind == "static embedding"
         self.per_query = 10 if self.static else 1 if self.task.in_batch else DRAWN
         # A reranker whose head nobody trained has to beat the first stage's own order.
@@ -309,6 +311,7 @@ class Tuning:
     def of(self) -> dict[str, str]:
         """Digests of what every step begins with."""
         own = {"first_stage": self.task.ranked_by} if isinstance(self.task, RerankerTask) else {}
+        own["bm25"] = str(self.lexical.facts)
         return {"collection": self.collection.measured_digest, "model": self.task.fingerprint, **own}
 
     # How much is done.
@@ -358,7 +361,7 @@ class Tuning:
         """What is searched and trained on."""
         trials = self.plan["trials"]
         part = with_queries(self.whole, {name: int(trials[f"{name}_queries"]) for name in ("train", "test")}, self.seed)
-        return with_hard_documents(part, SPLITS, ("dev", "test"), int(trials["documents"]), self.seed)
+        return with_hard_documents(part, SPLITS, ("dev", "test"), int(trials["documents"]), self.seed, self.lexical)
 
     @cached_property
     def dev(self) -> Collection:
@@ -368,7 +371,7 @@ class Tuning:
         if not self.task.in_batch:
             return with_queries(part, {"dev": max(1, count // self.task.depth)}, self.seed)
         part = with_queries(part, {"dev": DEV_QUERIES}, self.seed)
-        return with_hard_documents(part, ("dev",), ("dev",), count, self.seed)
+        return with_hard_documents(part, ("dev",), ("dev",), count, self.seed, self.lexical)
 
     # What is trained on.
 
@@ -425,6 +428,8 @@ class Tuning:
             more |= {"encoder": by, "vectors": self.store}
         if method == "random":
             more["seed"] = self.seed
+        if method == BM25:
+            more |= vars(self.lexical)
         if ranks:
             more["ranks"] = parsed_ranks(ranks)
         key = {**self.of, "source": source, "split": split, "seed": self.seed}
@@ -636,7 +641,9 @@ class Tuning:
     def _partner(self, part: Collection, split: str) -> Run:
         """What the model is put together with: BM25 or, of a reranker, the order that it reranks."""
         task = self.task
-        return bm25_run(part, split, depth=task.depth) if isinstance(task, EncoderTask) else task.ranked(part, split)
+        if isinstance(task, EncoderTask):
+            return bm25_run(part, split, depth=task.depth, lexical=self.lexical)
+        return task.ranked(part, split)
 
     def _fusion(self, model: Trial | None) -> Section:
         """Choose on dev how the partner and the tuned model, or the base, are weighed together."""
@@ -666,7 +673,7 @@ class Tuning:
             runs.append(self._ranked(trial, collection))
             before, after = (on_split(run, collection, "test") for run in runs)
             half = trial if surely_better(paired_test(after, before)) or not task.in_batch else None
-        lexical = bm25_run(collection, "test", depth=task.depth)
+        lexical = bm25_run(collection, "test", depth=task.depth, lexical=self.lexical)
         found = len(lexical.table) > 0
         if isinstance(task, RerankerTask) and task.first_stage != BM25:
             stage = replace(task.ranked(collection, "test"), name=FIRST_STAGE)
@@ -700,7 +707,7 @@ class Tuning:
             name = "" if made.better else task.model
             place = str(Path(name).resolve()) if name and Path(name).is_dir() else name
             deploys = made.deploys if task.in_batch or made.deploys == "both" else "model"
-            Fusion("z", weight, deploys, place).write(self.output / TUNED_FILE)
+            Fusion("z", weight, deploys, place, self.lexical.facts).write(self.output / TUNED_FILE)
         return made
 
     def _write(self, final: Trial, tuned: Any) -> dict[str, Any]:

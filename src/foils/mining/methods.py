@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Any
 
+from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import Fusion
+from foils.data.run import Fusion, deployed
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
@@ -20,8 +21,6 @@ from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Miner
 from foils.mining.planting import planted_by_filter
 from foils.mining.retrievers import (
-    K1,
-    B,
     BM25Retriever,
     CrossEncoderRetriever,
     DenseRetriever,
@@ -195,6 +194,11 @@ MINING_NEEDS: dict[str, Needs] = {
     **_of_encoders(_EMBEDS),
     "ray": [*_EMBEDS, {"method": ["random", "bm25"]}],
     "cross_encoder": [{"method": ["cross-encoder"]}, {"scorer": ["cross-encoder"]}],
+    "lexical": [
+        {"method": ["bm25"]},
+        {**_POOLED, "pool": ["bm25"]},
+        {"method": ["dense"], "encoder": lambda encoder: deployed(encoder) == "both"},
+    ],
 }
 FILTERING_NEEDS: dict[str, Needs] = {
     **_of_encoders([_SCORES]),
@@ -212,6 +216,7 @@ class Models:
     filters: FilterSettings
     encoding: EncodingSettings
     ranking: RankingSettings = field(default_factory=RankingSettings)
+    lexical: BM25Settings = field(default_factory=BM25Settings)
     seed: int = 0
 
     @cached_property
@@ -231,7 +236,8 @@ class Models:
         if method == "random":
             return RandomRetriever(self.collection, seed=self.seed), {"seed": self.seed}
         if method == "bm25":
-            return BM25Retriever(self.collection), {"k1": K1, "b": B}
+            lexical = BM25Retriever(self.collection, **vars(self.lexical))
+            return lexical, lexical.settings.facts
         if method in ("dense", "ance", "trisampler"):
             rows, device = self.collection.queries_of(self.split), self.encoding.device
             ranks = DenseRetriever.of_model(self.collection, *self.encoder, query_rows=rows, device=device)
@@ -244,8 +250,9 @@ class Models:
                 recall = round(ranks.recall(some, depth), 4)
                 facts["index"] = {"kind": kind, "recall": recall, "depth": depth, "queries": len(some)}
             if method == "dense" and fusion is not None and fusion.deploys == "both":
-                both = FusedRetriever(BM25Retriever(self.collection), ranks, fusion)
-                return both, {**facts, "fused_with_bm25": fusion.how}
+                lexical = BM25Retriever(self.collection, **vars(self.lexical.over(fusion.bm25)))
+                both = FusedRetriever(lexical, ranks, fusion)
+                return both, {**facts, "fused_with_bm25": {**fusion.how, **lexical.settings.facts}}
             ranks.name = method
             return ranks, facts
         name, depth = self.ranking.pool, self.ranking.pool_depth  # of a cross-encoder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -12,15 +11,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import bm25s
 import numpy as np
 import numpy.typing as npt
-import Stemmer
 from scipy import sparse
 
+from foils.data.analyser import AUTO, Analyser, BM25Settings, load_bm25s
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
-from foils.data.tokens import alphanumeric_2
 from foils.encode.encoder import Encoder
 from foils.encode.index import FaissIndex
 from foils.encode.nearest import BLOCK, best_of, top_inner_products
@@ -32,7 +29,6 @@ from foils.runtime.errors import InputError
 from foils.runtime.files import META, cache_folder, kept_folder
 from foils.runtime.parallel import map_blocks, workers
 
-K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
 AT_ONCE = LEAST_KEPT = 10_000  # documents whose terms BM25 counts; those from which its index is kept
 PARTS = ("data", "indices", "indptr")  # of an index: scores, their documents, and where each term's begin
 QUERIES = 128  # that a thread ranks by BM25 at once, at most
@@ -46,12 +42,11 @@ Floats = npt.NDArray[np.floating]
 
 # of the terms of a text, none where it has none: two texts of stop words share no term
 AS_NUMBERS: dict[str, Any] = {"show_progress": False, "return_as": "ids", "allow_empty": False}
-_ASCII = re.compile(r"\b\w\w+\b", re.ASCII)
 _DRAWS = 256  # random documents at once; fixed, so that a deeper search begins with the same ones
 
 
 class BM25Retriever:
-    """Ranks documents by BM25 (Lucene's variant), with English stop words left out and Snowball stemming.
+    """Ranks documents by BM25 (Lucene's variant) of the terms that an `Analyser` makes.
 
     A document that shares no term with the query is not ranked at all. The index is made by bm25s. Of frequent terms,
     only the documents are scored that may still be among the best; the ranking is that of a search through all.
@@ -60,28 +55,28 @@ class BM25Retriever:
 
     Args:
         collection: documents and queries.
-        k1: saturation of the term frequency, at least 0; at 0 a term counts once, however often it is there.
-        b: how much a long document is held against its terms, in [0, 1].
-        language: of stemmer and stop words, as Snowball names it.
+        language: of stemmer and stop words, one of `foils.data.analyser.LANGUAGES`.
+        k1: saturation of the term frequency, at least 0; None: 1.2.
+        b: how much a long document is held against its terms, in [0, 1]; None: 0.75.
 
     Raises:
         InputError: k1 or b out of range.
+        UnknownNameError: no such language.
     """
 
     name = column = "bm25"
     short = "no further document shares a term with the query"
 
-    def __init__(self, collection: Collection, *, k1: float = K1, b: float = B, language: str = "english") -> None:
-        if not (np.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
-            raise InputError(f"k1 {k1}, b {b}; expected a finite k1 of at least 0 and b from 0 to 1")
+    def __init__(
+        self, collection: Collection, *, language: str = AUTO, k1: float | None = None, b: float | None = None
+    ) -> None:
         self._collection = collection
-        self._settings: dict[str, Any] = {"k1": k1, "b": b, "language": language}
-        how = {"splitter": words, "stopwords": language, "stemmer": Stemmer.Stemmer(language), "lower": True}
-        self._tokenizer = bm25s.tokenization.Tokenizer(**how)
-        make, self.portable = partial(self._indexed, k1, b), False
+        self.settings = BM25Settings(language=language, k1=k1, b=b).resolved(collection)
+        self._tokenizer = Analyser(self.settings.language).tokenizer()
+        make, self.portable = self._indexed, False
         if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
             versions = map(version, ("foils", "bm25s", "PyStemmer"))  # which cut texts into terms, and score these
-            key = repr((collection.digest, *versions, *self._settings.values()))
+            key = repr((collection.digest, *versions, *self.settings.facts.values()))
             place = cache_folder() / "bm25" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
             parts = kept_folder(place, "index of BM25", partial(self._read, place), make, self._write)
             self.portable = (place / META).is_file()  # other processes open it by its place
@@ -94,9 +89,9 @@ class BM25Retriever:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send it by the collection, whose index the other process opens."""
-        return partial(BM25Retriever, **self._settings), (self._collection,)
+        return partial(BM25Retriever, **vars(self.settings)), (self._collection,)
 
-    def _indexed(self, k1: float, b: float) -> tuple[npt.NDArray[Any], ...]:
+    def _indexed(self) -> tuple[npt.NDArray[Any], ...]:
         """Values, documents and offsets of the terms."""
         collection, documents = self._collection, len(self._collection.documents)
         with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
@@ -105,7 +100,7 @@ class BM25Retriever:
                 texts = collection.document_texts(np.arange(start, min(start + AT_ONCE, documents)))
                 ids += self._tokenizer.tokenize(texts, update_vocab=True, **AS_NUMBERS)
                 advance(len(texts))
-        index = bm25s.BM25(method="lucene", k1=k1, b=b)
+        index = load_bm25s().BM25(method="lucene", k1=self.settings.k1, b=self.settings.b)
         with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
             index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
         return tuple(index.scores[name] for name in PARTS)
@@ -217,14 +212,6 @@ class BM25Retriever:
             offsets, flat = np.cumsum([0, *map(len, known)]), np.array([*chain.from_iterable(known)], np.int64)
             counts = sparse.csr_array((np.ones(len(flat), np.float32), flat, offsets), shape=(len(lists), terms))
             yield start, known, counts
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text, of two characters and more: bm25s' own, where they are ASCII, and else with marks.
-
-    bm25s cuts words at combining marks, and so finds nothing in scripts that write vowels with them.
-    """
-    return _ASCII.findall(text) if text.isascii() else alphanumeric_2(text)
 
 
 def _best(rows: Rows, scores: Floats, depth: int) -> tuple[Rows, Floats]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
+from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs
@@ -27,6 +28,7 @@ from foils.searching.runs import Searched, bm25_run, embed_collection, search_bm
 from foils.searching.settings import (
     EMBEDS,
     METHODS,
+    RANKS_BY_BM25,
     AnswersLike,
     DimensionSettings,
     ImportanceSettings,
@@ -46,7 +48,7 @@ _OF_VECTORS = (
 )
 
 
-@door(check=check_search, needs=dict.fromkeys(_OF_VECTORS, EMBEDS))
+@door(check=check_search, needs={**dict.fromkeys(_OF_VECTORS, EMBEDS), "lexical": RANKS_BY_BM25})
 def search(
     collection: CollectionLike,
     *,
@@ -56,6 +58,7 @@ def search(
     searching: SearchSettings,
     answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None,
     importance: ImportanceSettings,
+    lexical: BM25Settings,
     reading: CollectionSettings,
     scale: ScaleSettings,
     embedding: EmbeddingSettings,
@@ -88,8 +91,11 @@ def search(
     if run is not None:
         check_ids(loaded.all_ids())
     facts: dict[str, Any] = {"collection": loaded.name, "split": split}
+    if ranks_by != "model":
+        lexical = lexical.over(fusion.bm25 if fusion else {}).resolved(loaded)
+        facts["bm25"] = lexical.facts
     if ranks_by == "bm25":
-        searched = search_bm25(loaded, split, depth=top)
+        searched = search_bm25(loaded, split, depth=top, lexical=lexical)
         facts |= {"encoder": None, "top": top}
     else:
         depth = max(top, FUSED_DEPTH) if ranks_by == "both" else top
@@ -101,8 +107,8 @@ def search(
     if fusion is not None:
         facts["fused_with_bm25"] = vars(fusion)
         if ranks_by == "both":
-            lexical = bm25_run(loaded, split, depth=depth)
-            fused = fuse_runs([lexical, searched.run], name=f"{searched.run.name}+bm25", **fusion.how)
+            by_bm25 = bm25_run(loaded, split, depth=depth, lexical=lexical)
+            fused = fuse_runs([by_bm25, searched.run], name=f"{searched.run.name}+bm25", **fusion.how)
             searched = replace(searched, run=fused.first(top), ranked_by=f"BM25 + {searched.ranked_by}")
     if run is not None:
         searched.write(run)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data import Collection, Run
+from foils.data.analyser import BM25Settings
 from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
 from foils.encode import Encoder, Kind, Vectors, VectorStore
@@ -234,9 +235,9 @@ def search_collection(
     )  # fmt: skip
 
 
-def search_bm25(collection: Collection, split: str, *, depth: int) -> Searched:
+def search_bm25(collection: Collection, split: str, *, depth: int, lexical: BM25Settings | None = None) -> Searched:
     """Search with BM25 for every query of a split (`Collection.asked`) (`bm25_run`); no dimensions are chosen."""
-    run = bm25_run(collection, split, depth=depth)
+    run = bm25_run(collection, split, depth=depth, lexical=lexical)
     ids, _ = _asked(collection, split)
     return Searched(run, collection, split, ids, method=run.name, ranked_by="BM25")
 
@@ -255,24 +256,26 @@ def _run_of(
     return Run.ranked(queries, documents, np.concatenate(scores), name=name)
 
 
-def bm25_run(collection: Collection, split: str, *, depth: int = 100, name: str = "bm25") -> Run:
+def bm25_run(
+    collection: Collection, split: str, *, depth: int = 100, name: str = "bm25", lexical: BM25Settings | None = None
+) -> Run:
     """Search with BM25 for every query of a split (`Collection.asked`).
 
-    Lucene's variant with k1 = 1.2 and b = 0.75, English stop words left out, Snowball stemming (`BM25Retriever`). A
-    document that shares no term with the query is not ranked; one that has the query's own id is left out
-    (`Collection.identical`). Ties are broken by document position.
+    Lucene's variant (`BM25Retriever`). A document that shares no term with the query is not ranked; one that has the
+    query's own id is left out (`Collection.identical`). Ties are broken by document position.
 
     Args:
         collection: what is searched.
         split: whose queries.
         depth: documents of each ranking, at most.
         name: of the run.
+        lexical: language, k1 and b; None: the language that the documents' script suggests, 1.2 and 0.75.
 
     Raises:
         UnknownNameError: no such split.
     """
     rows: Any
     ids, rows = _asked(collection, split)
-    retriever: Any = BM25Retriever(collection)
+    retriever: Any = BM25Retriever(collection, **vars(lexical or BM25Settings()))
     lists, scores = search_lists(retriever, rows, depth, without=collection.identical[rows])
     return _run_of(collection, ids, lists, scores, name)

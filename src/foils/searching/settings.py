@@ -31,6 +31,7 @@ FEEDBACK_DEPTH = 1_000  # the paper's k
 CANDIDATES = 1_000  # what is ranked again, likewise
 K_PLUS = {"eclipse": 2, "rocchio": 2}  # the least of Eclipse's grid; DIME and RDIME were published with 1
 EMBEDS = {"model": lambda model: deployed(model) != "bm25", "why": "which ranks by BM25 and embeds no text"}
+RANKS_BY_BM25 = {"model": lambda model: deployed(model) != "model", "why": "which does not rank by BM25"}
 WEIGHTS = {  # what each method makes use of
     "none": (),
     "dime": ("k_plus", "share"),
