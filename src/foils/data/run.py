@@ -17,7 +17,7 @@ from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection, PairIndex, Rows
 from foils.data.records import Complaints, numbered_lines, whole_json, whole_number
 from foils.runtime.errors import FormatError, InputError, check_names
-from foils.runtime.files import TREC, check_output, write_json, write_whole
+from foils.runtime.files import SEAL, TREC, check_output, unsealed, write_sealed, write_whole
 
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
 NORMALISATIONS = ("min-max", "theoretical-minimum", "z")
@@ -422,7 +422,7 @@ class Fusion:
 
     def write(self, path: str | Path) -> None:
         """Write the file."""
-        write_json(path, vars(self))
+        write_sealed(path, vars(self))
 
     @classmethod
     def of(cls, folder: Any) -> Fusion | None:
@@ -434,7 +434,8 @@ class Fusion:
         if not isinstance(folder, (str, Path)) or not (path := Path(folder) / TUNED_FILE).is_file():
             return None
         try:
-            fusion = cls(**whole_json(path))
+            facts = whole_json(path)
+            fusion = cls(**(unsealed(facts) if SEAL in facts else facts))  # of versions before 0.4 it has no checksum
             BM25Settings().over(fusion.bm25)
             known = fusion.normalisation in (*NORMALISATIONS, RANKS) and fusion.deploys in ("both", "model", "bm25")
             if known and 0 <= fusion.weight <= 1 and isinstance(fusion.base, str):

@@ -12,7 +12,7 @@ from typing import Any
 from foils.data.records import whole_json
 from foils.data.run import Fusion
 from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
-from foils.runtime.files import file_digest
+from foils.runtime.files import DAMAGE, check_files, file_checksum, file_digest, unsealed, write_sealed
 from foils.runtime.options import spelled
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
 CONFIGS = ("config_sentence_transformers", "modules", "config", "adapter_config")  # .json, by which a model is known
+CHECKSUMS, TOKENIZER = "foils_checksums.json", "tokenizer.json"
 HOW = "give a whole folder with safetensors weights, or a hub name that can be reached"
 OWN_KINDS = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector"}  # compare by a function of their own
 ENCODER, CROSS_ENCODER, TRANSFORMER = "SentenceTransformer", "CrossEncoder", "transformer"
@@ -140,11 +141,33 @@ def loaded(
     if not trust_remote_code:
         refuse_pickles(place)
     check_kind(name, of, new_head=new_head)
+    check_sealed(place)
     more = {"device": device, "trust_remote_code": trust_remote_code, **more}
     with loading(kind, name, seed=seed), noting_weights() as noted:
         model = getattr(sentence_transformers, of)(str(place), model_kwargs={"use_safetensors": True}, **more)
     model.drawn_weights = check_weights(str(name), of, noted, new_head=new_head)
     return merge_adapters(model)
+
+
+def seal_weights(folder: Path) -> None:
+    """Write the checksums of a model's weights and tokenizers beside it: by them `loaded` knows that they are whole."""
+    files = [each for each in sorted(folder.rglob("*")) if each.suffix == ".safetensors" or each.name == TOKENIZER]
+    write_sealed(folder / CHECKSUMS, {"files": {str(each.relative_to(folder)): file_checksum(each) for each in files}})
+
+
+def check_sealed(place: Path | str) -> None:
+    """Compare a model's weights and tokenizers with their checksums; one from elsewhere has none.
+
+    Raises:
+        InputError: a file is missing, or has changed.
+    """
+    if not Path(place, CHECKSUMS).is_file():
+        return
+    try:
+        check_files(Path(place), unsealed(whole_json(Path(place, CHECKSUMS)))["files"])
+    except DAMAGE as error:
+        how = f"take another copy; or remove {CHECKSUMS}, if the change is yours"
+        raise InputError(f"{place}: the model is damaged ({error}); {how}") from error
 
 
 @contextmanager
@@ -226,7 +249,8 @@ def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
 
-    weights, tokens = Path(folder) / "model.safetensors", Path(folder) / "tokenizer.json"
+    check_sealed(folder)
+    weights, tokens = Path(folder) / "model.safetensors", Path(folder) / TOKENIZER
     if not (weights.is_file() and tokens.is_file()):
         raise InputError(f"{folder}: expected model.safetensors and tokenizer.json; give the folder of a transformer")
     with safe_open(weights, "pt") as tensors:

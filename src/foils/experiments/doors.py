@@ -244,7 +244,7 @@ def merge(
         FailureError: the folder cannot be written.
     """
     from foils.encode.cross_encoders import load_cross_encoder
-    from foils.encode.models import load_model
+    from foils.encode.models import load_model, seal_weights
     from foils.training.fit import add_to_card, writing_weights
     from foils.training.models import merged
 
@@ -254,6 +254,7 @@ def merge(
     folder = Path(output)
     with writing_weights(folder), fill_folder(folder) as aside:
         model.save_pretrained(str(aside))
+        seal_weights(aside)
         add_to_card(aside, f"## Merged with foils\n\n{1 - alpha:g} × `{base}` + {alpha:g} × `{tuned}`\n")
     return Merged(folder, str(base), str(tuned), alpha)
 

@@ -15,6 +15,7 @@ from scipy.special import expit, xlogy
 
 from foils.data.records import whole_json
 from foils.encode.cross_encoders import load_cross_encoder, logits
+from foils.encode.models import seal_weights
 from foils.rating.estimators import checked_preference
 from foils.rating.judges import CrossEncoderJudge, Judge
 from foils.rating.pairs import Candidates, Floats, Pairs, texts_of
@@ -115,6 +116,7 @@ def save_judge(judge: DistilledJudge, folder: str | Path) -> None:
         judge.model.save_pretrained(str(aside), create_model_card=False, safe_serialization=True)
         if isinstance(judge, PairwiseJudge):
             write_json(aside / CARD, {"kind": KIND})
+        seal_weights(aside)
 
 
 def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device: str | None = None) -> DistilledJudge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import logging
@@ -9,8 +10,9 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
@@ -181,15 +183,15 @@ def write_whole(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
-    """Give a new folder to fill aside; on success its files take their places in `path`, each whole.
+    """Give a new folder to fill aside; on success it takes the place of `path` at once, on failure nothing changes.
 
-    What `path` holds beside them stays. Files of inner folders come first, so that those of the folder itself, which
-    speak of the others, come last.
+    What `path` holds beside them stays: links to it are made in the new folder before. Weights of another model that it
+    holds do not, for they would be read with the new ones. Whoever may read the folder may read its files.
 
     Args:
         path: of the folder.
-        mark: name of the very last file, without which the folder counts as unfinished. For what is made once, the same
-            by whoever makes it: where another process was first, its files stay.
+        mark: name of a file without which the folder counts as unfinished. For what is made once, the same by whoever
+            makes it: where another process was first, its folder stays.
 
     Raises:
         InputError: the folder cannot be made.
@@ -198,22 +200,70 @@ def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
     path = _resolved(path)
     with _temporary(path, folder=True) as temporary:
         yield temporary
-        made = sorted(temporary.rglob("*"), key=lambda each: (-len(each.parts), each.name == mark, each))
-        for each in (*made, temporary):
-            if each.is_file() or each.is_dir():
-                flush(each)
         if mark and path.exists() and not path.is_dir():
             discard(path, "folder", "it is a file")
-        if mark and not path.exists():  # whole, at once: a kill then leaves nothing aside
-            with suppress(OSError):  # another process was first
+        if mark and (path / mark).exists():
+            return
+        mode = temporary.stat().st_mode & 0o777  # as the user's umask has it
+        for each in temporary.rglob("*"):
+            each.chmod(mode if each.is_dir() else mode & 0o666)
+        if path.exists():
+            _link_others(path, temporary)
+        for each in (*sorted(temporary.rglob("*"), reverse=True), temporary):  # what lies in a folder before it
+            flush(each)
+        if path.exists():
+            _exchange(temporary, path)
+        else:
+            with suppress(OSError) if mark else nullcontext():  # another process was first
                 temporary.rename(path)
-        for file in made if not (mark and (path / mark).exists()) else ():
-            if file.is_file():
-                place = path / file.relative_to(temporary)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                file.replace(place)
-                flush(place.parent)
         flush(path.parent)
+
+
+def _link_others(old: Path, new: Path) -> None:
+    """Give a folder links to what the one before holds beside its files, weights and adapters of a model left out."""
+    for file in old.rglob("*"):
+        part = file.relative_to(old)
+        left_out = part.parent == Path() and OF_WEIGHTS.fullmatch(file.name)
+        if file.is_dir() or left_out or (new / part).exists():
+            continue
+        (new / part).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(file, new / part)
+        except OSError:  # a file system without links
+            shutil.copy2(file, new / part)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Give two folders each other's name: at once on Linux; elsewhere a kill may leave `other` as `.NAME.before`."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+        if rename(FROM_HERE, os.fsencode(one), FROM_HERE, os.fsencode(other), EXCHANGE) == 0:
+            return
+    except (AttributeError, OSError, TypeError):  # another system
+        pass
+    before = other.with_name(f".{other.name}.before")
+    other.rename(before)
+    one.rename(other)
+    before.rename(one)
+
+
+FROM_HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
+OF_WEIGHTS = re.compile(r".*\.safetensors(\.index\.json)?|pytorch_model.*|adapter_config\.json")
+
+
+def check_writable(folder: str | Path) -> None:
+    """Refuse a folder that cannot be written, before the long work whose result it is to hold.
+
+    Raises:
+        InputError: a file cannot be made in it, or beside it, where a new folder is filled.
+    """
+    folder = _resolved(folder)
+    for path in (folder, folder.parent):
+        place = next(each for each in (path, *path.parents) if each.exists())
+        try:
+            tempfile.TemporaryFile(dir=place).close()
+        except OSError as error:
+            raise InputError(f"cannot write {folder}: {error.strerror}; choose another place") from error
 
 
 # How the names of outputs end, in lower case; "": a name without an ending will do.
@@ -416,13 +466,22 @@ def read_parts(folder: Path) -> dict[str, Any]:
     """
     with (folder / META).open("rb") as opened:
         meta = unsealed(json.loads(opened.read(LARGEST_META)))  # one that is longer is no JSON
-    for name, checksum in meta["files"].items():
+    check_files(folder, meta["files"])
+    return meta
+
+
+def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
+    """Read each file of a folder through once a process, and compare its checksum.
+
+    Raises:
+        OSError, ValueError: a file is missing or damaged.
+    """
+    for name, checksum in checksums.items():
         state = (folder / name).stat()
         facts = (str((folder / name).absolute()), state.st_size, state.st_mtime_ns)
         if facts not in _verified and file_checksum(folder / name) != checksum:
             raise ValueError(f"{name}: {CHANGED}")
         _verified.add(facts)
-    return meta
 
 
 _verified: set[tuple[str, int, int]] = set()

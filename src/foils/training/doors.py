@@ -19,7 +19,7 @@ from foils.data.tables import Provenance, provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.errors import InputError
-from foils.runtime.files import FOLDER
+from foils.runtime.files import FOLDER, check_writable
 from foils.runtime.options import Option, Settings, door, spelled
 from foils.runtime.results import Result, Table, counted, number
 from foils.training.settings import (
@@ -173,7 +173,7 @@ def train(
             one. In Python also a SentenceTransformer or a CrossEncoder, which is changed.
         output: Folder to write the model to.
         reranker: Train a cross-encoder instead of an encoder.
-        resume: Continue from the last checkpoint in the folder.
+        resume: Continue from the last checkpoint in the folder, with the arguments that it was made by.
         similarity: How the model compares vectors from now on: cosine, or dot (inner product, vectors as they are).
             Default: what it was made for.
         query_prompt: Text put before each query, of a reranker before each pair, in training and by the model from now
@@ -186,11 +186,12 @@ def train(
         foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 -o model/
 
     Raises:
-        InputError: something that cannot be read, options that have no effect together, nothing to train on, or
-            checkpoints in the folder that are not to be resumed.
+        InputError: something that cannot be read, options that have no effect together, nothing to train on, a folder
+            that cannot be written, or checkpoints in it that are not to be resumed, or were made by other arguments.
         UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
+    check_writable(output)
     recipe = Recipe() if method.recipe is None else RECIPES[method.recipe]
     named, loaded = isinstance(model, (str, Path)), type(model)
     if not named and reranker != any(kind.__name__ == "CrossEncoder" for kind in loaded.__mro__):
@@ -214,8 +215,9 @@ def train(
     rows = rows.completed(form, max_positives=recipe.max_positives)
     settings = completed(steps, recipe, evaluated=evaluation.dev is not None)
 
+    from foils.encode.encoder import weights_digest
     from foils.training.data import read_data_sets
-    from foils.training.fit import save_model, train_model
+    from foils.training.fit import check_resumed, save_model, train_model
     from foils.training.models import cast, load_trainable, types_of, with_defaults
 
     sets = read_data_sets(collection, source, method, reading)
@@ -240,6 +242,8 @@ def train(
     }  # fmt: skip
     history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
     score, checkpoints = evaluation.score(*sets.collections.values()), Path(output) / CHECKPOINTS
+    decides = {**described, "model": weights_digest(trainable), **history["inputs"], "seed": settings.seed}
+    check_resumed(checkpoints, {**decides, "dev": evaluation.dev, "dev_run": str(evaluation.dev_run)}, resume=resume)
     before, types = None, types_of(trainable)
     if score is not None:
         before = score(trainable.float())

@@ -34,7 +34,15 @@ from foils.data.records import whole_json
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import check_one_output
 from foils.encode.encoder import PROMPT_NAMES
-from foils.encode.models import OF_COSINES, at_length, check_temperature_of, length_of, merge_adapters, similarity_of
+from foils.encode.models import (
+    OF_COSINES,
+    at_length,
+    check_temperature_of,
+    length_of,
+    merge_adapters,
+    seal_weights,
+    similarity_of,
+)
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
@@ -52,7 +60,8 @@ log = logging.getLogger(__name__)
 
 LOSS_STATE = "foils_loss.safetensors"
 WHOLE = "foils_checkpoint.json"
-TRAINING = "foils_training.json"
+TRAINING, ARGUMENTS = "foils_training.json", "foils_arguments.json"
+ONLY_REPORT = ("report_to", "run_name", "logging", "log_", "dataloader", "save_total_limit")
 DEV = "dev"
 CHANCE = "chance of "
 FEW = 16
@@ -157,6 +166,34 @@ def last_whole_checkpoint(folder: Path) -> Path | None:
         if isinstance(listed, dict) and listed and listed.items() <= _sizes(path).items():
             whole[step] = path
     return whole[max(whole)] if whole else None
+
+
+def check_resumed(checkpoints: Path, decides: Mapping[str, Any], *, resume: bool) -> None:
+    """Refuse to resume a training with other arguments than it began with; of one that begins they are written down.
+
+    Args:
+        checkpoints: folder of the checkpoints.
+        decides: arguments that change the result, by name; those of the trainer that only report are left aside.
+        resume: whether a training that left checkpoints there goes on.
+
+    Raises:
+        InputError: some differ; the message names them. Or what was written down cannot be read.
+    """
+    of_trainer = {name: value for name, value in decides["trainer"].items() if not name.startswith(ONLY_REPORT)}
+    kept = {name: value for name, value in decides.items() if name != "mini_batch_size"}  # which changes memory alone
+    now = json.loads(json.dumps({**kept, "trainer": of_trainer}, default=str))
+    path = checkpoints / ARGUMENTS
+    if last_whole_checkpoint(checkpoints) is None:
+        write_json(path, now)
+    elif resume and path.is_file():  # checkpoints of versions before 0.4 have none
+        before = whole_json(path)
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        if names:
+            changes = "; ".join(f"{spelled(name)} was {before.get(name)}, is {now.get(name)}" for name in names)
+            raise InputError(
+                f"{checkpoints} holds a training with other arguments: {changes}. Give those that it began with, or "
+                "train into another folder"
+            )
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -421,6 +458,7 @@ def save_model(trained: Trained) -> None:
         lines = [f"| {name} | {value} |" for name, value in rows]
         add_to_card(aside, "\n".join(["## Training with foils", "", "| setting | |", "|---|---|", *lines, ""]))
         write_json(aside / TRAINING, trained.to_json())
+        seal_weights(aside)
 
 
 def add_to_card(folder: Path, section: str) -> None:
