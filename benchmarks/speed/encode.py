@@ -31,8 +31,9 @@ from foils.encode import (
     VectorStore,
     load_encoder,
 )
-from foils.encode.encoder import token_batches, tokens_on
+from foils.encode.encoder import WINDOW, token_batches, tokenized_windows, tokens_on
 from foils.encode.models import STATIC, load_model
+from foils.encode.tokens import Padded
 from foils.encode.vectors import cosine_loss
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
@@ -110,7 +111,9 @@ def padding(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
     lengths = preprocess(texts)["attention_mask"].sum(1).numpy()
     theirs = lengths[np.argsort([-len(text) for text in texts], kind="stable")]
     padded = sum(theirs[at : at + 32].max() * len(theirs[at : at + 32]) for at in range(0, len(theirs), 32))
-    ours = sum(each["attention_mask"].numel() for _, each in token_batches(texts, preprocess, tokens=tokens_on("cpu")))
+    windows = tokenized_windows(texts, lambda part: Padded(preprocess(list(part))), WINDOW)
+    batches = token_batches(windows, lambda: (tokens_on("cpu"), None))
+    ours = sum(each["attention_mask"].numel() for _, each in batches)
     return {"ours": round(float(ours / lengths.sum()), 3), "theirs": round(float(padded / lengths.sum()), 3)}
 
 

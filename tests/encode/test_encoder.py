@@ -26,9 +26,17 @@ from foils.deciding.doors import score
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, find_model, load_encoder, opening
 from foils.encode import encoder as forward_module
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
-from foils.encode.encoder import check_finite, side_by_side, token_batches, tokens_on, weights_digest
+from foils.encode.encoder import (
+    check_finite,
+    side_by_side,
+    token_batches,
+    tokenized_windows,
+    tokens_on,
+    weights_digest,
+)
 from foils.encode.models import _PUBLISHED_SHA256, load_model
 from foils.encode.opening import EncodingSettings, computes_bfloat16, multiplies
+from foils.encode.tokens import Padded
 from foils.encode.vectors import cosine_loss
 from foils.runtime.errors import FailureError, UnknownNameError
 from foils.training.models import load_trainable
@@ -315,12 +323,12 @@ def test_vectors_that_change_too_much_stay_in_float32(broken, folder, tmp_path, 
     if broken == "rounded":
         monkeypatch.setattr(opening, "LEAST_COSINE", 1 - 1e-12)
     else:
-        real = forward_module.batched_vectors
+        real = forward_module.model_outputs
 
         def overflowing(model: Any, *args: Any, **more: Any) -> Any:
             return real(model, *args, **more) + (np.nan if model.dtype == torch.bfloat16 else 0)
 
-        monkeypatch.setattr("foils.encode.encoder.batched_vectors", overflowing)
+        monkeypatch.setattr("foils.encode.encoder.model_outputs", overflowing)
     encoder = opened(folder, tmp_path / "store")
     assert {each.dtype for each in encoder.model.parameters()} == {torch.float32}
     plain = load_encoder(folder, EncoderSettings(precision="float32", device="cpu"))
@@ -336,7 +344,7 @@ def test_the_choice_is_the_same_the_next_time_and_encodes_nothing(folder, tmp_pa
     def refuse(*args: Any, **more: Any) -> Any:
         raise AssertionError("a text was encoded again")
 
-    monkeypatch.setattr("foils.encode.encoder.batched_vectors", refuse)
+    monkeypatch.setattr("foils.encode.encoder.model_outputs", refuse)
     second = opened(folder, tmp_path / "store")
     assert second.fingerprint == first.fingerprint
 
@@ -400,7 +408,8 @@ def by_words(left: bool) -> Callable[[list[str]], dict[str, Any]]:
 def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(lengths, tokens, window, size, left):
     texts = [" ".join([str(row + 1)] * length) for row, length in enumerate(lengths)]
     rows = []
-    for chosen, features in token_batches(texts, by_words(left), tokens=tokens, window=window, size=size):
+    windows = tokenized_windows(texts, lambda part: Padded(by_words(left)(list(part))), window)
+    for chosen, features in token_batches(windows, lambda: (tokens, size)):
         rows += chosen.tolist()
         ids, mask = features["input_ids"], features["attention_mask"]
         assert features["modality"] == "text"
@@ -416,7 +425,8 @@ def test_a_larger_window_pads_less():
     words = sum(len(text.split()) for text in texts)
     padded = []
     for window in (8, 400):
-        batches = token_batches(texts, by_words(False), tokens=300, window=window)
+        windows = tokenized_windows(texts, lambda part: Padded(by_words(False)(list(part))), window)
+        batches = token_batches(windows, lambda: (300, None))
         padded.append(sum(features["input_ids"].numel() for _, features in batches) / words)
     assert padded[1] < 1.06 < padded[0] + 0.06
 
@@ -432,10 +442,8 @@ def test_vectors_are_the_models_own_however_texts_are_cut(make, tmp_path, monkey
     prompts = {"query_prompt": "ba be ", "document_prompt": "ba be "}
     encoders = [SentenceEncoder(model, EncoderSettings(**prompts, encode_batch=size)) for size in (None, 7)]
     for tokens, window, threads in ((1024, 1024, 1), (64, 9, 3)):
-        cut = lambda *given, tokens=tokens, window=window, size: token_batches(  # noqa: E731
-            *given, tokens=tokens, window=window, size=size
-        )
-        monkeypatch.setattr(forward_module, "token_batches", lambda *given, size, cut=cut, **_: cut(*given, size=size))
+        monkeypatch.setattr(forward_module, "WINDOW", window)
+        monkeypatch.setitem(forward_module.TOKENS, "cpu", tokens)
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         for encoder in encoders:
             for kind in ("query", "document"):
@@ -464,7 +472,7 @@ def test_a_batch_that_fails_ends_the_work():
 
     with pytest.raises(ValueError, match="batch 3"):
         side_by_side(work, iter([(row, {}) for row in range(9)]), threads=2)  # type: ignore[misc]
-    assert tokens_on("cpu") < tokens_on("cuda") == tokens_on("mps")
+    assert tokens_on("cpu") < tokens_on("mps") < tokens_on("cuda")
 
 
 PAIRS = [("a boat", "a boat in the wind"), ("a boat", "bread"), ("bread", "bread of wheat in the wind")]

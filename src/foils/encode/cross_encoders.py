@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.encoder import weights_digest
+from foils.encode.encoder import model_outputs, pads_texts, weights_digest
 from foils.encode.models import CROSS_ENCODER, check_hub, find_model, loaded, set_length
 from foils.runtime.errors import InputError
 
@@ -70,18 +70,28 @@ def cross_encoder_digest(model: CrossEncoder) -> str:
     return hashlib.blake2b(repr((weights_digest(model), length, prompts)).encode(), digest_size=16).hexdigest()
 
 
-def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32) -> npt.NDArray[np.float32]:
+def logits(
+    model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int | None = None
+) -> npt.NDArray[np.float32]:
     """Return (n,) the model's numbers for (query, document) pairs, before any activation; NaN stays NaN.
 
     Args:
         model: with one output.
         pairs: n.
-        batch_size: pairs at once.
+        batch_size: pairs at once; None: as many as its tokens allow.
     """
     import torch
+    from sentence_transformers import CrossEncoder
 
-    activation = torch.nn.Identity()
-    found = model.predict(list(pairs), batch_size=batch_size, show_progress_bar=False, activation_fn=activation)
+    if not len(pairs):
+        return np.zeros(0, np.float32)
+    plain = getattr(model.predict, "__func__", None) is CrossEncoder.predict and pads_texts(model)
+    if plain:
+        prompt = (model.prompts or {}).get(str(model.default_prompt_name), "")
+        return model_outputs(model, pairs, 1, output="scores", prompt=prompt, size=batch_size)[:, 0]
+    found = model.predict(
+        list(pairs), batch_size=batch_size or 32, show_progress_bar=False, activation_fn=torch.nn.Identity()
+    )
     return np.asarray(found, np.float32).reshape(len(pairs))
 
 

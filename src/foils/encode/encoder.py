@@ -1,8 +1,8 @@
 """Text to vectors, by any sentence-transformers model, with a fingerprint of everything that shapes them.
 
-A plain transformer's texts are sorted by length and tokenised in windows, each text once; those of a window are sorted
-again, by their tokens, and cut where a batch is full: little padding, and activations that stay in a processor's cache.
-Windows and batches change speed, not vectors beyond rounding.
+Texts are sorted by length and tokenised in windows (`foils.encode.tokens`); those of a window are sorted again, by
+their tokens, and cut where a batch is full: little padding, and activations that stay in a processor's cache. Windows
+and batches change speed, not vectors beyond rounding.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.encode.models import SIMILARITIES, STATIC, is_static, length_of, load_model, set_length, similarity_of
+from foils.encode.tokens import Features, Text, Tokenized, one_ahead, own_batches, plain_tokenizer
 from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
 
@@ -33,15 +36,21 @@ Kind = Literal["query", "document"]
 Floats = npt.NDArray[np.float32]
 AnyFloats = TypeVar("AnyFloats", bound=npt.NDArray[np.floating])
 Rows = npt.NDArray[np.intp]
-Features = Mapping[str, Any]
 Batch = tuple[Rows, Features]  # rows of the texts, and their features
 
 WINDOW = 1_024  # texts tokenised together; with more the share of padding falls no further
-TOKENS = {"cpu": 1_024}  # of a batch, with padding, by type of device
+ON_GPU = 4_096  # such texts of a GPU: the first of them it waits for
+TOKENS = {"cpu": 1_024, "cuda": 65_536}  # of a batch, with padding, by type of device
 ON_OTHERS = 16_384
+AT_ONCE = 65_536  # texts that a GPU is given in one call, sorted by length together
+NUMBERS = 1 << 26  # of their vectors together
 ENCODE_BATCH = 32  # texts, of a model that makes its batches itself and cuts texts; of one that does not: `WINDOW`
+_PARTS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of a batch, for models whose device was out of memory
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 PROMPT_NAMES: dict[Kind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+log = logging.getLogger(__name__)
 
 
 class Encoder(Protocol):
@@ -81,7 +90,7 @@ class EncoderSettings(Settings):
             cosine to float32 over a sample of the collection is at least .999, and float32 elsewhere; it reports the
             loss. In Python a loaded model stays as it is by auto.
         encode_batch: Texts encoded at once, for speed. It does not change results beyond rounding. Default: as many
-            as 1,024 tokens hold on a processor, and 16,384 elsewhere.
+            as 1,024 tokens hold on a processor, 65,536 on CUDA, and 16,384 elsewhere.
         trust_remote_code: Run code that comes with the model.
     """
 
@@ -169,6 +178,11 @@ class SentenceEncoder:
         """Return the prompt, and the kind where the model treats queries and documents differently."""
         return f"{kind if self._asymmetric else ''}\x1f{self._prompts[kind]}"
 
+    @property
+    def at_once(self) -> int:
+        """How many texts are best given to `encode` together."""
+        return WINDOW if self.model.device.type == "cpu" else max(WINDOW, min(AT_ONCE, NUMBERS // self.dimension))
+
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of the encoder."""
         facts = ("name", "fingerprint", "dimension", "max_length", "similarity", "precision")
@@ -184,8 +198,8 @@ class SentenceEncoder:
         if not len(texts):
             return np.zeros((0, self.dimension), np.float32)
         model, prompt, size = self.model, self._prompts[kind], self.settings.encode_batch
-        if pads_texts(model):
-            vectors = batched_vectors(model, texts, kind, prompt, dimension=self.dimension, size=size)
+        if pads_texts(model) or plain_tokenizer(model, prompt=prompt, task=kind) is not None:
+            vectors = model_outputs(model, texts, self.dimension, prompt=prompt, task=kind, size=size)
         else:
             encode = model.encode_query if kind == "query" else model.encode_document
             size = size or (WINDOW if self.max_length is None else ENCODE_BATCH)
@@ -281,7 +295,7 @@ def weights_digest(model: Any) -> str:
     return hasher.hexdigest()
 
 
-def pads_texts(model: SentenceTransformer) -> bool:
+def pads_texts(model: Any) -> bool:
     """Tell whether a model makes padded batches of texts, so that they may be cut anew: a plain transformer."""
     first = model[0]
     return (
@@ -291,41 +305,94 @@ def pads_texts(model: SentenceTransformer) -> bool:
     )
 
 
-def batched_vectors(
-    model: SentenceTransformer, texts: Sequence[str], kind: str, prompt: str, *, dimension: int, size: int | None
+def model_outputs(
+    model: Any,
+    texts: Sequence[Text],
+    width: int,
+    *,
+    output: str = "sentence_embedding",
+    prompt: str = "",
+    task: str | None = None,
+    size: int | None = None,
+    tokenize: Callable[[Sequence[Text]], Tokenized] | None = None,
 ) -> Floats:
-    """Return (n, d) vectors of texts in batches of tokens, on a processor one batch on each core at a time.
+    """Return (n, width) float32 of what a model gives for texts, or for pairs of texts, in batches of tokens.
+
+    On a processor one batch on each core at a time. A GPU computes while the next texts are tokenised; where its memory
+    does not hold a batch, batches are halved, once for each model.
 
     Args:
-        model: `pads_texts`.
+        model: a SentenceTransformer or CrossEncoder that `makes_batches`.
         texts: (n,).
-        kind: "query" or "document".
-        prompt: put before each.
-        dimension: d, of which the model may give more.
+        width: numbers of a text, of which the model may give more.
+        output: name of the model's output.
+        prompt: put before each text.
+        task: "query" or "document", where the model knows both; None: neither.
         size: texts of a batch; None: as many as its tokens allow (`tokens_on`).
+        tokenize: texts → their tokens; None: the model's tokenizer, or its own `preprocess`.
+
+    Raises:
+        FailureError: the device's memory does not hold one text.
     """
     import torch
 
-    vectors = np.empty((len(texts), dimension), np.float32)
-    device = model.device
+    values, waiting = np.empty((len(texts), width), np.float32), list[tuple[Rows, Any]]()
+    device, more = model.device, {} if task is None else {"task": task}
+    own = plain_tokenizer(model, prompt=prompt, task=task, pairs=not isinstance(texts[0], str))
+    if own is not None and not own.padding:
+        size = size or WINDOW
+    tokenize = tokenize or own or own_batches(model, prompt=prompt, task=task)
+
+    def room() -> tuple[int, int | None]:
+        parts = _PARTS.get(model, 1)
+        return tokens_on(device.type) // parts, None if size is None else max(1, size // parts)
 
     def forward(batch: Batch) -> None:
         rows, features = batch
         with torch.inference_mode():
-            moved = {name: value.to(device) if hasattr(value, "to") else value for name, value in features.items()}
-            out = model(moved, task=kind)["sentence_embedding"]
-            vectors[rows] = out[:, :dimension].float().cpu().numpy()
+            moved = {
+                name: value.to(device, non_blocking=True) if hasattr(value, "to") else value
+                for name, value in features.items()
+            }
+            found = model(moved, **more)[output].reshape(len(rows), -1)[:, :width].float()
+            if device.type == "cuda":
+                waiting.append((rows, torch.empty(found.shape, pin_memory=True).copy_(found, non_blocking=True)))
+            else:
+                values[rows] = found.cpu().numpy()
 
-    preprocess = partial(model.preprocess, prompt=prompt, task=kind)
-    batches = token_batches(texts, preprocess, tokens=tokens_on(device.type), size=size)
+    def fitting(batch: Batch) -> None:
+        try:
+            return forward(batch)
+        except torch.OutOfMemoryError as error:
+            if len(batch[0]) < 2:
+                said = f"the memory of {device} does not hold the model and one text: {error}"
+                raise FailureError(
+                    f"{said}; cut texts ({spelled('max_length', '128')}), or take a smaller model"
+                ) from error
+        _PARTS[model] = 2 * _PARTS.get(model, 1)
+        log.warning("%s is out of memory: from here on a batch has half as many tokens, %d", device, room()[0])
+        torch.cuda.empty_cache()
+        for rows in np.array_split(batch[0], 2):
+            fitting((rows, tokenize([texts[row] for row in rows]).batch(np.arange(len(rows)))))
+
     model.eval()
+    windows = tokenized_windows(texts, tokenize, WINDOW if device.type == "cpu" else ON_GPU)
+    if device.type != "cpu":
+        windows = one_ahead(windows)
+    batches = token_batches(windows, room, pinned=device.type == "cuda")
     spread = device.type == "cpu" and _without_state(model)
-    side_by_side(forward, batches, threads=torch.get_num_threads() if spread else 1)
-    return vectors
+    side_by_side(fitting, batches, threads=torch.get_num_threads() if spread else 1)
+    if waiting:
+        torch.cuda.synchronize(device)
+    for rows, found in waiting:
+        values[rows] = found.numpy()
+    return values
 
 
-def _without_state(model: SentenceTransformer) -> bool:
+def _without_state(model: Any) -> bool:
     """Tell whether several threads may run the model: none of its code is its own, no rotation grows with the text."""
+    if is_static(model):
+        return True
     config: Any = model[0].auto_model.config
     rotations = str([getattr(config, name, None) for name in ("rope_parameters", "rope_scaling")])
     ours = type(model[0].auto_model).__module__.startswith("transformers.")
@@ -337,45 +404,36 @@ def tokens_on(device: str) -> int:
     return TOKENS.get(device, ON_OTHERS)
 
 
-def token_batches(
-    texts: Sequence[str],
-    preprocess: Callable[[list[str]], Features],
-    *,
-    tokens: int,
-    size: int | None = None,
-    window: int = WINDOW,
-) -> Iterator[Batch]:
-    """Yield (rows, features) of batches that hold each text once, the longest texts first.
-
-    Args:
-        texts: (n,) of any lengths.
-        preprocess: makes tensors of texts, `attention_mask` (B, L) among them, padded on either side.
-        tokens: of a batch at most, padding counted, at least one text.
-        size: texts of a batch, instead of tokens.
-        window: texts tokenised, and sorted by their tokens, together.
-
-    Yields:
-        (b,) rows of `texts`, and their features, without columns that are padding in all of them.
-    """
-    order = np.argsort([-len(text) for text in texts], kind="stable")
+def tokenized_windows(
+    texts: Sequence[Text], tokenize: Callable[[Sequence[Text]], Tokenized], window: int
+) -> Iterator[tuple[Rows, Tokenized]]:
+    """Yield (rows, tokens) of `window` texts at a time, the longest texts first."""
+    order = np.argsort([-len(text) if isinstance(text, str) else -sum(map(len, text)) for text in texts], kind="stable")
     for start in range(0, len(order), window):
         rows = order[start : start + window]
-        features = preprocess([texts[row] for row in rows])
-        mask = features["attention_mask"]
-        lengths = mask.sum(1).numpy()
-        sorted_rows = np.argsort(-lengths, kind="stable")
+        yield rows, tokenize([texts[row] for row in rows])
+
+
+def token_batches(
+    windows: Iterable[tuple[Rows, Tokenized]], room: Callable[[], tuple[int, int | None]], *, pinned: bool = False
+) -> Iterator[Batch]:
+    """Yield (rows, features) of batches of the windows' texts, each window's sorted by their tokens.
+
+    Args:
+        windows: rows of texts, and their tokens.
+        room: asked before each batch: how many tokens it holds at most, padding counted, at least one text; and how
+            many texts instead, or None.
+        pinned: whether features lie in memory that a GPU reads by itself.
+    """
+    for rows, tokens in windows:
+        lengths = tokens.lengths
+        order = np.argsort(-lengths, kind="stable")
         at = 0
-        while at < len(sorted_rows):
-            count = size or max(1, tokens // max(1, int(lengths[sorted_rows[at]])))
-            chosen = sorted_rows[at : at + count]
-            columns = mask[chosen].bool().any(0)  # that one of them uses, at least one
-            columns[0] |= not columns.any()
-            cut = {
-                name: value[chosen][:, columns] if getattr(value, "shape", None) == mask.shape else value
-                for name, value in features.items()
-            }
-            yield rows[chosen], cut
-            at += count
+        while at < len(order):
+            most, size = room()
+            chosen = order[at : at + (size or max(1, most // max(1, int(lengths[order[at]]))))]
+            yield rows[chosen], tokens.batch(chosen, pinned=pinned)
+            at += len(chosen)
 
 
 def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, threads: int) -> None:

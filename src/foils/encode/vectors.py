@@ -30,7 +30,7 @@ from foils.runtime.files import alone, flush, make_folder
 from foils.runtime.parallel import map_shards
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
-BLOCK = 1_024  # texts of a block: what a kill can cost
+BLOCK = 1_024  # texts of a block, of an encoder that has no other number: what a kill can cost
 ALIKE = 32  # distinct texts whose vectors are compared, to see a model that gives all of them one
 RECORD = np.dtype([("key", "<u8", (2,)), ("checksum", "<u8")])  # of a vector, in the file of keys
 Keys = npt.NDArray[np.uint64]
@@ -149,10 +149,10 @@ class VectorStore:
         rows = kept.find(keys)
         there, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
         fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]  # each distinct text once
-        encode = partial(_encoded, encoder, kind)
+        encode, size = partial(_encoded, encoder, kind), getattr(encoder, "at_once", BLOCK)
         with progress.task(task or f"embedding {kind} texts", total=there + len(fresh), unit=unit) as advance:
             advance(there)
-            for block, vectors in map_shards(encode, _blocks(texts, keys, fresh), model=True):
+            for block, vectors in map_shards(encode, _blocks(texts, keys, fresh, size), model=True):
                 kept.append(block, vectors)
                 advance(len(block))
         if len(fresh):
@@ -267,13 +267,14 @@ def _encoded(encoder: Encoder, kind: Kind, block: tuple[Keys, list[str]]) -> tup
     return keys, check_finite(vectors.astype("<f4"), texts, encoder.name)
 
 
-def _blocks(texts: Texts, keys: Keys, fresh: Rows) -> Iterator[tuple[Keys, list[str]]]:
-    """Yield keys and texts of the blocks of these rows, ascending: those of a slice together, longest first."""
-    for start in range(0, len(texts), SLICE):
-        if len(rows := fresh[slice(*np.searchsorted(fresh, [start, start + SLICE]))]):
-            part = texts[start : start + SLICE]
+def _blocks(texts: Texts, keys: Keys, fresh: Rows, size: int) -> Iterator[tuple[Keys, list[str]]]:
+    """Yield keys and texts of blocks of at most `size` of these rows, ascending: those of a slice, longest first."""
+    together = max(SLICE, size)
+    for start in range(0, len(texts), together):
+        if len(rows := fresh[slice(*np.searchsorted(fresh, [start, start + together]))]):
+            part = texts[start : start + together]
             rows = rows[np.argsort([-len(part[row - start]) for row in rows], kind="stable")]
-            for chosen in (rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)):
+            for chosen in (rows[at : at + size] for at in range(0, len(rows), size)):
                 yield keys[chosen], [part[row - start] for row in chosen]
 
 

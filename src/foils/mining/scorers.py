@@ -88,7 +88,8 @@ class CrossEncoderScorer:
         model: a loaded CrossEncoder with one output.
         store: where scores are kept.
         name: of the model, for messages.
-        batch_size: pairs at once; changes speed, not scores beyond rounding.
+        batch_size: pairs at once; changes speed, not scores beyond rounding. None: as many as their tokens
+            allow.
         as_predicted: apply the model's own activation to the logits, as its `predict` does; logits are kept.
 
     Raises:
@@ -103,7 +104,7 @@ class CrossEncoderScorer:
         store: VectorStore,
         *,
         name: str = CROSS_ENCODER,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         as_predicted: bool = False,
     ) -> None:
         self.model, self.name = model, name

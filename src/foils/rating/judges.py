@@ -210,11 +210,13 @@ class CrossEncoderJudge(ScoringJudge):
     Args:
         model: a loaded sentence-transformers CrossEncoder with one output.
         temperature: as `ScoringJudge`.
-        batch_size: texts at once; changes speed alone.
+        batch_size: texts at once; changes speed alone. None: as many as their tokens allow.
         name: what to call it.
     """
 
-    def __init__(self, model: CrossEncoder, *, temperature: float = 1.0, batch_size: int = 32, name: str = "") -> None:
+    def __init__(
+        self, model: CrossEncoder, *, temperature: float = 1.0, batch_size: int | None = None, name: str = ""
+    ) -> None:
         check_one_output(model, name or "the cross-encoder")
         fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
         super().__init__(temperature, name or "cross-encoder", fingerprint)

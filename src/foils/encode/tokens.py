@@ -1,0 +1,337 @@
+"""Texts to token ids, each once: what encoding, scoring of pairs and training pad their batches from.
+
+The Rust tokenizer of a model takes many texts in one call, without the interpreter's lock, and its ids lie in one flat
+array; batches are padded from them by numpy. A model whose preprocessing is not that of a plain text tokenizer (a chat
+template, a tokenizer in Python, images) makes its batches itself, by its `preprocess`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from threading import Lock
+from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+Text = str | tuple[str, str]
+Features = Mapping[str, Any]
+Ints = npt.NDArray[np.integer]
+Item = TypeVar("Item")
+
+EACH = 256  # texts of a thread at least, where several tokenise
+UNLIMITED = 10**20  # a maximum length above it cuts no text, as in transformers
+NAMES = {"input_ids", "token_type_ids", "attention_mask"}  # of what a plain tokenizer gives a model
+PROBES: tuple[str, ...] = ("", "The boat's 3 oars, café and 東京!", "a b " * 300)
+
+_SETTING = Lock()  # the truncation of a tokenizer is set while its ids are made
+_TOKENIZERS: WeakKeyDictionary[Any, dict[Any, Tokenizer | None]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Any, dict[Tokenizer, KeptTokens]] = WeakKeyDictionary()
+
+
+class Tokenized(Protocol):
+    """Texts that were tokenised together, of which batches are made.
+
+    Attributes:
+        lengths: (n,) tokens of each text.
+    """
+
+    @property
+    def lengths(self) -> Ints: ...  # noqa: D102  # as above
+    def batch(self, rows: Ints, *, pinned: bool = False) -> Features:
+        """Return what the model takes for these texts; in memory that a GPU reads by itself where `pinned`."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of n texts, one text after the other.
+
+    Attributes:
+        tokenizer: made them, and knows how they are padded.
+        ids: (m,) int32.
+        types: (m,) token type ids; None: all are 0.
+        starts: (n,) where the ids of each text begin.
+        lengths: (n,) how many they are.
+    """
+
+    tokenizer: Tokenizer
+    ids: npt.NDArray[np.int32]
+    types: npt.NDArray[np.int32] | None
+    starts: Ints
+    lengths: Ints
+
+    def batch(self, rows: Ints, *, pinned: bool = False) -> Features:
+        """Return the tensors of these texts as the model's own `preprocess` makes them, at least one column wide."""
+        import torch
+
+        tokenizer, lengths = self.tokenizer, self.lengths[rows]
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(self.starts[rows] - ends + lengths, lengths)
+        if not tokenizer.padding:
+            arrays = {"input_ids": self.ids[places].astype(np.int64), "offsets": ends - lengths}
+        else:
+            width = max(1, int(lengths.max(initial=0)))
+            columns = np.arange(width)
+            inside = columns < lengths[:, None]
+            if tokenizer.left:
+                inside = columns >= width - lengths[:, None]
+            arrays = {}
+            for name, padding in tokenizer.padding.items():
+                padded = arrays[name] = np.full(inside.shape, padding, np.int64)
+                if name == "attention_mask":
+                    padded[inside] = 1
+                elif name == "input_ids":
+                    padded[inside] = self.ids[places]
+                else:
+                    padded[inside] = 0 if self.types is None else self.types[places]
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if pinned:
+            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+        return {**tensors, **tokenizer.facts}
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Texts as a model's own `preprocess` padded them, with an `attention_mask` (n, L)."""
+
+    features: Features
+
+    @property
+    def lengths(self) -> Ints:
+        """(n,) tokens of each text."""
+        return np.asarray(self.features["attention_mask"].sum(1).numpy())
+
+    def batch(self, rows: Ints, *, pinned: bool = False) -> Features:
+        """Return the features of these texts, without columns that are padding in all of them."""
+        mask = self.features["attention_mask"]
+        columns = mask[rows].bool().any(0)
+        columns[0] |= not columns.any()  # at least one stays
+        return {
+            name: value[rows][:, columns] if getattr(value, "shape", None) == mask.shape else value
+            for name, value in self.features.items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tokenizer:
+    """The tokenizer of a model, with its prompt, special tokens and maximum length.
+
+    Attributes:
+        backend: of the library tokenizers; its truncation and padding are changed for the time of a call.
+        prompt: put before each text; of a pair before its first.
+        truncation: arguments of the backend's `enable_truncation`; None: no text is cut.
+        padding: name of each tensor that the model takes → what fills it up; empty where it takes ids one after the
+            other, with offsets, as a StaticEmbedding does.
+        left: whether texts are padded on the left.
+        typed: whether token type ids other than 0 occur.
+        split_special: whether the names of special tokens are text like any other.
+        facts: further features, the same for every batch.
+    """
+
+    backend: Any
+    prompt: str = ""
+    truncation: Mapping[str, Any] | None = None
+    padding: Mapping[str, int] = field(default_factory=dict)
+    left: bool = False
+    typed: bool = False
+    split_special: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, texts: Sequence[Text]) -> Tokens:
+        """Return the ids of texts, or of pairs of texts, which torch's threads share."""
+        if self.prompt:
+            texts = [
+                self.prompt + text if isinstance(text, str) else (self.prompt + text[0], text[1]) for text in texts
+            ]
+        encodings = self._encodings(list(texts))
+        ids = [encoding.ids for encoding in encodings]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        types = _flat([encoding.type_ids for encoding in encodings]) if self.typed else None
+        return Tokens(self, _flat(ids), types, np.cumsum(lengths) - lengths, lengths)
+
+    def _encodings(self, texts: list[Text]) -> list[Any]:
+        import torch
+
+        def encode(part: list[Text]) -> list[Any]:
+            return list(backend.encode_batch_fast(part, add_special_tokens=bool(self.padding)))
+
+        backend, threads = self.backend, min(torch.get_num_threads(), len(texts) // EACH)
+        with _SETTING:
+            truncation, padding, split = backend.truncation, backend.padding, backend.encode_special_tokens
+            try:
+                backend.no_padding()
+                if self.padding:
+                    backend.encode_special_tokens = self.split_special
+                    backend.no_truncation()
+                    if self.truncation is not None:
+                        backend.enable_truncation(**self.truncation)
+                if threads < 2:
+                    return encode(texts)
+                size = -(-len(texts) // threads)
+                with ThreadPoolExecutor(threads) as pool:
+                    parts = pool.map(encode, [texts[at : at + size] for at in range(0, len(texts), size)])
+                    return [encoding for part in parts for encoding in part]
+            finally:  # what a model saves of its tokenizer is what it was
+                if self.padding:
+                    backend.encode_special_tokens = split
+                    backend.no_truncation()
+                    if truncation is not None:
+                        backend.enable_truncation(**truncation)
+                if padding is not None:
+                    backend.enable_padding(**padding)
+
+
+def _flat(lists: list[list[int]]) -> npt.NDArray[np.int32]:
+    return np.fromiter(chain.from_iterable(lists), np.int32, sum(map(len, lists)))
+
+
+def plain_tokenizer(model: Any, *, prompt: str = "", task: str | None = None, pairs: bool = False) -> Tokenizer | None:
+    """Return the tokenizer of a model's texts; None where its preprocessing is not that of a plain text tokenizer.
+
+    That it gives the model's own ids and masks is tried on a few texts.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder.
+        prompt: put before each text; of a pair before its first.
+        task: as `model.preprocess` takes it, "query" or "document"; None: neither.
+        pairs: whether texts come in pairs.
+    """
+    backend = getattr(model, "tokenizer", None)
+    shaping = ("model_max_length", "padding_side", "truncation_side", "pad_token_id", "split_special_tokens")
+    key = (prompt, task, pairs, id(backend), *(getattr(backend, name, None) for name in shaping))
+    known = _TOKENIZERS.setdefault(model, {})
+    if key not in known:
+        known[key] = _plain_tokenizer(model, prompt, task, pairs)
+    return known[key]
+
+
+def _plain_tokenizer(model: Any, prompt: str, task: str | None, pairs: bool) -> Tokenizer | None:
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer as Backend
+    from transformers import PreTrainedTokenizerFast
+
+    module: Any = model[0]
+    own: Any = getattr(model, "tokenizer", None)
+    if type(module) is StaticEmbedding and isinstance(own, Backend) and not pairs:
+        return _tried(Tokenizer(backend=own, prompt=prompt), model, task, pairs)
+    plain = (
+        type(module) is Transformer
+        and isinstance(own, PreTrainedTokenizerFast)
+        and own is module.processor
+        and {*own.model_input_names} <= NAMES
+        and "message" not in module.modality_config
+        and not (module.processing_kwargs or module.can_flatten_inputs or module.query_expansion)
+        and isinstance(own.model_max_length, (int, float))
+        and own.pad_token_id is not None
+    )
+    if not plain:
+        return None
+    longest = {"query": module.query_length, "document": module.document_length}.get(str(task)) or own.model_max_length
+    cut = {"max_length": longest, "stride": 0, "strategy": "longest_first", "direction": own.truncation_side}
+    fills = {"input_ids": own.pad_token_id, "token_type_ids": own.pad_token_type_id, "attention_mask": 0}
+    tokenizer = Tokenizer(
+        backend=own.backend_tokenizer,
+        prompt=prompt,
+        truncation=cut if longest <= UNLIMITED else None,
+        padding={name: fill for name, fill in fills.items() if name in own.model_input_names},
+        left=own.padding_side == "left",
+        typed=True,
+        split_special=own.split_special_tokens,
+    )
+    return _tried(tokenizer, model, task, pairs)
+
+
+def _tried(tokenizer: Tokenizer, model: Any, task: str | None, pairs: bool) -> Tokenizer | None:
+    """Return the tokenizer, with what the model adds to every batch, if it gives what the model's own gives."""
+    import torch
+
+    probes: list[Text] = [(first, second) for first in PROBES for second in PROBES[1:]] if pairs else [*PROBES]
+    try:
+        expected, tokens = model.preprocess(probes, prompt=tokenizer.prompt or None, task=task), tokenizer(probes)
+    except Exception:  # of Rust, for a vocabulary without an unknown word: the model's own message is the better one
+        return None
+    batch = tokens.batch(np.arange(len(probes)))
+    facts = {name: value for name, value in expected.items() if not isinstance(value, torch.Tensor)}
+    if expected.keys() - facts.keys() != batch.keys() or not all(
+        torch.equal(value, expected[name]) for name, value in batch.items()
+    ):
+        return None
+    typed = pairs or (tokens.types is not None and bool(tokens.types.any()))
+    return replace(tokenizer, facts=facts, typed=typed)
+
+
+def own_batches(model: Any, *, prompt: str = "", task: str | None = None) -> Callable[[Sequence[Text]], Padded]:
+    """Return the function that pads texts by a model's own `preprocess`."""
+    return lambda texts: Padded(model.preprocess(list(texts), prompt=prompt or None, task=task))
+
+
+class KeptTokens:
+    """The ids of a tokenizer's texts, each text tokenised once: what a training pads its batches from.
+
+    Texts are known by 128-bit digests; the ids of all lie in one array that grows.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer, self._lock = tokenizer, Lock()
+        self._places: dict[bytes, int] = {}
+        self._ids, self._types = _Growing(np.int32), _Growing(np.int32)
+        self._starts, self._lengths = _Growing(np.int64), _Growing(np.int64)
+
+    def __call__(self, texts: Sequence[Text]) -> Tokens:
+        """Return the ids of texts, making those that are not there yet."""
+        whole = (text if isinstance(text, str) else repr(text) for text in texts)
+        keys = [xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in whole]
+        with self._lock:
+            fresh = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._places}
+            if fresh:
+                made = self._tokenizer([*fresh.values()])
+                self._places |= dict(zip(fresh, range(len(self._places), len(self._places) + len(fresh)), strict=True))
+                self._starts.add(made.starts + len(self._ids.values))
+                self._lengths.add(made.lengths)
+                self._ids.add(made.ids)
+                if made.types is not None:
+                    self._types.add(made.types)
+            rows = np.array([self._places[key] for key in keys], np.int64)
+            types = self._types.values if self._tokenizer.typed else None
+            starts, lengths = self._starts.values[rows], self._lengths.values[rows]
+            return Tokens(self._tokenizer, self._ids.values, types, starts, lengths)
+
+
+class _Growing:
+    """An array to whose end values are added; what was taken of it before stays as it is."""
+
+    def __init__(self, kind: npt.DTypeLike) -> None:
+        self.values = self._room = np.zeros(0, kind)
+
+    def add(self, values: Ints) -> None:
+        """Add values, doubling the room where they do not fit."""
+        count = len(self.values)
+        if count + len(values) > len(self._room):
+            self._room = np.resize(self.values, 2 * (count + len(values)))
+        self._room[count : count + len(values)] = values
+        self.values = self._room[: count + len(values)]
+
+
+def kept_tokens(model: Any, *, prompt: str = "", task: str | None = None, pairs: bool = False) -> KeptTokens | None:
+    """Return what keeps the ids of a model's texts as long as the model is there; None as for `plain_tokenizer`."""
+    tokenizer = plain_tokenizer(model, prompt=prompt, task=task, pairs=pairs)
+    if tokenizer is None:
+        return None
+    kept = _KEPT.setdefault(model, {})
+    return kept.setdefault(tokenizer, KeptTokens(tokenizer))
+
+
+def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the items in order, the next of which a thread makes meanwhile."""
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, items, end)
+        while (item := following.result()) is not end:
+            following = pool.submit(next, items, end)
+            yield item  # type: ignore[misc]  # the end alone is none of the items
