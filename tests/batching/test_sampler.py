@@ -276,13 +276,42 @@ def test_hobit_c_refuses_a_loss_that_does_not_embed_each_column(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["hobit", "hobit-c"])
-def test_one_argument_is_enough(name, tmp_path):
+@pytest.mark.parametrize("named", [True, False])
+def test_one_argument_is_enough(name, named, tmp_path):
     """The same batches without a callback; evaluation sets keep plain order, and the arguments pickle."""
-    chosen = foils.batch_sampler(name, **SMALL["hobit"])
+    model = static_model()
+    chosen = foils.batch_sampler(name, model if named else None, **SMALL["hobit"])
     pickle.loads(pickle.dumps(chosen))
-    alone = train(chosen, tmp_path / "a", callbacks=[], evaluation=data(), lr=0.5, epochs=2)
+    alone = train(chosen, tmp_path / "a", callbacks=[], evaluation=data(), lr=0.5, epochs=2, model=model)
     both = train(BatchPlanner(name, SMALL["hobit"]), tmp_path / "b", lr=0.5, epochs=2)
     np.testing.assert_array_equal(weights(alone), weights(both))
+
+
+def test_one_argument_resumes_exactly(tmp_path):
+    def run(folder, **more):
+        model = static_model()
+        chosen = foils.batch_sampler("hobit", model, **SMALL["hobit"])
+        return train(chosen, tmp_path / folder, callbacks=[], lr=0.5, epochs=2, save=8, model=model, **more)
+
+    whole = run("a")
+    resumed = run("a", resume=str(tmp_path / "a" / "checkpoint-8"))
+    np.testing.assert_array_equal(weights(whole), weights(resumed))
+
+
+def test_a_model_plans_without_a_trainer_and_another_than_the_trainer_s_is_refused(tmp_path):
+    model = static_model()
+    sampler = foils.batch_sampler("hobit", model, **SMALL["hobit"])(data(), SIZE, False, seed=3)
+    sampler.set_epoch(0)
+    first = orders(BatchPlanner("hobit", SMALL["hobit"]), tmp_path / "a", epochs=1)[0]
+    assert list(sampler) == first
+    with pytest.raises(InputError, match="another model"):
+        train(foils.batch_sampler("hobit", model), tmp_path / "b", callbacks=[], model=static_model())
+
+
+def test_trainers_with_batches_of_their_own_are_left_alone(tmp_path):
+    """`HookEvents`, which every trainer has, does nothing for them."""
+    plain = train("batch_sampler", tmp_path, callbacks=[], epochs=1)
+    assert any(isinstance(each, sampler_module.HookEvents) for each in plain.callback_handler.callbacks)
 
 
 def test_sparse_encoders_take_the_sampler(tmp_path):

@@ -1,23 +1,23 @@
 """Batches in sentence-transformers' trainer: one argument, which plans each epoch from the model as it is.
 
-    args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit"))
+    args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", model))
     trainer = SentenceTransformerTrainer(model, args, ...)
 
 The trainer calls the argument for the training set and for every evaluation set; the latter keep plain order. When an
 epoch begins, the training set's sampler embeds each distinct text once and builds the batches; dense and sparse
-encoders will do. HOBIT-C's cache is filled by a forward hook on the model. Passed to the trainer as a callback, too
-(`callbacks=[planner]`), it embeds with the trainer's prompts and precision and saves the order with each checkpoint, so
-that resuming is exact. Under several processes each embeds its share, one builds the batches, and all get the same
-ones; `accelerator_config={"split_batches": True}` divides each batch among them. Needs torch and sentence-transformers:
-import this module where it is used.
+encoders will do. HOBIT-C's cache is filled by a forward hook on the model. `HookEvents`, a callback that transformers
+gives to every trainer, tells the argument what the trainer does: so it embeds with the trainer's prompts and precision,
+and saves the order with each checkpoint, so that resuming is exact. Under several processes each embeds its share, one
+builds the batches, and all get the same ones; `accelerator_config={"split_batches": True}` divides each batch among
+them. Needs torch and sentence-transformers: import this module where it is used.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partialmethod
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,7 @@ from typing import Any, cast
 import numpy as np
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from transformers import TrainerCallback
+from transformers.trainer import DEFAULT_CALLBACKS
 
 from foils.batching.batches import Batches, Conflicts, Rows, find_conflicts, random_order
 from foils.batching.methods import SCHEDULE, TEACHER, method_named
@@ -100,7 +101,7 @@ def checkpoint_of(args: Any, state: Any) -> Path:
 
 
 class BatchHook(TrainerCallback):  # type: ignore[misc]
-    """What fills a trainer's batches: its `batch_sampler`, its callback, and what is around the loss.
+    """What fills a trainer's batches: its `batch_sampler`, and what is around the loss; it may be a callback, too.
 
     Attributes:
         made: the sampler that it makes for each data set.
@@ -109,7 +110,12 @@ class BatchHook(TrainerCallback):  # type: ignore[misc]
 
     made: type[EpochBatchSampler] = EpochBatchSampler
     file = SAVED
+    is_callback = has_trainer = False
     _top: Any = None
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note that it is a callback of the trainer itself, to which `HookEvents` need tell nothing."""
+        self.is_callback = True
 
     def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
         """Return the sampler of a data set, as the trainer asks for it."""
@@ -139,6 +145,34 @@ class BatchHook(TrainerCallback):  # type: ignore[misc]
             )
         self._top = sampler
         return sampler
+
+
+class HookEvents(TrainerCallback):  # type: ignore[misc]
+    """Tells what fills a trainer's batches (`args.batch_sampler`, where it is a `BatchHook`) what the trainer does.
+
+    Every trainer that is made has one, which does nothing for trainers whose batches are filled otherwise.
+    """
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Say that there is a trainer; the trainer's own callbacks, told later, may include the hook."""
+        hook = getattr(args, "batch_sampler", None)
+        if isinstance(hook, BatchHook):
+            hook.is_callback, hook.has_trainer = False, True
+
+    def _tell(self, event: str, args: Any, state: Any, control: Any, **given: Any) -> None:
+        hook = getattr(args, "batch_sampler", None)
+        if isinstance(hook, BatchHook) and not hook.is_callback:
+            getattr(hook, event)(args, state, control, **given)
+
+    on_train_begin = partialmethod(_tell, "on_train_begin")
+    on_epoch_begin = partialmethod(_tell, "on_epoch_begin")
+    on_step_end = partialmethod(_tell, "on_step_end")
+    on_log = partialmethod(_tell, "on_log")
+    on_save = partialmethod(_tell, "on_save")
+    on_train_end = partialmethod(_tell, "on_train_end")
+
+
+DEFAULT_CALLBACKS.append(HookEvents)  # transformers makes one of each of these classes for every trainer
 
 
 class PlannedBatchSampler(EpochBatchSampler):
@@ -204,11 +238,14 @@ class PlannedBatchSampler(EpochBatchSampler):
         """Return this epoch's batches: built on first use, plain order of an evaluation set.
 
         Raises:
-            InputError: neither a trainer nor `attach` has given an encoder.
+            InputError: neither the planner, nor a trainer, nor `attach` has given a model.
         """
+        model = self.planner.model
+        if self._encode is None and not self.planner.has_trainer:
+            if model is None:
+                raise InputError("the batch sampler was given no model; give it one, or attach an encoder")
+            self.attach(encoder_of(model), scaled=similarity_of(model) == "cosine")
         if self._encode is None:
-            if not self.planner.registered:
-                raise InputError("the batch sampler was given no model: no trainer asked for it; attach an encoder")
             return Batches(np.arange(len(self.dataset)), self.batch_size)
         if self._planned is None or self._planned[0] != self.epoch:
             self._planned = (self.epoch, self._plan(self.epoch))
@@ -321,10 +358,11 @@ class PlannedBatchSampler(EpochBatchSampler):
 
 
 class BatchPlanner(BatchHook):
-    """Which batches a training builds, from which vectors, and how: the trainer's `batch_sampler`, and its callback.
+    """Which batches a training builds, from which vectors, and how: the trainer's `batch_sampler`.
 
     Args:
         name: one of `METHODS`.
+        model: that is trained; None: the trainer's.
         settings: the method's own settings, and those of `SCHEDULE`: `warmup`, epochs of random batches before the
             method begins (HOBIT A.9); `refresh`, embed anew every so many epochs; `anneal`, epochs after the warm-up
             over which HOBIT's α rises linearly from 0 to its value (0: constant).
@@ -350,6 +388,7 @@ class BatchPlanner(BatchHook):
         name: str,
         settings: Mapping[str, Any] | None = None,
         *,
+        model: Any = None,
         positives: Sequence[tuple[str, str]] = (),
         known: Conflicts | None = None,
         teacher: tuple[Vectors, Vectors] | None = None,
@@ -372,7 +411,7 @@ class BatchPlanner(BatchHook):
         self.positives, self.known = tuple(positives), known
         self.teacher, self.mixture = teacher, mixture
         self.history: list[dict[str, float]] = []
-        self.registered, self.watch = False, ForwardWatch()
+        self.model, self.watch = model, ForwardWatch()
         self.sampler: PlannedBatchSampler | None = None
 
     def kind(self, epoch: int) -> str:
@@ -452,26 +491,20 @@ class BatchPlanner(BatchHook):
         rng = np.random.default_rng([seed, epoch])
         return mixed_batches(sources, parts=parts, among=self.mixture.rows, rng=rng)
 
-    def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
-        """Return the sampler of a data set; the trainer that asks for it calls this planner back."""
-        # The trainer calls a sampler without a word on who asks, or for what: its own frame on the stack tells.
-        loaders = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
-        frames = (each.frame for each in inspect.stack(0))
-        trainer = next((frame.f_locals.get("self") for frame in frames if frame.f_code.co_name in loaders), None)
-        if trainer is not None:
-            self.registered = True
-            if self not in trainer.callback_handler.callbacks:
-                trainer.add_callback(self)
-        return super().__call__(dataset, batch_size, drop_last, *rest, **more)
-
     def __getstate__(self) -> dict[str, Any]:
         """Leave model, vectors and samplers out of the pickled training arguments."""
-        left_out = dict.fromkeys(("_top", "teacher", "known", "mixture", "watch", "sampler"))
-        return {**self.__dict__, **left_out, "registered": False}
+        left_out = dict.fromkeys(("_top", "model", "teacher", "known", "mixture", "watch", "sampler"))
+        return {**self.__dict__, **left_out, "has_trainer": False}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Hand the model to the training set's sampler; on resuming, restore the saved order."""
+        """Hand the model to the training set's sampler; on resuming, restore the saved order.
+
+        Raises:
+            InputError: the trainer trains another model than the planner was given.
+        """
         model, self.sampler = given["model"], self.find_sampler(given["train_dataloader"])
+        if self.model is not None and type(model) is type(self.model) and model is not self.model:
+            raise InputError("the trainer trains another model than batch_sampler was given; give both the same one")
         self.sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
         if state.global_step:
             self.sampler.restore(checkpoint_of(args, state) / self.file)
@@ -505,16 +538,19 @@ class BatchPlanner(BatchHook):
                 self.sampler.save(checkpoint_of(args, state) / self.file)
 
 
-def batch_sampler(name: str, *, positives: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
+def batch_sampler(
+    name: str, model: Any = None, *, positives: Sequence[tuple[str, str]] = (), **settings: Any
+) -> BatchPlanner:
     """Return what sentence-transformers' trainers take as `batch_sampler`: it plans each epoch's batches.
 
-        args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", seeds=1))
+        args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", model, seeds=1))
 
     Known positives, by equal texts and by `positives`, do not share a batch. The first text column is the query, the
     second the positive. A checkpoint holds the order of its epoch, so that resuming is exact.
 
     Args:
         name: random, hobit, hobit-c, mutual, ngame, walks or b3.
+        model: the model that is trained, by which batches are planned. Default: the trainer's.
         positives: further (query text, document text) pairs known to be relevant.
         settings: of the method, as seeds=4, or warmup=1, refresh=2, anneal=3 (epochs).
 
@@ -522,4 +558,4 @@ def batch_sampler(name: str, *, positives: Sequence[tuple[str, str]] = (), **set
         InputError: a setting out of range.
         UnknownNameError: no such method, or no such setting of it.
     """
-    return BatchPlanner(name, settings, positives=positives)
+    return BatchPlanner(name, settings, model=model, positives=positives)
