@@ -12,7 +12,10 @@ from .estimators import deviance as deviance
 from .estimators import deviance_explained as deviance_explained
 from .estimators import lead_errors as lead_errors
 from .estimators import online_elo as online_elo
+from .estimators import order_biased as order_biased
 from .estimators import thurstone as thurstone
+from .fitting import Fit as Fit
+from .fitting import fit_ratings as fit_ratings
 from .graph import algebraic_connectivity as algebraic_connectivity
 from .graph import all_pairs as all_pairs
 from .graph import candidate_keys as candidate_keys
@@ -27,6 +30,7 @@ from .judges import ScoringJudge as ScoringJudge
 from .pairs import Candidates as Candidates
 from .pairs import Judgements as Judgements
 from .pairs import Pairs as Pairs
+from .pairs import Showings as Showings
 from .pairs import agreements as agreements
 from .pairs import combined as combined
 from .prior import Spread as Spread

@@ -23,12 +23,12 @@ from foils.llm import Client, LLMSettings, ModelUse, Purse, Questions, Usage
 from foils.llm.asking import announce
 from foils.rating.cross_query import Offsets, answers_between, fit_offsets, pairs_between
 from foils.rating.distilling import Distilled, check_free, distil, save_judge
-from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, deviance_explained, lead_errors
+from foils.rating.estimators import LINKS, deviance_explained
+from foils.rating.fitting import Fit, fit_ratings
 from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
 from foils.rating.judges import Judge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
 from foils.rating.opening import DistilSettings, JudgeSettings, Opening, RatingSettings, heeding, open_judge, records_of
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, agreements
-from foils.rating.prior import Spread, order_noise, refined, spread_of
 from foils.rating.session import JudgeSession
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
@@ -124,6 +124,7 @@ class RatingSummary:
         comparisons: asked for, the direct ones with the positive included.
         missing: of them without a judgement.
         position_bias: see `Judgements`; 0 for a judge that has none by construction.
+        order_bias: Elo points by which the document shown first leads, as fitted with the ratings.
         unrated: negatives without a gap: none of their judgements, or none of their reference's, succeeded, or the two
             are in parts of the graph that never met.
         skipped: reason -> rows that were not rated at all.
@@ -131,7 +132,8 @@ class RatingSummary:
         standard_error: median, in Elo points.
         spread: standard deviation of the prior on ratings, in Elo points: that of the ratings themselves, as the
             answers have it, unless it was given.
-        dispersion: variance of an answer over that of one yes or no, in (0, 1]; 1 where the prior was given.
+        dispersion: variance of an answer over that of one yes or no; 1 where the prior was given. Above 1 for answers
+            that come from the same few lists.
         deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
         judges: of several judges the `name`, pairs without its judgement (`missing`), `position_bias`, and how often it
             prefers what the mean of the others prefers (`agreement`); none of a single one.
@@ -150,6 +152,7 @@ class RatingSummary:
     spread: float
     dispersion: float
     deviance_explained: float
+    order_bias: float = 0.0
     judges: Sequence[Mapping[str, Any]] = ()
     between: Offsets | None = None
 
@@ -189,6 +192,7 @@ class Rated(Negatives):
             ("comparisons", f"{did.comparisons:,}"),
             ("judgements missing", f"{did.missing:,}"),
             ("position bias", number(did.position_bias)),
+            ("lead of what is shown first, Elo", number(did.order_bias, 0)),
             ("negatives without a gap", f"{did.unrated:,}"),
             *((f"not rated: {why}", f"{count:,}") for why, count in did.skipped.items()),
             ("algebraic connectivity, mean", number(did.connectivity, 2)),
@@ -302,20 +306,19 @@ def rate(
     if rating.between is not None:
         everybody = np.ones(len(keys), bool)
         between_pairs = pairs_between(shown.offsets, keys, query_keys(shown.query_ids, seed), everybody, rating.between)
-    spread = _ask(asking, _pairs(asking, rating, keys, of_between, between_pairs), rating)
-
-    def fitted() -> Ratings:
-        ratings = ESTIMATORS[rating.model](*asking.answered(), prior_sd=spread.prior_sd)
-        return replace(ratings, standard_error=spread.dispersion**0.5 * ratings.standard_error)
-
-    ratings, more, between = fitted(), {}, None
-    best = rows.references(ratings.elo)
+    _ask(asking, _pairs(asking, rating, keys, of_between, between_pairs))
+    more, between = dict[str, Floats](), None
+    fit = fit_ratings(
+        asking.pairs, asking.judgements, model=rating.model, prior_sd=rating.prior_sd, showings=asking.showings()
+    )
+    best = rows.references(fit.ratings.elo)
     if rating.validate != "none":
-        gap = gaps_of(ratings, best, shown.offsets)
-        more["preference"] = direct_answers(asking, gap, best, everywhere=rating.validate == "all")
-        ratings = fitted()
-    gap = gaps_of(ratings, best, shown.offsets)
-    gap_error = gap_errors(asking, ratings, spread, best, gap)
+        more["preference"] = direct_answers(asking, fit.gaps(best), best, everywhere=rating.validate == "all")
+        fit = fit_ratings(
+            asking.pairs, asking.judgements, model=rating.model, spread=fit.spread, showings=asking.showings()
+        )
+    ratings, gap = fit.ratings, fit.gaps(best)
+    gap_error = fit.gap_errors(best, gap)
     tops = best[~rows.labelled & np.isfinite(ratings.elo[best])]
     unrated = int(np.isnan(gap[rows.candidate]).sum())
     gap[tops] = gap_error[tops] = np.nan
@@ -345,7 +348,7 @@ def rate(
         rated_table(named.negatives, rows, columns, tops),
         provenance=provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance),
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
-        summary=_summary(asking, rows, ratings, spread, unrated, between),
+        summary=_summary(asking, rows, fit, unrated, between),
         candidates=shown, pairs=asking.pairs, preference=preference,
         models=_uses(models), distilled=distilled, folder=str(folder or ""),
     )  # fmt: skip
@@ -408,25 +411,21 @@ def _pairs(
     return pairs
 
 
-def _ask(asking: JudgeSession, pairs: Pairs, settings: RatingSettings) -> Spread:
-    """Ask about the pairs; return the prior, as it is given or fits the answers.
+def _ask(asking: JudgeSession, pairs: Pairs) -> None:
+    """Ask about the pairs.
 
     Raises:
         FailureError: language models were asked, and each question failed: no table is to look rated.
     """
     asking(pairs)
-    known, heard = asking.answered()
     failed = [each for each in questions_of(asking.judges) if each.asked.failures]
-    if failed and not len(heard):
+    if failed and not len(asking.answered()[1]):
         why = "; ".join(
             f"{each.client.model} at {each.client.server or 'the default server'}: "
             f"{each.asked.failures.most_common(1)[0][0]}"
             for each in failed
         )
         raise FailureError(f"no question was answered ({why}); the next run asks them again")
-    if settings.prior_sd is not None:
-        return Spread(settings.prior_sd)
-    return refined(known, heard, spread_of(known, heard, model=settings.model), model=settings.model)
 
 
 def rated_table(negatives: Negatives, rows: Rateable, columns: dict[str, Floats], tops: Rows) -> Negatives:
@@ -444,13 +443,6 @@ def rated_table(negatives: Negatives, rows: Rateable, columns: dict[str, Floats]
     return rated.reject(np.isin(np.arange(len(rated)), top), TOP) if len(tops) else rated
 
 
-def gaps_of(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
-    """(N,) e_reference − e_d in Elo points; NaN where the two cannot be compared."""
-    of = np.repeat(reference, np.diff(offsets))
-    together = ratings.component[of] == ratings.component
-    return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
-
-
 def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
     """(N,) P(reference ≻ d | q), asked directly (eq. 35); NaN where there is no answer."""
     wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
@@ -461,19 +453,8 @@ def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everyw
     return preference
 
 
-def gap_errors(asking: JudgeSession, ratings: Ratings, spread: Spread, reference: Rows, gap: Floats) -> Floats:
-    """(N,) the errors of gaps, √((f·se)² + ((κ − 1)·gap)²), f and κ by `order_noise`, se that of the lead."""
-    pairs, (known, _) = asking.pairs, asking.answered()
-    lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
-    factor, shrunken = order_noise(asking.judgements, LINKS[ratings.model].probability(lead), spread.dispersion)
-    errors = lead_errors(known, ratings, reference, prior_sd=spread.prior_sd) * spread.dispersion**0.5
-    return np.asarray(np.hypot(shrunken * factor * errors, (shrunken - 1) * gap))
-
-
-def _summary(
-    asking: JudgeSession, rows: Rateable, ratings: Ratings, spread: Spread, unrated: int, between: Offsets | None
-) -> RatingSummary:
-    judgements, (known, heard) = asking.judgements, asking.answered()
+def _summary(asking: JudgeSession, rows: Rateable, fit: Fit, unrated: int, between: Offsets | None) -> RatingSummary:
+    judgements, ratings, spread = asking.judgements, fit.ratings, fit.spread
     errors = ratings.elo_error[np.isfinite(ratings.elo_error)]
     each = zip(asking.judges, asking.parts, agreements(asking.parts), strict=True)
     judges = [
@@ -481,18 +462,19 @@ def _summary(
         for judge, own, share in each
     ]
     return RatingSummary(
-        queries=known.queries,
+        queries=fit.pairs.queries,
         without_positive=int((~rows.labelled).sum()),
         comparisons=len(asking.pairs),
         missing=judgements.missing,
         position_bias=judgements.position_bias,
+        order_bias=ratings.order_bias * LINKS[ratings.model].elo_per_unit,
         unrated=unrated,
         skipped=rows.skipped,
-        connectivity=float(algebraic_connectivity(known).mean()),
+        connectivity=float(algebraic_connectivity(fit.pairs).mean()),
         standard_error=float(np.median(errors)) if len(errors) else float("nan"),
         spread=spread.sd * LINKS[ratings.model].elo_per_unit,
         dispersion=spread.dispersion,
-        deviance_explained=deviance_explained(known, heard, ratings),
+        deviance_explained=deviance_explained(fit.pairs, fit.judgements.preference, ratings),
         judges=judges if len(judges) > 1 else [],
         between=between,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from math import pi, sqrt
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.linalg import lapack
 from scipy.special import erfcx, expit, ndtr, xlogy
 from threadpoolctl import threadpool_limits
 
-from foils.rating.pairs import Block, Floats, Marks, Pairs, Rows, block_of, parts_of
+from foils.rating.pairs import Block, Floats, Judgements, Marks, Pairs, Rows, Showings, block_of, parts_of
 from foils.runtime import memory, progress
 from foils.runtime.errors import ConvergenceError, InputError
 from foils.runtime.parallel import map_shards
@@ -91,6 +91,7 @@ class Link:
         probability: F, from a lead Δ to the chance to be preferred.
         terms: (Δ, w) -> Terms.
         information: Δ -> F′(Δ)²/(F(Δ)F(−Δ)), the Fisher information of one judgement about Δ.
+        biases: β of each way in which a pair is shown, by which the first one leads; each is shown turned, too.
     """
 
     name: str
@@ -98,6 +99,29 @@ class Link:
     probability: Callable[[Floats], Floats]
     terms: Callable[[Floats, Floats], Terms]
     information: Callable[[Floats], Floats]
+    biases: tuple[float, ...] = ()
+
+    def variance(self, lead: Floats) -> Floats:
+        """Return F(Δ)F(−Δ), the variance of one yes or no, the mean over the ways in which pairs are shown."""
+        one = LINKS[self.name].probability
+        parts = [one(lead + bias) * one(-lead - bias) for bias in self._all]
+        return np.asarray(sum(parts) / len(parts))
+
+    @property
+    def _all(self) -> tuple[float, ...]:
+        return (*self.biases, *(-bias for bias in self.biases)) or (0.0,)
+
+    def with_biases(self, biases: Iterable[float]) -> Link:
+        """Return the model of a pair's mean answer, with the mean of F(Δ ± β), and its information.
+
+        All answers about a pair count together as one judgement.
+        """
+        one, known = LINKS[self.name], replace(self, biases=tuple(biases))
+
+        def averaged(function: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
+            return lambda lead: np.asarray(sum(function(lead + bias) for bias in known._all) / len(known._all))
+
+        return replace(known, probability=averaged(one.probability), information=averaged(one.information))
 
 
 def mills(x: Floats) -> Floats:
@@ -161,6 +185,10 @@ _CELLS = 1_000_000
 _CELL = 64  # bytes that a cell of an information matrix takes, with what it is made from
 _STEPS, _HALVINGS = 100, 40
 _SETTLED = 1e-8  # no rating moves by more than this in the last Newton step
+_TURNS, _BIAS_SETTLED = 12, 1e-4  # of ratings and bias, and the change of the bias at which they end
+_DISTANCES = 8  # quantiles of the distances at which pairs of lists were shown
+_AGREE = 1e-12  # by which both orders of a pair may differ where they say the same
+_WIDEST_BIAS = 10.0  # spread of the prior on β, which holds it where the first shown always wins
 _SLACK = 1e-13  # of the log-posterior, which rounding may lower
 _ROUNDING = 1e-15  # of a gradient, by the root of the squared degrees
 _SINGULAR = 1e12  # condition from which nothing is known
@@ -177,12 +205,24 @@ class Ratings:
             pairs; NaN for a candidate that no judgement names.
         standard_error: (N,) of e, in the same unit; NaN where the rating is, or where none was asked for.
         component: (N,) the first candidate of the connected component: those of two cannot be compared.
+        order_bias: β, by which the document that is shown first leads, in the same unit; 0 where it was not fitted.
+        order_bias_error: its standard error.
+        distances: how far apart pairs were shown, as shares of the mean, each as often; (1,): all alike.
     """
 
     model: str
     rating: Floats
     standard_error: Floats
     component: Rows
+    order_bias: float = 0.0
+    order_bias_error: float = 0.0
+    distances: tuple[float, ...] = (1.0,)
+
+    @property
+    def link(self) -> Link:
+        """The model of an answer, or of the mean of both orders where a bias of position was fitted."""
+        link = LINKS[self.model]
+        return link.with_biases(self.order_bias * each for each in self.distances) if self.order_bias else link
 
     @property
     def elo(self) -> Floats:
@@ -195,8 +235,18 @@ class Ratings:
         return LINKS[self.model].elo_per_unit * self.standard_error
 
 
-def _estimate(pairs: Pairs, preference: npt.ArrayLike, link: Link, prior_sd: float, standard_errors: bool) -> Ratings:
-    """Fit every query's ratings, block by block; `thurstone` and `bradley_terry` say what the arguments mean."""
+def _estimate(
+    pairs: Pairs,
+    preference: npt.ArrayLike,
+    link: Link,
+    prior_sd: float,
+    standard_errors: bool,
+    known_lead: Floats | None = None,
+) -> Ratings:
+    """Fit every query's ratings, block by block; `thurstone` and `bradley_terry` say what the arguments mean.
+
+    `known_lead`, (m,), is added to the leads of the pairs.
+    """
     preference = checked_preference(pairs, preference)
     if not prior_sd > 0:
         raise InputError(f"prior_sd {prior_sd}: expected above 0, inf for no prior")
@@ -204,26 +254,24 @@ def _estimate(pairs: Pairs, preference: npt.ArrayLike, link: Link, prior_sd: flo
     judged, w, precision = pairs.where(known), preference[known], 1 / prior_sd**2
     (rating, error), component = np.full((2, pairs.candidates), np.nan), np.arange(pairs.candidates)
     failed = np.zeros(pairs.queries, bool)
+    added = np.zeros(len(pairs)) if known_lead is None else known_lead
+    added = added[known]
 
     def fitted(block: Block) -> tuple[Block, Floats, Rows, Marks]:
-        e, settled = maximum(block, w[block.pairs], link, precision)
+        e, settled = maximum(block, w[block.pairs], link, precision, added[block.pairs])
         label = _components(block)
         first = np.unique(label, return_index=True)[1][label].reshape(e.shape)
         mean = (np.bincount(label, e.ravel()) / np.bincount(label))[label].reshape(e.shape)
         return block, e - mean, block.at.ravel()[first], settled
-
-    def erring(block: Block) -> tuple[Block, Floats]:
-        spread = covariance(block, rating[block.at], link, precision=precision)
-        return block, np.maximum(np.diagonal(spread, axis1=1, axis2=2), 0.0)
 
     with progress.task("rating", judged.queries, "queries") as advance:
         for block, e, of, settled in map_shards(fitted, judged.blocks(_CANDIDATES, each=1)):
             rating[block.at], component[block.at], failed[block.queries] = e, of, ~settled
             advance(len(block.queries))
     if standard_errors or not precision:
-        for block, variance in map_shards(erring, judged.blocks(_cells())):
-            error[block.at] = np.sqrt(variance) if standard_errors else np.nan
-            failed[block.queries] |= np.isinf(variance).any(axis=1)
+        error = _errors(judged, rating, link, precision)
+        failed |= np.logical_or.reduceat(np.append(np.isinf(error), False), pairs.offsets[:-1]) & (pairs.sizes > 0)
+        error = error if standard_errors else np.full_like(error, np.nan)
     if failed.any():
         raise ConvergenceError(
             f"the ratings of {failed.sum()} of {pairs.queries} queries did not settle in {_STEPS} Newton steps; "
@@ -231,6 +279,94 @@ def _estimate(pairs: Pairs, preference: npt.ArrayLike, link: Link, prior_sd: flo
         )
     rating[judged.degrees == 0] = error[judged.degrees == 0] = np.nan
     return Ratings(link.name, rating, error, component)
+
+
+def _errors(judged: Pairs, rating: Floats, link: Link, precision: float) -> Floats:
+    """(N,) standard errors of ratings, inf in a query about which too little is known."""
+
+    def erring(block: Block) -> tuple[Block, Floats]:
+        spread = covariance(block, rating[block.at], link, precision=precision)
+        return block, np.maximum(np.diagonal(spread, axis1=1, axis2=2), 0.0)
+
+    errors = np.full(judged.candidates, np.nan)
+    for block, variance in map_shards(erring, judged.blocks(_cells())):
+        errors[block.at] = np.sqrt(variance)
+    return errors
+
+
+def order_biased(
+    pairs: Pairs,
+    answers: Judgements | Showings,
+    *,
+    model: str = "thurstone",
+    prior_sd: float = 10.0,
+    standard_errors: bool = True,
+    bias: float | None = None,
+) -> Ratings:
+    """Return ratings and one bias of position, fitted together.
+
+    argmax over e and β of (1/K) Σ_k Σ w_k log F(Δ + βx_k) + (1 − w_k) log F(−Δ − βx_k) − Σ e²/(2 prior_sd²),
+
+    Δ = e_i − e_j and w_k what showing k of a pair says of i ≻ j. Of a pair that is shown in both orders K = 2,
+    w = (f, 1 − b) and x = (1, −1). Of a list, x is by how many places i stood before j, over the mean of |x|. Averaging
+    the answers instead fits the mean of F(Δ ± β), which is flatter than F(Δ), by F alone, and draws gaps towards 0.
+    All answers about a pair count as one, so that without a bias the ratings are those of the mean answers; where both
+    orders of every pair agree, β is 0.
+
+    e and β are fitted by turns, each by Newton's method: the likelihood is concave, since log F is and its argument is
+    linear in both. The standard error of β is 1/√h, h the curvature in β at the fitted ratings.
+
+    Args:
+        pairs: who was compared with whom.
+        answers: about the pairs; a pair that lacks an order is left out.
+        model: `thurstone` or `bradley-terry`.
+        prior_sd: as in `thurstone`.
+        standard_errors: compute them.
+        bias: β, where it is known; None: it is fitted.
+
+    Raises:
+        ConvergenceError, InputError: as `thurstone`.
+    """
+    link, (w, x) = LINKS[model], answers.observations()
+    preference, count = np.where(np.isfinite(answers.preference), answers.preference, np.nan), len(w)
+    known = np.isfinite(preference)
+    w = np.where(known, w, np.nan)
+    heard = np.isfinite(w)
+    if not known.any() or np.abs((w - preference)[heard]).max() < _AGREE:
+        return ESTIMATORS[model](pairs, preference, prior_sd=prior_sd, standard_errors=standard_errors)
+    every = Pairs.unchecked(pairs.offsets, np.tile(pairs.first, count), np.tile(pairs.second, count))
+    order = np.argsort(every.query, kind="stable")
+    every = Pairs.unchecked(pairs.offsets, every.first[order], every.second[order])
+    scale = float(np.abs(x[heard]).mean())
+    w, x = w.ravel()[order], np.nan_to_num(x.ravel()[order]) / scale
+
+    def rated(beta: float) -> Ratings:
+        return _estimate(every, w, link, prior_sd / sqrt(count), False, beta * x)
+
+    if bias is not None:
+        return rated(bias)
+    beta, curvature, said = 0.0, 1.0, np.isfinite(w)
+    ratings = ESTIMATORS[model](pairs, preference, prior_sd=prior_sd, standard_errors=False)
+    for _ in range(_TURNS):
+        lead, before = (ratings.rating[every.first] - ratings.rating[every.second])[said], beta
+        for _ in range(_STEPS):
+            terms = link.terms(lead + beta * x[said], w[said])
+            curvature = float((terms.curvature * x[said] ** 2).sum()) + count / _WIDEST_BIAS**2
+            step = (float((x[said] * terms.slope).sum()) - count * beta / _WIDEST_BIAS**2) / curvature
+            beta += float(np.clip(step, -1, 1))
+            if abs(step) < _SETTLED:
+                break
+        ratings = rated(beta)
+        if abs(beta - before) < _BIAS_SETTLED:
+            break
+    shares = np.quantile(np.abs(x[said]), (np.arange(_DISTANCES) + 0.5) / _DISTANCES)
+    distances = (1.0,) if np.ptp(shares) < _AGREE else tuple(shares.tolist())
+    error, judged = ratings.standard_error, pairs.where(known)
+    found = replace(ratings, order_bias=beta, order_bias_error=sqrt(count / curvature), distances=distances)
+    if standard_errors:
+        error = _errors(judged, ratings.rating, found.link, 1 / prior_sd**2)
+        error[np.isnan(ratings.rating)] = np.nan
+    return replace(found, standard_error=error)
 
 
 def maximum(
@@ -394,7 +530,7 @@ def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: floa
 
     Source: ANMI 2.0 eqs. 44–45 for C, the inverse Fisher information.
     """
-    of, link = np.repeat(leader, judged.sizes), LINKS[ratings.model]
+    of, link = np.repeat(leader, judged.sizes), ratings.link
     leads = Pairs.unchecked(judged.offsets, of, np.arange(len(of)))
     variance = lead_variances(judged, ratings, prior_sd=prior_sd, leads=leads)
     known = np.isfinite(ratings.rating) & np.isfinite(ratings.rating[of])
@@ -411,7 +547,7 @@ def lead_variances(judged: Pairs, ratings: Ratings, *, prior_sd: float, leads: P
         prior_sd: as in the estimation.
         leads: pairs of the same candidates to give it for; None: those judged.
     """
-    link, leads = LINKS[ratings.model], judged if leads is None else leads
+    link, leads = ratings.link, judged if leads is None else leads
     variance = np.full(len(leads), np.nan)
     for block in judged.blocks(_cells()):
         spread = covariance(block, ratings.rating[block.at], link, precision=1 / prior_sd**2)
@@ -499,7 +635,12 @@ def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = 
         if ratings is not None:
             lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]
             known &= np.isfinite(lead)
-            fitted = LINKS[ratings.model].terms(np.where(known, lead, 0.0), np.where(known, w, 0.5)).value
+            lead, w = np.where(known, lead, 0.0), np.where(known, w, 0.5)
+            link = ratings.link
+            if link.biases:
+                fitted = xlogy(w, link.probability(lead)) + xlogy(1 - w, link.probability(-lead))
+            else:
+                fitted = link.terms(lead, w).value  # exact far into the tails
         w = w[known]
         total += float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted[known]).sum())
     return total

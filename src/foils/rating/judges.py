@@ -36,7 +36,7 @@ from foils.llm import Client, Form, Purse, Questions, Sampling, Template, Usage,
 from foils.llm.answers import json_values
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LISTED, LONGEST
-from foils.rating.pairs import Candidates, Floats, Pairs, Rows, texts_of
+from foils.rating.pairs import Candidates, Floats, Pairs, Rows, Showings, texts_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
 
@@ -513,6 +513,14 @@ class ListJudge:
         wins = (counts & (came[:, first] < came[:, second])).sum(axis=0)
         with np.errstate(invalid="ignore"):
             return np.asarray(wins / counts.sum(axis=0))
+
+    def showings(self, candidates: Candidates, pairs: Pairs) -> Showings:
+        """Return what each kept showing of the pairs' candidates says about them."""
+        rows = np.unique(np.append(pairs.first, pairs.second))
+        shown, came = self._orders(candidates, rows, self.questions.recalled)
+        first, second = np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
+        wins = np.where(np.isfinite(came[:, first]), came[:, first] < came[:, second], np.nan)
+        return Showings(wins, shown[:, second] - shown[:, first])
 
     def _ask(self, prompts: Sequence[str]) -> list[Any]:
         return self.questions.ask(prompts, announced=True)

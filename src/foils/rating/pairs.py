@@ -251,6 +251,11 @@ class Judgements:
         """(m,) P(first ≻ second), the mean of both orders; NaN unless both were answered (one alone is biased)."""
         return (self.forward + 1 - self.backward) / 2
 
+    def observations(self) -> tuple[Floats, Floats]:
+        """Return (2, m) P(first ≻ second) of each order, and 1 where the first was shown first, −1 where second."""
+        x = np.repeat([[1.0], [-1.0]], len(self.forward), axis=1)
+        return np.stack([self.forward, 1 - self.backward]), x
+
     @property
     def missing(self) -> int:
         """How many pairs have no judgement."""
@@ -261,6 +266,38 @@ class Judgements:
         """Mean of P(shown first ≻ shown second) − 1/2 over both orders: 0 without bias, above where first wins."""
         both = (self.forward + self.backward) / 2 - 0.5
         return float(np.nanmean(both)) if np.isfinite(both).any() else float("nan")
+
+
+@dataclass(frozen=True)
+class Showings:
+    """What each showing of a list says about pairs.
+
+    Attributes:
+        wins: (K, m) 1 where the pair's first came out before its second, else 0; NaN: no answer.
+        ahead: (K, m) by how many places it was shown before the second, below 0 behind it.
+    """
+
+    wins: Floats
+    ahead: Floats
+
+    def where(self, chosen: Marks) -> Showings:
+        """Return what they say about the pairs at which `chosen`, (m,), is true."""
+        return Showings(self.wins[:, chosen], self.ahead[:, chosen])
+
+    def observations(self) -> tuple[Floats, Floats]:
+        """Return the answers, and the places by which the first stood before the second."""
+        return self.wins, self.ahead
+
+    @property
+    def preference(self) -> Floats:
+        """(m,) the share of showings in which the first came out before the second, both orders alike; else NaN."""
+        known = np.isfinite(self.wins)
+        shares = []
+        for shown in (known & (self.ahead > 0), known & (self.ahead < 0)):
+            counts = shown.sum(axis=0)
+            sums = np.where(shown, self.wins, 0.0).sum(axis=0)
+            shares.append(np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0))
+        return np.asarray((shares[0] + shares[1]) / 2)
 
 
 def combined(answers: Sequence[Judgements]) -> Judgements:

@@ -19,7 +19,7 @@ from foils.data.records import whole_json
 from foils.data.tables import read_table, with_types, write_table
 from foils.rating.graph import Keys, candidate_keys, hashed_ids, mixed
 from foils.rating.judges import Judge, ListJudge
-from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query
+from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, Showings, combined, parts_by_query
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.files import discard, file_digest, write_json
@@ -302,6 +302,14 @@ class JudgeSession:
         """Return the pairs that a judge, one of those asked, has not answered before by its record."""
         record = self._records[self.judges.index(judge)]
         return pairs if record is None else pairs.where(np.isnan(record.find(self.candidates, pairs).preference))
+
+    def showings(self) -> Showings | None:
+        """Return what each showing says about `pairs`, of one judge who orders lists; None of others."""
+        judge = self.judges[0]
+        shown = judge.showings(self.candidates, self.pairs) if isinstance(judge, ListJudge) else None
+        if len(self.judges) > 1 or shown is None or not np.isfinite(shown.preference).any():
+            return None
+        return shown
 
     @property
     def judgements(self) -> Judgements:
