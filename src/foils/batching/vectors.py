@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from scipy.linalg import clarkson_woodruff_transform
 
 from foils.batching.batches import Rows
+from foils.encode.encoder import model_outputs
+from foils.encode.tokens import kept_tokens
 from foils.runtime.errors import InputError
 
 Vectors = NDArray[np.floating]
@@ -146,28 +148,33 @@ def encoder_of(model: Any, args: Any = None) -> Encode:
     """Return how the trainer's model embeds a column: with the training's prompts and precision, in evaluation mode.
 
     `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen here.
-    `args.per_device_eval_batch_size` texts are embedded at once. The trainer has wrapped the model's forward pass in
-    the autocast of its precision, which holds here as well. Vectors of a sparse encoder are hashed with random signs
-    into 2,048 dimensions (`narrowed`).
+    The trainer has wrapped the model's forward pass in the autocast of its precision, which holds here as well. Texts
+    that are trained on too are not tokenised again (`kept_tokens`). Vectors of a sparse encoder, which embeds
+    `args.per_device_eval_batch_size` texts at once, are hashed with random signs into 2,048 dimensions (`narrowed`).
     """
     prompts = getattr(args, "prompts", None)
     routes = getattr(args, "router_mapping", None) or {}
     size = getattr(args, "per_device_eval_batch_size", 32)
 
     def encode(texts: Sequence[str], column: str) -> Vectors:
-        prompt = prompts.get(column) if isinstance(prompts, dict) else prompts
-        more = {"task": routes[column]} if column in routes else {}
-        training, parts = model.training, []
+        prompt, task = prompts.get(column) if isinstance(prompts, dict) else prompts, routes.get(column)
+        training = model.training
         try:
+            if type(model).__name__ == "SentenceTransformer":
+                kept = kept_tokens(model, prompt=prompt or "", task=task)
+                if kept is not None:
+                    width = int(model.get_embedding_dimension())
+                    return narrow(model_outputs(model, texts, width, prompt=prompt or "", task=task, tokenize=kept))
+            parts, more = [], {} if task is None else {"task": task}
             for start in range(0, len(texts), 64 * size):
                 some = list(texts[start : start + 64 * size])
                 given = model.encode(
                     some, prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True, **more
                 )
                 parts.append(narrowed(given))
+            return np.concatenate(parts)
         finally:
             model.train(training)
-        return np.concatenate(parts)
 
     return encode
 
@@ -178,10 +185,14 @@ def narrowed(vectors: Any) -> Vectors:
     Hashing keeps inner products in expectation (Clarkson & Woodruff 2017): a batch sampler needs no more, and the dense
     form of a sparse encoder's vectors, one dimension a word, would fill the memory.
     """
-    dense = (vectors.to_dense() if vectors.is_sparse else vectors).detach().float().cpu().numpy()
-    if dense.shape[1] <= WIDE:
-        return np.asarray(dense)
-    sketch = clarkson_woodruff_transform(dense.T, WIDE, np.random.default_rng(0))  # a fixed seed: all vectors alike
+    return narrow((vectors.to_dense() if vectors.is_sparse else vectors).detach().float().cpu().numpy())
+
+
+def narrow(vectors: Vectors) -> Vectors:
+    """Return vectors (n, d) as they are, or above 2,048 dimensions hashed into so many (see `narrowed`)."""
+    if vectors.shape[1] <= WIDE:
+        return vectors
+    sketch = clarkson_woodruff_transform(vectors.T, WIDE, np.random.default_rng(0))  # a fixed seed: all vectors alike
     return np.asarray(sketch.T, np.float32)
 
 

@@ -8,6 +8,7 @@ weights, ratings. There queries and documents are numbered by their texts, so eq
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from foils.data.read import CollectionLike, CollectionSettings, load_collection
 from foils.data.sources import NamedSource, SourceLike, as_source
 from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
+from foils.encode.tokens import kept_tokens
 from foils.runtime.errors import InputError, require
 from foils.training.settings import TEACHER, MethodSettings
 
@@ -329,6 +331,53 @@ class TrainingSet:
         if not np.isfinite(scores).any():
             raise InputError(f"no row has a number in teacher for its positive and for a negative; {scoring}")
         return scores
+
+
+class TokenCollator:
+    """Makes batches of ids that are there already, in a thread: the next batch while the model learns from one.
+
+    It takes the place of the collator of sentence-transformers' trainer. Which rows are in a batch is decided when it
+    always was; its texts are tokenised once in a training, however often they come.
+
+    Args:
+        collator: the trainer's, whose columns, prompts and labels are kept; it is changed.
+        model: whose texts are tokenised.
+        pool: of one thread.
+    """
+
+    def __init__(self, collator: Any, model: Any, pool: Executor) -> None:
+        self.collator, self._model, self._pool = collator, model, pool
+        collator.preprocess_fn = self.preprocess
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["collator"], name)
+
+    def __call__(self, features: list[dict[str, Any]]) -> PromisedBatch:
+        """Return the batch of these rows, which is made meanwhile."""
+        return PromisedBatch(self._pool.submit(self.collator, features))
+
+    def preprocess(self, texts: list[str], prompt: str | None = None, task: str | None = None, **more: Any) -> Any:
+        """Return the features of texts as the model's own `preprocess` does."""
+        kept = None if more or not texts else kept_tokens(self._model, prompt=prompt or "", task=task)
+        if kept is None:
+            return self._model.preprocess(texts, prompt=prompt, task=task, **more)
+        return kept(texts).batch(np.arange(len(texts)), pinned=self._model.device.type == "cuda")
+
+
+@dataclass(frozen=True)
+class PromisedBatch:
+    """A batch that is made in a thread, until it is moved to the device of the model."""
+
+    making: Future[dict[str, Any]]
+
+    def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
+        """Return the batch on a device; a copy from pinned memory is not waited for."""
+        return {
+            name: value.to(device, non_blocking=non_blocking or value.is_pinned())
+            if hasattr(value, "is_pinned")
+            else value
+            for name, value in self.making.result().items()
+        }
 
 
 def training_set(

@@ -11,6 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -47,7 +48,7 @@ from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
-from foils.training.data import TrainingSet
+from foils.training.data import TokenCollator, TrainingSet
 from foils.training.losses import average_gradients, make_loss, matryoshka_loss
 from foils.training.masks import BM25Partner, FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
@@ -376,6 +377,9 @@ def fit(
                 "batch; give a multiple of their number"
             )
         trainer.remove_callback(PrinterCallback)
+        if not isinstance(model, CrossEncoder) and not args.dataloader_num_workers:
+            pool = reporting.enter_context(ThreadPoolExecutor(1))
+            trainer.data_collator = TokenCollator(trainer.data_collator, model, pool)
         with writing_weights(output):
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
     trained_in = str(model.dtype or torch.float32).removeprefix("torch.")

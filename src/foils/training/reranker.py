@@ -25,6 +25,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from foils.data.collection import Rows
+from foils.encode.tokens import kept_tokens
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap
@@ -106,11 +107,15 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
     def _scores(self, pairs: Sequence[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
         """(n,) float32 logits of the pairs; on a processor pairs of one length go together, for little padding."""
         device, parts = self.model.device, []
+        kept = kept_tokens(self.model, prompt=prompt or "", task=task, pairs=True)
         size = self.mini_batch_size or (AT_ONCE if device.type == "cpu" else len(pairs))
         longest = sorted(range(len(pairs)), key=lambda pair: -sum(map(len, pairs[pair])))
         for start in range(0, len(pairs), size):
             own = [pairs[pair] for pair in longest[start : start + size]]
-            tokens = self.model.preprocess(own, prompt=prompt, task=task)
+            if kept is None:
+                tokens = self.model.preprocess(own, prompt=prompt, task=task)
+            else:
+                tokens = dict(kept(own).batch(np.arange(len(own)), pinned=device.type == "cuda"))
             tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
             if self.mini_batch_size is None or not torch.is_grad_enabled():
                 parts.append(self._score(tokens))
