@@ -102,7 +102,9 @@ def test_a_file_comes_back_exactly(tmp_path_factory, found):
     run = Run.from_dict(found)
     run.write(path)
     back = Run.read(path)
-    assert back.table.equals(run.table)
+    assert back.table.drop_columns("score").equals(run.table.drop_columns("score"))
+    held = np.clip(run.table["score"].to_numpy(), -1e38, 1e38)  # equal scores fall by a float32 from rank to rank
+    np.testing.assert_allclose(np.clip(back.table["score"].to_numpy(), -1e38, 1e38), held, rtol=1e-5, atol=1e-40)
     np.testing.assert_array_equal(  # to the last bit
         back.table["score"].to_numpy().view(np.int64), run.table["score"].to_numpy().view(np.int64)
     )

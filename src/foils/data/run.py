@@ -121,18 +121,40 @@ class Run:
         return Run(self.table.filter(pc.less(self.table["rank"], depth)), self.name)
 
     def write(self, path: str | Path) -> None:
-        """Write the run in TREC form, ranks from 1, scores so that they read back exactly.
+        """Write the run in TREC form, ranks from 1; whoever sorts it by score has the same order.
+
+        Other tools order equal scores by id, and trec_eval compares in float32. So of documents that are equal there,
+        each gets the next smaller float32 below the one before it; all other scores read back exactly.
 
         Raises:
             InputError: an id that is empty or has white space in it, which TREC form cannot hold.
         """
         check_output(path, TREC)
-        columns = [self.table[name].to_pylist() for name in ("query_id", "doc_id", "score", "rank")]
+        columns = [self.table[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
+        scores = falling(self.table["score"].to_numpy(), self.table["rank"].to_numpy())
         tag = "_".join(self.name.split()) or "run"
         check_ids([*columns[0], *columns[1]])
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
-            for query, document, score, rank in zip(*columns, strict=True):
+            for query, document, rank, score in zip(*columns, scores, strict=True):
                 out.write(f"{query} Q0 {document} {rank + 1} {score!r} {tag}\n")
+
+
+def falling(scores: Scores, ranks: npt.NDArray[np.integer]) -> list[float]:
+    """Return scores that fall from rank to rank of each query, as float32, too; those that do stay as they are.
+
+    Args:
+        scores: (n,) each query's from high to low.
+        ranks: (n,) counted from 0 in each query.
+    """
+    limits, last = np.finfo(np.float32), np.inf
+    held = np.clip(scores, limits.min / 2, limits.max)  # room below the last one
+    strict: list[float] = held.tolist()
+    single = held.astype(np.float32).tolist()
+    for at, (rank, value) in enumerate(zip(ranks.tolist(), single, strict=True)):
+        if rank and value >= last:
+            strict[at] = value = float(np.nextafter(np.float32(last), np.float32(-np.inf)))
+        last = value
+    return strict
 
 
 def check_ids(ids: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ from foils.data.read import CollectionLike, CollectionSettings, read_hf
 from foils.data.records import DELIMITERS, Complaints, arrow_table, first_character, listed_rows, magic, parts_of
 from foils.data.run import Run, ranks_within
 from foils.data.tables import MOST, ArrowTable, DataSet, Provenance, provenance, take
-from foils.data.tokens import alphanumeric
+from foils.data.tokens import comparable
 from foils.runtime.errors import FormatError, InputError, check_names, require
 from foils.runtime.files import JSONL, file_digest, write_whole
 from foils.runtime.options import Option, door, refuse, spelled
@@ -174,7 +174,7 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
 def _token_keys(queries: Rows, texts: DocumentTexts) -> npt.NDArray[np.uint64]:
     parts = (slice(start, start + MOST) for start in range(0, len(queries), MOST))
     rows = ((query, text) for part in parts for query, text in zip(queries[part].tolist(), texts[part], strict=True))
-    keys = (hash_of("\x1f".join([str(query), *(alphanumeric(text) or [text])])) for query, text in rows)
+    keys = (hash_of("\x1f".join([str(query), *comparable(text)])) for query, text in rows)
     return np.fromiter(keys, np.uint64, len(queries))
 
 

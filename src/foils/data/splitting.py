@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from foils.data.collection import DEV, TRAIN, Collection, Rows
 from foils.data.negatives import KNOWN, REQUIRED, Negatives
 from foils.data.tables import MOST
-from foils.data.tokens import alphanumeric, near_pairs
+from foils.data.tokens import comparable, near_pairs
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
 
@@ -69,7 +69,7 @@ def split_queries(
     of_words, of_text = np.empty(len(texts), np.int64), bytearray()
     for start in range(0, len(texts), MOST):
         for row, text in enumerate(texts[start : start + MOST], start):
-            of_words[row] = hash(frozenset(alphanumeric(text)) or text)  # compared in this process alone
+            of_words[row] = hash(frozenset(comparable(text)))  # compared in this process alone
             of_text += blake2b(text.encode(), digest_size=16).digest()
     _, first, inverse = np.unique(of_words, return_index=True, return_inverse=True)
     equal = np.stack([np.arange(len(texts)), first[inverse]], axis=1)
@@ -104,7 +104,7 @@ def twin_pairs(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.ND
     pairs: list[tuple[int, int]] = []
     for at in np.flatnonzero(np.diff(bounds) > 1).tolist():
         if len(rows := np.unique(queries[bounds[at] : bounds[at + 1]])) > 1:
-            sets = [set(alphanumeric(texts[int(row)])) for row in rows]
+            sets = [set(comparable(texts[int(row)])) for row in rows]
             pairs += [(int(rows[i]), int(rows[j])) for i, j in near_pairs(sets, threshold=TWINS)]
     return np.asarray(pairs, np.int64).reshape(-1, 2)
 

@@ -69,14 +69,12 @@ def search_terms(text: str) -> list[str]:
 
 
 def comparable(text: str) -> list[str]:
-    """Return what two texts are compared by: their tokens, HTML entities resolved; the text itself where it has none.
-
-    Entities that were escaped twice are resolved, too. (`&amp;quot;` is `"`.)
-    """
-    return alphanumeric(_unescaped(text)) or [text]
+    """Return what two texts are compared by: tokens with HTML entities resolved; the text itself where it has none."""
+    return alphanumeric(unescaped(text)) or [text]
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """Return a text without HTML entities, as often as they were escaped."""
     while "&" in text:
         plain = html.unescape(text)
         if plain == text:
@@ -270,27 +268,44 @@ class DocumentSets:
                 self._sets, self._held = {}, 0
             fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
             for some in cut_by_bytes(self.lengths[fresh], min(BYTES, memory.budget() // 16)):
-                made = list(map(hashes, self._collection.document_texts(fresh[some])))
-                self._sets.update(zip(fresh[some].tolist(), made, strict=True))
-                self._held += sum(each.nbytes + SET for each in made)
-            sets = [self._sets[row] for row in rows.tolist()]
-            sizes = np.array([*map(len, sets)])
-            flat = np.concatenate(sets)
-            shape = len(rows), 1 << OF_HASH
+                texts = self._collection.document_texts(fresh[some])
+                sets_of = {text: hashes(text) for text in dict.fromkeys(texts)}
+                self._sets.update(zip(fresh[some].tolist(), map(sets_of.__getitem__, texts), strict=True))
+                self._held += sum(each.nbytes + SET for each in sets_of.values())
+            numbers: dict[bytes, int] = {}  # of the distinct sets
+            number = np.array([numbers.setdefault(self._sets[row].tobytes(), len(numbers)) for row in rows.tolist()])
+            sets = [np.frombuffer(each, np.int64) for each in numbers]
+            first, second = np.split(number[place], 2)
+            pairs, pair = np.unique(first * len(sets) + second, return_inverse=True)
+            one, other = np.divmod(pairs, len(sets))
+            sizes, flat = np.array([*map(len, sets)]), np.concatenate(sets)
+            shape = len(sets), 1 << OF_HASH
             matrix = sparse.csr_array((np.ones(len(flat), np.int8), flat, np.cumsum([0, *sizes])), shape=shape)
-            one, other = np.split(place, 2)
             bound = np.minimum(sizes[one], sizes[other]) / np.maximum(sizes[one], sizes[other])
             near = np.flatnonzero(bound >= least)
             one, other = one[near], other[near]
             common = np.diff(matrix[one].multiply(matrix[other]).indptr)
             bound[near] = common / (sizes[one] + sizes[other] - common)
-            similarity[part] = bound
+            similarity[part] = bound[pair]
         return similarity
+
+    def same_words(self, ours: Rows, theirs: Rows) -> npt.NDArray[np.bool_]:
+        """Return which pairs of documents, each (n,), have the same tokens in the same order."""
+        rows, place = np.unique(np.concatenate([ours, theirs]), return_inverse=True)
+        keys = np.empty(len(rows), np.uint64)
+        for part in cut_by_bytes(self.lengths[rows], memory.budget() // 16):
+            texts = self._collection.document_texts(rows[part])
+            known = {
+                text: xxhash.xxh3_64_intdigest("\x1f".join(comparable(text)).encode()) for text in dict.fromkeys(texts)
+            }
+            keys[part] = [known[text] for text in texts]
+        first, second = np.split(keys[place], 2)
+        return np.asarray(first == second)
 
 
 def hashes(text: str) -> Rows:
     """Return the hashes of a text's distinct tokens, (m,) ascending, the same in every process."""
-    text = _unescaped(text)
+    text = unescaped(text)
     if text.isascii():
         distinct = {*text.encode().translate(_LOWER).split()}
     else:

@@ -408,12 +408,13 @@ class Miner:
         Looking is what takes long: it goes by rank, and ends where a query has `enough` (None: looks at all).
         Without a threshold nothing is a copy.
         """
-        reasons, looked = candidates["reason"], np.zeros(candidates.shape, bool)
+        reasons, looked, spare = candidates["reason"], np.zeros(candidates.shape, bool), SPARE
         while self.near_duplicate is not None:
             free = window & (reasons == 0) & ~looked
             if enough is not None:
                 lacking = enough - (looked & (reasons == 0)).sum(axis=1)
-                free &= np.cumsum(free, axis=1) <= np.where(lacking > 0, lacking + SPARE, 0)[:, None]
+                free &= np.cumsum(free, axis=1) <= np.where(lacking > 0, lacking + spare, 0)[:, None]
+                spare *= 2  # where copies abound, a thousand steps of a few candidates would take long
             if not free.any():
                 return
             part = candidates[free]

@@ -21,7 +21,7 @@ from foils.data.negatives import Negatives, negatives_table
 from foils.data.pairs import text_id
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import provenance
-from foils.data.tokens import alphanumeric
+from foils.data.tokens import alphanumeric, unescaped
 from foils.llm import (
     AnswerStore,
     LLMSettings,
@@ -401,4 +401,4 @@ def validated(
 
 def _words(text: str) -> str:
     """The words of a text, each between blanks."""
-    return f" {' '.join(alphanumeric(text))} "
+    return f" {' '.join(alphanumeric(unescaped(text)))} "

@@ -18,7 +18,7 @@ import pyarrow as pa
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives, texts_of
 from foils.data.run import ranks_within
-from foils.data.tokens import DocumentSets, alphanumeric, cut_by_bytes
+from foils.data.tokens import DocumentSets
 from foils.encode.vectors import Vectors
 from foils.runtime import memory
 from foils.runtime.errors import InputError
@@ -281,11 +281,7 @@ class LookAlikes:
         similarity = self._sets.jaccard(ours, positives, min(least, 1.0))
         near[pair[similarity >= least]] = True
         alike = np.flatnonzero(similarity == 1)  # the same tokens, perhaps in another order
-        for part in cut_by_bytes(2 * self._sets.lengths[ours[alike]], memory.budget() // 16):
-            at = alike[part]
-            texts = (self.collection.document_texts(side[at]) for side in (ours, positives))
-            words = ([alphanumeric(text) or [text] for text in side] for side in texts)
-            equal[pair[at][[one == other for one, other in zip(*words, strict=True)]]] = True
+        equal[pair[alike[self._sets.same_words(ours[alike], positives[alike])]]] = True
         return equal, near & ~equal
 
 
