@@ -31,6 +31,7 @@ import foils.mining.scorers
 import foils.rating.doors
 import foils.rating.judges
 import foils.rating.opening
+import foils.searching.retriever
 import foils.searching.runs
 import foils.searching.settings
 import foils.selection.benefit
@@ -47,6 +48,7 @@ from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
 from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
 from .runtime.errors import FoilsError as FoilsError
+from .searching.retriever import Retriever as Retriever
 from .searching.settings import DimensionSettings as DimensionSettings
 from .searching.sharpened import SharpenedSearch as SharpenedSearch
 
@@ -247,8 +249,9 @@ def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.
     "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.rating.doors.Rated: ...
 def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.opening.EncoderLike = ...,
-    dimensions: foils.searching.settings.Method | None = ..., run: str | pathlib.Path | None = ..., split: str = ...,
-    top: int = ..., feedback_depth: int = ..., second_pass: foils.searching.settings.SecondPass = ...,
+    dimensions: foils.searching.settings.Method | None = ..., run: str | pathlib.Path | None = ...,
+    query: str | collections.abc.Sequence[str] | None = ..., queries: str | pathlib.Path | None = ..., split: str = ...,
+    top: int | None = ..., feedback_depth: int = ..., second_pass: foils.searching.settings.SecondPass = ...,
     index: foils.searching.settings.IndexLike = ..., tune: str | None = ..., measure: str = ...,
     answers: foils.searching.settings.AnswersLike | None = ..., k_plus: int | None = ..., k_minus: int = ...,
     alpha: float = ..., beta: float = ..., share: float = ..., weight: float = ..., scaled: bool = ...,
@@ -262,7 +265,7 @@ def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.op
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched: ...
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched | foils.searching.retriever.Answered: ...
 def compose(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, top: int = ...,
     regularization: float = ..., weight: typing.Literal["gated", "residual_only", "gradient_weighted",
     "margin_hardness"] = ..., temperature: float = ..., split: str = ..., columns: collections.abc.Mapping[str,

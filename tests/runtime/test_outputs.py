@@ -143,6 +143,7 @@ def test_a_folder_is_no_file_and_a_file_no_folder(place, capsys):
 
 
 NO_PATHS = {
+    "key_variable", "query",
     "against", "also", "base_url", "batch_settings", "columns", "dev", "device", "document_prompt", "domain", "draw",
     "labeller", "llm_model", "loss", "loss_settings", "measure", "measures", "query_prompt", "question", "ranks", "ray",
     "scores", "settings", "split", "temperature", "test_split", "trainer", "training", "tune", "weights",

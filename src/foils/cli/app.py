@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import foils
 from foils.runtime import files
 from foils.runtime.errors import FailureError, FoilsError, InputError, UnknownNameError
-from foils.runtime.options import Option, Setting
+from foils.runtime.options import STANDARD, Option, Setting
 
 EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
 PURPOSE = (
@@ -29,7 +29,7 @@ PURPOSE = (
     "whether it helped."
 )
 EVERYWHERE = {
-    "--json FILE": "Write the result as JSON to this file.",
+    "--json FILE": "Write the result as JSON to this file; - is standard output, in the place of the table.",
     "--device DEVICE": "torch device, e.g. cuda:0. Default: the first one available.",
     "--ray ADDRESS": "Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), "
     "or auto (the cluster of this machine). The result has the same bytes.",
@@ -68,7 +68,12 @@ def _output(
     return Output(name, kind, made, default, text, "Output", write=write)
 
 
-JSON = _output("Write the result as JSON to this file.", files.JSON, name="json", write="write_json")
+JSON = _output(
+    "Write the result as JSON to this file; - is standard output, in the place of the table.",
+    files.JSON,
+    name="json",
+    write="write_json",
+)
 REPORT = _output("Write an HTML page to this file.", files.HTML, name="report", write="report")
 PAGE = _output("Write the page to this file.", files.HTML, name="page", write="report", flag="--output", short="-o")
 NEGATIVES = _output("Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
@@ -228,10 +233,21 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     bare = needed and len(arguments) == 1
     try:
         with reporting(bars), messages():
-            program(verb)([verb, "--help"] if bare else arguments)
+            program(verb)([verb, "--help"] if bare else standard_joined(arguments))
     except CycloptsError as error:
         raise UsageError(" ".join(str(error).split())) from error
     return EXIT_INPUT if bare else 0
+
+
+def standard_joined(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with a lone `-` joined to the option before it: cyclopts takes it for an option."""
+    words: list[str] = []
+    for argument in arguments:
+        if argument == STANDARD and words and words[-1].startswith("--"):
+            words[-1] = f"{words[-1]}={STANDARD}"
+        else:
+            words.append(argument)
+    return words
 
 
 @contextmanager

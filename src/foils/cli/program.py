@@ -8,13 +8,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Annotated, Any, get_origin
 
 from cyclopts import App, Group, Parameter
 
 from foils.cli.advice import following
 from foils.cli.app import DOORS, EVERYWHERE, JSON, Door, door_of
-from foils.runtime.options import Setting, check_places, spelling
+from foils.runtime.options import STANDARD, Setting, check_places, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables
 
@@ -105,12 +106,16 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
     if result is None or int(os.environ.get("RANK", "0")):  # under torchrun the first process writes and shows
         return
     verb, tables = DOORS[name], result.tables()
-    for output in (*verb.outputs, JSON):
+    to_standard_output = values.get(JSON.name) == Path(STANDARD)
+    for output in (*verb.outputs, *([] if to_standard_output else [JSON])):
         if (value := values.get(output.name)) is not None and output.write:
             attrgetter(output.write)(result)(value)
             if output.name == "output":
                 tables = [replace(tables[0], title=f"{tables[0].title} → {value}"), *tables[1:]]
-    print_tables(tables)
+    if to_standard_output:
+        print(result.json_text(), end="")
+    else:
+        print_tables(tables)
     if page := values.get("report", values.get("page")):
         say(f"report: {page}")
     verb.after(result, values)

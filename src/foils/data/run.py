@@ -400,6 +400,8 @@ class Fusion:
         deploys: what was best: both, the model alone, or bm25 alone.
         base: the model, where no tuned one was better: a name, or a folder; empty: it lies in the folder `model`.
         bm25: how BM25 reads texts: analyser, language, k1, b (`foils.data.analyser.BM25Settings.facts`).
+        collection: whose documents it was tuned on: source, columns, corpus, and the digest of the documents; empty:
+            they came from memory.
     """
 
     normalisation: str
@@ -407,6 +409,7 @@ class Fusion:
     deploys: str = "both"
     base: str = ""
     bm25: Mapping[str, Any] = field(default_factory=dict)
+    collection: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def how(self) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from foils.runtime import progress
 from foils.runtime.errors import require
 from foils.runtime.files import cache_folder, fill_folder, without_nan, write_text
 from foils.runtime.results import Result, Table, counted, number, p_value, with_ends
+from foils.searching.retriever import named_collection
 from foils.statistics import Comparison, bootstrap_interval, paired_test
 from foils.statistics.significance import PairedTest
 
@@ -707,7 +708,8 @@ class Tuning:
             name = "" if made.better else task.model
             place = str(Path(name).resolve()) if name and Path(name).is_dir() else name
             deploys = made.deploys if task.in_batch or made.deploys == "both" else "model"
-            Fusion("z", weight, deploys, place, self.lexical.facts).write(self.output / TUNED_FILE)
+            named = named_collection(self.whole, self.plan["given"])
+            Fusion("z", weight, deploys, place, self.lexical.facts, named).write(self.output / TUNED_FILE)
         return made
 
     def _write(self, final: Trial, tuned: Any) -> dict[str, Any]:

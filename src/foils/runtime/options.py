@@ -370,6 +370,7 @@ def _taken(
     return groups, settings, parameters
 
 
+STANDARD = "-"  # in the place of a file: standard input or output
 _flags: ContextVar[Mapping[str, str]] = ContextVar("foils_flags", default=MappingProxyType({}))
 
 
@@ -436,7 +437,7 @@ def check_places(settings: Iterable[Setting], values: Mapping[str, Any]) -> list
     ]
     places = dict[Path, str]()
     for setting, value in given:
-        if setting.option.writes and isinstance(value, (str, PurePath)):
+        if setting.option.writes and isinstance(value, (str, PurePath)) and str(value) != STANDARD:
             place = Path(value)
             check_output(place, setting.option.writes, read, spelled(setting.name))
             before = places.setdefault(place.resolve(), setting.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import os
 import re
 import sys
@@ -204,6 +205,10 @@ class Result(ABC):
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return the result for `--json`: numbers, texts, lists and dictionaries; what is not known is None."""
+
+    def json_text(self) -> str:
+        """Return what `to_json` returns as text, for `--json -`."""
+        return json.dumps(self.to_json(), ensure_ascii=False, allow_nan=False) + "\n"
 
     def write_json(self, path: str | Path) -> None:
         """Write what `to_json` returns, whole."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pyarrow as pa
 
@@ -21,9 +21,10 @@ from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.runtime.errors import InputError
 from foils.runtime.files import TREC
-from foils.runtime.options import Option, door
+from foils.runtime.options import Option, door, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
+from foils.searching.retriever import Answered, Retriever, answered, read_queries
 from foils.searching.runs import Searched, bm25_run, embed_collection, search_bm25, search_collection
 from foils.searching.settings import (
     EMBEDS,
@@ -41,6 +42,7 @@ from foils.searching.settings import (
 
 log = logging.getLogger(__name__)
 
+DEPTH, ANSWERS = 1_000, 10  # documents of each query of a split, and of each one that is given
 
 _OF_VECTORS = (
     *("dimensions", "answers", "importance", "scale", "embedding"),
@@ -55,6 +57,8 @@ def search(
     model: EncoderLike = DEFAULT_MODEL,
     dimensions: Annotated[Method | None, Option(names=METHODS)] = None,
     run: Annotated[str | Path | None, Option(metavar="FILE", writes=TREC)] = None,
+    query: Annotated[list[str] | None, Option(metavar="TEXT", repeated=True)] = None,
+    queries: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     searching: SearchSettings,
     answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None,
     importance: ImportanceSettings,
@@ -62,11 +66,13 @@ def search(
     reading: CollectionSettings,
     scale: ScaleSettings,
     embedding: EmbeddingSettings,
-) -> Searched:
+) -> Searched | Answered:
     """Search with the queries as they are, or with queries sharpened by what they retrieve.
 
     What matters is estimated from what a first pass returns, without training and without a change to the index. A
     method helps on some collections and does harm on others, so choose its settings on another split.
+
+    A folder of foils tune in the place of the collection answers new queries over the documents that it was tuned on.
 
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
@@ -76,18 +82,30 @@ def search(
             (rdime); or the query moves towards its feedback (rocchio). Default: none; rdime with answers, and rocchio
             where its settings are chosen on a split.
         run: File to which the run is written, in TREC form.
+        query: A new query to answer, in the place of those of a split; may be given several times. `--json -` prints a
+            line of JSON for each.
+        queries: File of new queries, one on each line; - is standard input.
         answers: JSONL file of {"query_id", "answer"}, as a language model may write them: their vectors are the suns.
             In Python also a dictionary; None stands for no answer.
 
     Example:
-        foils search scifact/ --tune train --run out.trec
+        foils search better/ --query "how is a keel laid"
 
     Raises:
         InputError: something that cannot be read, or options that have no effect together.
         UnknownNameError: an unknown split.
     """
+    asked = [*(query or []), *(read_queries(queries) if queries is not None else [])]
+    if Fusion.of(collection) is not None:
+        if not asked:
+            ways = f"give {spelled('query')} TEXT, or search a collection with {spelled('model', str(collection))}"
+            raise InputError(f"{collection} is a retriever; {ways}")
+        return answered(Retriever.load(cast(str, collection), embedding=embedding), asked, searching.top or ANSWERS)
     loaded, fusion, ranks_by = reading.open(collection), Fusion.of(model), deployed(model)
-    split, top = searching.split, searching.top
+    if asked:
+        retriever = Retriever(loaded, model, lexical=lexical, embedding=embedding)
+        return answered(retriever, asked, searching.top or ANSWERS)
+    split, top = searching.split, searching.top or DEPTH
     if run is not None:
         check_ids(loaded.all_ids())
     facts: dict[str, Any] = {"collection": loaded.name, "split": split}
@@ -102,7 +120,7 @@ def search(
         method = chosen_method(dimensions, tune=searching.tune, answers=answers)
         texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
         searched = _search_vectors(loaded, model, importance.of(method), searching, texts, embedding, depth)
-        facts |= {**searching.to_json(), "dimensions": method}
+        facts |= {**searching.to_json(), "top": top, "dimensions": method}
         facts["answers"] = None if texts is None else digest("answers", sorted(texts.items()))
     if fusion is not None:
         facts["fused_with_bm25"] = vars(fusion)

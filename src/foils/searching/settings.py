@@ -110,7 +110,7 @@ class SearchSettings(Settings):
 
     Attributes:
         split: Split of the judgements whose queries are searched for.
-        top: Number of documents returned for each query.
+        top: Number of documents returned for each query. Default: 1,000, and 10 for a query that is given.
         feedback_depth: Length of the feedback list, whose best documents make the sun and whose last ones the moon.
         second_pass: What the second pass ranks: all documents (index), or those that the first pass retrieved, 1,000
             or as many as are returned (rerank).
@@ -120,7 +120,7 @@ class SearchSettings(Settings):
     """
 
     split: str = "test"
-    top: Annotated[int, Option(least=1)] = 1000
+    top: Annotated[int | None, Option(least=1)] = None
     feedback_depth: Annotated[int, Option(least=1)] = FEEDBACK_DEPTH
     second_pass: Annotated[SecondPass, Option(names=SECOND_PASSES)] = "index"
     index: Annotated[IndexLike, Option(names=INDEXES)] = "exact"
@@ -148,8 +148,16 @@ def check_search(
     searching: SearchSettings,
     importance: ImportanceSettings,
     answers: object,
+    run: object,
+    query: object,
+    queries: object,
 ) -> None:
     """Raise an InputError for options of a search that do not go together, before anything is read."""
+    if query or queries:
+        of_splits = {name: value for name, value in searching.changed().items() if name != "top"}
+        idle = {"dimensions": dimensions, "answers": answers, "run": run, **of_splits, **importance.changed()}
+        refuse(idle, "on queries that are given, which are searched for as they are; leave it out")
+        return
     method = chosen_method(dimensions, tune=searching.tune, answers=answers)
     tune, flag, given = searching.tune, spelled("dimensions"), importance.changed()
     idle = {name: value for name, value in given.items() if name not in WEIGHTS[method]}
