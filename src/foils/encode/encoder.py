@@ -24,7 +24,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.models import SIMILARITIES, STATIC, is_static, length_of, load_model, set_length, similarity_of
+from foils.encode.models import (
+    SIMILARITIES,
+    STATIC,
+    is_routed,
+    is_static,
+    length_of,
+    load_model,
+    set_length,
+    similarity_of,
+)
 from foils.encode.tokens import Features, Text, Tokenized, one_ahead, own_batches, plain_tokenizer
 from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
@@ -133,7 +142,7 @@ class SentenceEncoder:
             "query": prompt_of(model, "query", self.settings.query_prompt),
             "document": prompt_of(model, "document", self.settings.document_prompt),
         }
-        self._asymmetric = any(type(module).__name__ in ("Router", "Asym") for module in model)
+        self._asymmetric = is_routed(model)
         self.similarity = similarity_of(model, self.settings.similarity)
         self.static = is_static(model)
         self.dimension = int(model.get_embedding_dimension() or 0)

@@ -271,6 +271,22 @@ def is_static(model: Any) -> bool:
     return bool(has_static_embedding_input(model))
 
 
+def is_routed(model: Any) -> bool:
+    """Return whether a SentenceTransformer takes queries and documents on ways of their own (Router).
+
+    Raises:
+        InputError: it has no way for one of them.
+    """
+    if not any(type(module).__name__ in ("Router", "Asym") for module in model):
+        return False
+    for kind in ("query", "document"):
+        try:
+            model.preprocess(["text"], task=kind)
+        except ValueError as error:
+            raise InputError(f"the model's Router has no route for a {kind}: {error}") from error
+    return True
+
+
 def check_hub(place: Path | str, kind: str) -> None:
     """Ask the hub once for a model that is not in its cache: its own client tries for a minute and a half.
 

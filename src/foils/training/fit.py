@@ -34,11 +34,12 @@ from foils.batching.sampler import BatchHook, BatchPlanner, checkpoint_of
 from foils.data.records import whole_json
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import check_one_output
-from foils.encode.encoder import PROMPT_NAMES
+from foils.encode.encoder import PROMPT_NAMES, Kind
 from foils.encode.models import (
     OF_COSINES,
     at_length,
     check_temperature_of,
+    is_routed,
     length_of,
     merge_adapters,
     seal_weights,
@@ -564,6 +565,7 @@ def train_model(
     document = next((text for each in PROMPT_NAMES["document"] if (text := (model.prompts or {}).get(each))), None)
     prompts = {each: document for each in data.dataset.column_names if each not in ("anchor", "label")}
     prompts["anchor"] = (model.prompts or {}).get("query")
+    roles: dict[str, Kind] = {column: "query" if column == "anchor" else "document" for column in prompts}
     run = fit(
         model,
         Path(output),
@@ -572,6 +574,7 @@ def train_model(
         callbacks=callbacks,
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
         prompts={column: text for column, text in prompts.items() if text} or None,
+        router_mapping=roles if is_routed(model) else None,
         **how,
     )
     return run if mask is None else replace(run, masked={"mask": mask.describe(), "shares": mask.shares()})

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from foils.encode.encoder import PROMPT_NAMES, Kind, prompt_of
-from foils.encode.models import is_static, load_model, merge_adapters, similarity_of
+from foils.encode.models import is_routed, is_static, load_model, merge_adapters, similarity_of
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.options import spelled
 from foils.training.settings import TrainSettings
@@ -174,12 +174,14 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
         seed: of A.
 
     Raises:
-        InputError: a model without a transformer, as a static embedding.
+        InputError: a model without a transformer, as a static embedding, or with several, as a Router.
         MissingExtraError: peft is not installed.
 
     Source: Hu et al. 2022, "LoRA"; all linear layers as in Dettmers et al. 2023, "QLoRA".
     """
     inner = transformer_of(model, "lora")
+    if is_routed(model):
+        raise InputError(f"{spelled('lora')}: the model is a Router, whose routes are trained whole; leave it out")
     peft = require("peft", "lora")
     merge_adapters(model)
     model.requires_grad_(False)
