@@ -15,10 +15,12 @@ from foils.data.pairs import hash_of
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.splitting import recurrence, twin_pairs
 from foils.data.tables import pieces
+from foils.data.tokens import alphanumeric
 from foils.runtime.options import door
 from foils.runtime.results import Result, Table, number
 
 EXAMPLES = 3
+SAMPLE = 1_000  # documents whose words are counted
 SHOWN = 160  # characters of an example
 LONG = 300  # words beyond which encoders with 512 tokens cut a text
 
@@ -137,6 +139,11 @@ def describe_collection(collection: Collection) -> Description:
     if equal_documents:
         said = f"Documents equal to another: {equal_documents:,}"
         warnings.append(f"{said}; a copy of a positive looks like a hard negative.")
+    some = np.unique(np.linspace(0, len(collection.documents) - 1, SAMPLE).astype(int))
+    single = np.mean([len({*alphanumeric(text)}) <= 1 for text in collection.document_texts(some)])
+    if single > 0.5:
+        said = f"{100 * single:.0f} % of the documents have a single word"
+        warnings.append(f"{said}; BM25 and the search for copies compare words, and find little here.")
     if documents[1] > LONG:
         said = f"One document in twenty has more than {documents[1]:,} words"
         warnings.append(f"{said}; encoders cut texts at their maximum length.")
