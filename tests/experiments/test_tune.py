@@ -57,7 +57,7 @@ def test_a_plan_reads_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = ", "not a plan: "),
+        ("x = ", "malformed TOML "),
         ("[trials]\n", r"\[given\] is missing"),
         ("[batch]\nsize = 3\n", r"\[batch\] is no section of a plan; \[given\] is missing"),
         ('[given]\ncollection = "c"\nmodel = 3\nseed = 1\n', "model of .given. is 3; expected str"),

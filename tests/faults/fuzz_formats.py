@@ -7,6 +7,7 @@ was refused without its name, or read with a record less than it holds; other er
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -153,12 +154,15 @@ def _beir(part: str) -> Callable[[Path], int]:
             if folder / name != path:
                 (folder / name).write_bytes(data)
         read = load_collection(folder)
+        kind = {"corpus": "documents", "qrels": "judgements"}.get(part, part)
+        told = re.findall(rf"([\d,]+) (?:repeated )?{kind}", read.name)  # what is left out, and said
+        left_out = sum(int(count.replace(",", "")) for count in told)
         if part == "qrels":
-            return len(read.judgements("test"))
+            return len(read.judgements("test")) + left_out
         texts = read.document_texts(range(len(read.documents))), read.query_texts(range(len(read.queries)))
         if not all(text.strip() for listed in texts for text in listed):
             raise BrokenPromiseError("an empty text was taken")
-        return len(texts[part == "queries"])
+        return len(texts[part == "queries"]) + left_out
 
     return read
 

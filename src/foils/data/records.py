@@ -10,22 +10,27 @@ import csv
 import gzip
 import json
 import re
+import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, cast
 
 import pyarrow as pa
 
-from foils.data.tables import BYTES, MOST, opened_parquet, pieces
+from foils.data.tables import BYTES, MOST, longest_text, opened_parquet, pieces
+from foils.runtime import memory
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import existing_file
 
 LONGEST_MESSAGE = 500
 """Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
+
+
+PIECE = 1 << 20  # bytes that are unpacked at once
 
 
 LONGEST_LINE = 1 << 26
@@ -89,11 +94,12 @@ def magic(path: str | Path, size: int) -> bytes:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _begin(path: str | Path, size: int = -1) -> bytes:
-    """The first bytes of a text file, or all, unpacked."""
+def _unpacked(path: str | Path) -> Iterator[bytes]:
+    """Yield a text file's bytes, unpacked, in pieces."""
     with open_binary(path) as opened:
         try:
-            return opened.read(size)
+            while piece := opened.read(PIECE):
+                yield piece
         except DAMAGE as error:
             raise FormatError(f"damaged data ({error}); get the file again", path, 1) from error
 
@@ -105,21 +111,57 @@ def first_character(path: Path) -> str:
         InputError: there is no such file, or it may not be read.
         FormatError: it is damaged.
     """
-    return _begin(path, 1 << 16).decode("utf-8-sig", "replace").lstrip()[:1]
+    return next(_unpacked(path), b"")[: 1 << 16].decode("utf-8-sig", "replace").lstrip()[:1]
 
 
-def whole_text(path: str | Path) -> str:
+def whole_text(path: str | Path, most: int | None = None) -> str:
     """Return a text file's contents, UTF-8 with or without a byte order mark, less a line's end at the end.
+
+    Args:
+        path: of the file, plain or gzipped.
+        most: bytes that it may have, unpacked; None: the memory budget.
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: it is damaged, or not UTF-8, with the line.
+        FormatError: it is damaged, too long, or not UTF-8, with the line; or a text in it is above 64 MiB.
     """
-    raw = _begin(path)
+    raw, most, unquoted = bytearray(), most or memory.budget(), 0
+    for piece in _unpacked(path):
+        raw += piece
+        unquoted = len(piece) - piece.rfind(b'"') if b'"' in piece else unquoted + len(piece)
+        if unquoted > LONGEST_LINE:
+            raise FormatError(f"a text of more than {LONGEST_LINE >> 20} MiB; cut it", path)
+        if len(raw) > most:
+            how = "save it as JSON lines, which are read one by one, or set FOILS_MEMORY to more"
+            raise FormatError(f"more than {most >> 20:,} MiB, which are held in memory together; {how}", path)
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise FormatError(f"not UTF-8; {CONVERT}", path, 1 + raw[: error.start].count(b"\n")) from error
+        raise FormatError(f"not UTF-8; {CONVERT}", path, 1 + raw.count(b"\n", 0, error.start)) from error
+
+
+_DOTTED = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+\s*\.\s*){100}""")
+
+
+def whole_toml(path: str | Path) -> dict[str, Any]:
+    """Return what a TOML file of at most 1 MiB says, whose numbers are finite and have 64 bits.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is not TOML, not UTF-8, too long, or nested too deep.
+    """
+    text = whole_text(path, 1 << 20)
+    if _DOTTED.search(text):  # Python's reader takes the square of their number of steps
+        raise FormatError("malformed TOML (a key of a hundred parts); make it again", path)
+    try:
+        values: dict[str, Any] = tomllib.loads(text)
+        json.dumps(values, allow_nan=False, default=str)
+        if any(abs(number) >= 2**63 for number in _whole_numbers(values)):
+            raise ValueError("a whole number of more than 64 bits")
+    except (ValueError, RecursionError) as error:
+        said = str(error).partition("\n")[0][:LONGEST_MESSAGE]
+        raise FormatError(f"malformed TOML ({said}); make it again", path) from error
+    return values
 
 
 def whole_json(path: str | Path) -> Any:
@@ -135,6 +177,14 @@ def whole_json(path: str | Path) -> Any:
     except (ValueError, RecursionError) as error:
         said = str(error).partition("\n")[0][:LONGEST_MESSAGE]
         raise FormatError(f"malformed JSON ({said}); make it again", path, getattr(error, "lineno", None)) from error
+
+
+def _whole_numbers(value: Any) -> Iterator[int]:
+    """Yield the whole numbers in a value of lists and dictionaries."""
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, (list, dict)):
+        yield from chain.from_iterable(map(_whole_numbers, value.values() if isinstance(value, dict) else value))
 
 
 def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
@@ -350,8 +400,9 @@ def _parquet(path: Path) -> Records:
     def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
         with opened_parquet(path, pre_buffer=False, buffer_size=1 << 20) as opened:  # bytes of a column, at once
             groups = map(opened.metadata.row_group, range(opened.num_row_groups))
-            longest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
-            yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / max(longest, 1))))))
+            average = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+            longest = max(average, longest_text(opened, path), 1)
+            yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / longest)))))
 
     with opened_parquet(path) as opened:
         return Records(str(path), tuple(opened.schema_arrow.names), read, (path,))

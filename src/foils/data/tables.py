@@ -17,9 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
+from foils.runtime import memory
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import existing_file, write_whole
 
@@ -33,6 +35,9 @@ BATCH = 20_000  # rows of an Arrow batch that is stored
 
 
 CHARACTERS = 1 << 22  # of an Arrow batch that is stored
+
+
+MOST_UNPACKED = 1_000  # times a Parquet file's size; ordinary ones have up to a hundred
 
 
 DIGESTED = 20_000  # rows of which a digest takes in one column after the other
@@ -201,10 +206,50 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
         if missing := [name for name in required if name not in names]:
             said = f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}"
             raise FormatError(said, path)
+        longest_text(opened, Path(path))
         table = opened.read()
         table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
     return table.replace_schema_metadata(None), provenance
+
+
+def longest_text(opened: pq.ParquetFile, path: Path) -> int:
+    """Return the bytes of the longest text that stands for many rows of a Parquet file: in a dictionary of a column.
+
+    Raises:
+        FormatError: the file unpacks to more than the memory budget and a thousand times its size, or a row does to
+            more than the budget.
+    """
+    metadata, longest, total = opened.metadata, 0, 0
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    chunks = [(at, group.column(each)) for at, group in enumerate(groups) for each in range(metadata.num_columns)]
+    limit = max(memory.budget(), MOST_UNPACKED * path.stat().st_size)
+    if sum(chunk.total_uncompressed_size for _, chunk in chunks) <= limit:
+        texts = sorted({chunk.path_in_schema for _, chunk in chunks if chunk.physical_type == "BYTE_ARRAY"})
+        with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20) as keyed:
+            for at, chunk in chunks:
+                size = 8  # bytes of a value
+                if chunk.path_in_schema in texts and chunk.num_values * chunk.total_uncompressed_size > BYTES:
+                    first = next(keyed.iter_batches(1, row_groups=[at], columns=[chunk.path_in_schema]), None)
+                    text = 0 if first is None else _longest_key(first.column(0))
+                    longest = max(longest, text * -(-chunk.num_values // max(groups[at].num_rows, 1)))
+                    size += text
+                total += chunk.num_values * size + chunk.total_uncompressed_size
+        if total <= limit and longest <= memory.budget():
+            return longest
+    said = f"its {path.stat().st_size:,} bytes unpack to more than {limit >> 20:,} MiB"
+    raise FormatError(f"{said}; expected a table of its own size; make it again, or set FOILS_MEMORY to more", path)
+
+
+def _longest_key(column: Any) -> int:
+    """The bytes of the longest text of a column's dictionary; the column may be of lists of texts."""
+    while not kinds.is_dictionary(column.type):
+        if not hasattr(column, "flatten") or isinstance(children := column.flatten(), list):
+            return 0
+        if children.type == column.type:
+            return 0
+        column = children
+    return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
 
 
 @contextmanager

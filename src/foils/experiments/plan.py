@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import tomllib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from foils.data import Collection
 from foils.data.analyser import BM25Settings
-from foils.data.records import whole_json, whole_text
+from foils.data.records import whole_json, whole_toml
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
 from foils.experiments.tasks import RerankerTask, Task
 from foils.mining import BM25Retriever
@@ -104,10 +103,7 @@ class Plan(Result):
             InputError: there is no such file.
             FormatError: not TOML, an unknown section, or a value that is missing or of another type.
         """
-        try:
-            read = tomllib.loads(whole_text(path))
-        except tomllib.TOMLDecodeError as error:
-            raise FormatError(f"not a plan: {error}; expected TOML as foils tune writes it", path) from error
+        read = whole_toml(path)
         sections = {name: section for name, section in read.items() if name in SECTIONS and isinstance(section, dict)}
         wrong = [f"[{name}] is no section of a plan" for name in read if name not in sections]
         wrong += [] if "given" in read else ["[given] is missing"]
@@ -115,9 +111,9 @@ class Plan(Result):
             for key, kinds in SECTIONS[name].items():
                 if type(section.get(key)) not in kinds:
                     expected = " or ".join(each.__name__ for each in kinds)
-                    wrong.append(f"{key} of [{name}] is {section.get(key)!r}; expected {expected}")
+                    wrong.append(f"{key} of [{name}] is {section.get(key)!r:.200}; expected {expected}")
         if wrong:
-            raise FormatError(f"not a plan of foils tune: {'; '.join(wrong)}", path)
+            raise FormatError(f"not a plan of foils tune: {'; '.join(wrong):.2000}", path)
         return cls({name: read[name] for name in SECTIONS if name in read})
 
     def to_json(self) -> dict[str, Any]:

@@ -1,0 +1,177 @@
+"""Small files that stand for much: read within the memory budget, or refused in seconds with what to do."""
+
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import foils
+from foils.data import Negatives, Run, load_collection
+from foils.data.records import whole_json, whole_text
+from foils.data.sources import as_source
+from foils.experiments.plan import Plan
+from foils.runtime import memory
+from foils.runtime.errors import FormatError, InputError
+from refusals import refused
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+MANY = gzip.compress(b"a" * (1 << 24))  # 16 MiB in 16 KiB
+
+
+def test_one_string_of_gigabytes_in_a_small_json(tmp_path):
+    bomb = tmp_path / "pairs.json.gz"
+    bomb.write_bytes(gzip.compress(b'[{"query": "') + MANY * 192 + gzip.compress(b'"}]'))  # 3 GiB
+    for read in (foils.load, whole_json, whole_text, lambda path: foils.describe(str(path))):
+        refused(r"pairs\.json\.gz: a text of more than 64 MiB", read, bomb, error=FormatError)
+    plan = tmp_path / "plan.toml"
+    plan.write_bytes(bomb.read_bytes())
+    refused(r"plan\.toml: more than 1 MiB", Plan.read, plan, error=FormatError)
+
+
+def test_many_values_of_gigabytes_in_a_small_json(tmp_path):
+    bomb = tmp_path / "pairs.json.gz"
+    bomb.write_bytes(gzip.compress(b"[") + gzip.compress(b'{"query":"a"},' * (1 << 20)) * 40)
+    with memory.limited(1 << 26):
+        refused("more than 64 MiB, which are held .* JSON lines", foils.load, bomb, error=FormatError)
+
+
+def dictionary(count: int, text: str) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
+
+
+def test_a_dictionary_parquet_is_read_within_bounds_or_refused(tmp_path):
+    """1,000 rows of one text of 2 MB lie in some hundred bytes; ordinary tables of many rows are read as before."""
+    queries = [f"query {at}" for at in range(1_000)]
+    small, bomb, plain = (tmp_path / f"{name}.parquet" for name in ("small", "bomb", "plain"))
+    pq.write_table(
+        pa.table({"query": queries, "positive": dictionary(1_000, "x" * 2_000_000)}), bomb, compression="zstd"
+    )
+    pq.write_table(pa.table({"query": queries, "positive": dictionary(1_000, "x y")}), plain, compression="zstd")
+    pq.write_table(
+        pa.table({"query": queries, "positive": dictionary(1_000, "x" * 200_000)}), small, compression="zstd"
+    )
+    assert bomb.stat().st_size < 20_000
+    for read in (foils.load, lambda path: foils.describe(str(path)), lambda path: foils.load(plain, corpus=path)):
+        refused(r"bomb\.parquet: its .* bytes unpack to more than 1,024 MiB", read, bomb, error=FormatError)
+    tracemalloc.start()
+    try:
+        for path in (plain, small):  # 200 MB of texts, in pieces
+            assert len(load_collection(path).documents) == 1
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()
+
+
+BOMBS = {
+    "many rows of one value": {"query_id": ["q"], "doc_id": ["d"], "source": ["s"], "rank": [0], "score": [1.0]},
+    "a text in each": {
+        "query_id": ["q"],
+        "doc_id": ["d"],
+        "source": ["s"],
+        "rank": [0],
+        "score": [1.0],
+        "text": ["x" * 500_000],
+    },
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_table_of_negatives_that_unpacks_to_gigabytes(tmp_path, small, name):
+    table, count = pa.table(BOMBS[name]), 3_000_000 if "rows" in name else 5_000
+    keyed = pa.table({
+        key: pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), column.combine_chunks())
+        for key, column in zip(table.column_names, table.columns, strict=True)
+    })  # fmt: skip
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(keyed, path, compression="zstd", row_group_size=count)
+    with memory.limited(1 << 26):
+        for read in (Negatives.read, lambda at: as_source(str(at), small)):
+            refused(r"bomb\.parquet: its .* bytes unpack to more than", read, path, error=FormatError)
+
+
+def test_lists_of_one_text(tmp_path):
+    texts = pa.ListArray.from_arrays(pa.array([0, 10_000]), pa.array(["x" * 1_000] * 10_000))
+    path = tmp_path / "lists.parquet"
+    pq.write_table(pa.table({"query": ["q"], "positive": texts}), path, compression="zstd")
+    assert len(load_collection(path).documents) == 1
+    with memory.limited(memory.LEAST):
+        refused("unpack to more than", foils.load, {"train": path}, error=FormatError)
+
+
+def test_an_ordinary_table_is_no_bomb(tmp_path):
+    rng = np.random.default_rng(0)
+    count = 300_000
+    documents = rng.integers(0, 1_000_000_000, count).astype(str)
+    columns = {"query_id": [f"q{at // 10}" for at in range(count)], "doc_id": documents, "source": ["bm25"] * count}
+    table = pa.table({**columns, "rank": np.zeros(count, np.int32), "score": rng.random(count)})
+    path = tmp_path / "negatives.parquet"
+    with memory.limited(1 << 26):
+        pq.write_table(table, path)
+        assert len(Negatives.read(path)) == count
+        own = pa.array([None, "a text of its own", "x" * 20_000] * 1_000)
+        pq.write_table(table.slice(0, 3_000).append_column("text", own), path)
+        assert len(Negatives.read(path)) == 3_000
+
+
+DEEP = {
+    "lists": "[" * 100_000,
+    "objects": '{"a":' * 100_000,
+    "both": '[{"a":' * 50_000,
+    "closed": "[" * 50_000 + "]" * 50_000,
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_nested_json_is_a_message_wherever_it_is_read(tmp_path, small, name):
+    for file, read in {
+        "pairs.json": foils.load,
+        "pairs.jsonl": foils.load,
+        "source.jsonl": lambda path: as_source(str(path), small),
+        "retriever.json": whole_json,
+    }.items():
+        (tmp_path / file).write_text(DEEP[name], "utf-8")
+        refused(file.replace(".", r"\."), read, tmp_path / file)
+
+
+PLANS = {
+    "nested": "a = " + "[" * 100_000,
+    "nested tables": "a = " + "{b = " * 50_000,
+    "digits": f"[given]\nseed = {'1' * 100_000}",
+    "hexadecimal digits": f"[given]\nseed = 0x{'f' * 100_000}",
+    "more than 64 bits": f"[given]\nseed = {2**64}",
+    "digits of a fraction": f"[given]\nseed = 1{'0' * 400}.0",
+    "infinite": "[given]\nseed = inf",
+    "no number": "[given]\nseed = nan",
+    "dotted": "a" + ".a" * 100_000 + " = 1",
+    "dotted inside": "a = {b" + ' . "b"' * 100_000 + " = 1}",
+    "dotted heading": "[a" + ".a" * 100_000 + "]",
+    "headings": "".join(f"[a{at}]\n" for at in range(50_000)),
+    "long": "#" * (1 << 21),
+    "binary": "\0\1\2",
+    "not Unicode": b"\xff\xfe".decode("latin-1"),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_that_are_none(tmp_path, name):
+    path = tmp_path / "plan.toml"
+    path.write_bytes(PLANS[name].encode("latin-1" if name == "not Unicode" else "utf-8"))
+    with pytest.raises(InputError, match=r"plan\.toml") as caught:
+        Plan.read(path)
+    assert len(str(caught.value)) < 3_000
+
+
+@pytest.mark.parametrize(
+    "written", ["1" * 100_000, "-" + "9" * 100_000, "1e" + "9" * 100_000, "0." + "0" * 100_000 + "1x"]
+)
+def test_digits_without_end_where_a_number_is_read(tmp_path, written):
+    run = tmp_path / "run.trec"
+    run.write_text(f"q Q0 d 1 {written} x\n", "utf-8")
+    refused(r"run\.trec:1: the score '", Run.read, run, error=FormatError)
+    Path(tmp_path, "pairs.jsonl").write_text(json.dumps({"query": "a", "positive": "b", "score": written}), "utf-8")
+    refused(r"pairs\.jsonl:1: the score", foils.load, tmp_path / "pairs.jsonl", error=FormatError)
