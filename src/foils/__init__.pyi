@@ -232,8 +232,8 @@ def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.s
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     judge: foils.rating.opening.JudgesLike = ..., between_judge: foils.rating.opening.JudgeLike | None = ...,
-    temperature: float | str | None = ..., judgements: str | pathlib.Path | None = ..., split: str = ...,
-    seed: int = ..., degree: int = ..., budget: int | None = ..., between: int | None = ...,
+    temperature: float | str | None = ..., judgements: str | pathlib.Path | None = ..., accept_judge: bool = ...,
+    split: str = ..., seed: int = ..., degree: int = ..., budget: int | None = ..., between: int | None = ...,
     model: typing.Literal["thurstone", "bradley-terry"] = ..., prior_sd: float | None = ...,
     validate: typing.Literal["none", "borderline", "all"] = ..., distil: str | pathlib.Path | None = ...,
     distil_from: str | pathlib.Path = ..., distil_form: typing.Literal["pairwise", "scores"] = ...,

@@ -28,7 +28,7 @@ from foils.rating.fitting import Fit, fit_ratings
 from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
 from foils.rating.judges import Judge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
 from foils.rating.opening import DistilSettings, JudgeSettings, Opening, RatingSettings, heeding, open_judge, records_of
-from foils.rating.pairs import Candidates, Floats, Pairs, Rows, agreements
+from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, agreements
 from foils.rating.session import JudgeSession
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
@@ -109,6 +109,48 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     return Rateable(shown, row, candidate, positive, labelled, {why: n for why, n in skipped.items() if n})
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for a judge.
+
+    Attributes:
+        positives_win: share of the comparisons with a labelled positive that it wins, the mean over queries; NaN: none.
+        orders_agree: correlation of the answers of both orders (`Judgements.order_correlation`).
+        doubt: why the judge is not clearly better than chance; empty where it is, or too few answers tell.
+    """
+
+    positives_win: float
+    orders_agree: float
+    doubt: str
+
+
+def evidence_of(pairs: Pairs, judgements: Judgements, positives: Rows) -> Evidence:
+    """Return how often labelled positives win, how far both orders agree, and whether either is clearly above chance.
+
+    A mean over at least 20 queries has to be above ½ by 2.326 standard errors, a correlation over at least 20 pairs
+    above 0 likewise (r√m). Twenty answers and more that are all within .01 of ½ say nothing of any document.
+    """
+    w = judgements.preference
+    known = np.isfinite(w)
+    pairs, w = pairs.where(known), w[known]
+    agree = judgements.order_correlation
+    chosen = [np.isin(ends, positives) for ends in (pairs.first, pairs.second)]
+    involved = chosen[0] != chosen[1]
+    wins = (np.sign(np.where(chosen[0], w - 0.5, 0.5 - w)) + 1)[involved] / 2
+    counts = np.bincount(pairs.query[involved], minlength=pairs.queries)
+    shares = (np.bincount(pairs.query[involved], wins, pairs.queries) / np.maximum(counts, 1))[counts > 0]
+    share = float(shares.mean()) if len(shares) else float("nan")
+    doubt = ""
+    if len(w) >= LEAST and np.abs(w - 0.5).max() < FLAT:
+        doubt = f"all {len(w):,} answers are within {FLAT} of one half"
+    elif len(shares) >= LEAST and share - CLEARLY * shares.std(ddof=1) / len(shares) ** 0.5 <= 0.5:
+        doubt = f"labelled positives win {share:.0%} of their comparisons over {len(shares):,} queries"
+    elif len(w) >= LEAST and agree * len(w) ** 0.5 <= CLEARLY:
+        doubt = f"both orders of {len(w):,} pairs agree with a correlation of {agree:.2f}"
+    return Evidence(share, agree, doubt)
+
+
+FLAT, LEAST, CLEARLY = 0.01, 20, 2.326  # around ½; queries, or pairs; standard errors
 PERCENTILES = (10, 25, 50, 75, 90)
 BIASED = 0.3  # position bias that casts doubt; at ±½ only the place of a document decides
 LITTLE = 0.05  # share of the deviance that ratings explain
@@ -124,6 +166,8 @@ class RatingSummary:
         comparisons: asked for, the direct ones with the positive included.
         missing: of them without a judgement.
         position_bias: see `Judgements`; 0 for a judge that has none by construction.
+        positives_win: share of the comparisons with a labelled positive that it wins, the mean over queries; NaN: none.
+        orders_agree: correlation of the answers of both orders, less the position bias.
         order_bias: Elo points by which the document shown first leads, as fitted with the ratings.
         unrated: negatives without a gap: none of their judgements, or none of their reference's, succeeded, or the two
             are in parts of the graph that never met.
@@ -152,6 +196,8 @@ class RatingSummary:
     spread: float
     dispersion: float
     deviance_explained: float
+    positives_win: float = float("nan")
+    orders_agree: float = float("nan")
     order_bias: float = 0.0
     judges: Sequence[Mapping[str, Any]] = ()
     between: Offsets | None = None
@@ -191,6 +237,8 @@ class Rated(Negatives):
             ("of them without a positive", f"{did.without_positive:,}"),
             ("comparisons", f"{did.comparisons:,}"),
             ("judgements missing", f"{did.missing:,}"),
+            ("labelled positives win", number(did.positives_win)),
+            ("both orders agree, correlation", number(did.orders_agree)),
             ("position bias", number(did.position_bias)),
             ("lead of what is shown first, Elo", number(did.order_bias, 0)),
             ("negatives without a gap", f"{did.unrated:,}"),
@@ -307,6 +355,15 @@ def rate(
         everybody = np.ones(len(keys), bool)
         between_pairs = pairs_between(shown.offsets, keys, query_keys(shown.query_ids, seed), everybody, rating.between)
     _ask(asking, _pairs(asking, rating, keys, of_between, between_pairs))
+    evidence = evidence_of(asking.pairs, asking.judgements, rows.positive)
+    if evidence.doubt:
+        doubt = (
+            f"the judge {'+'.join(each.name for each in judges)} is not clearly better than chance: {evidence.doubt}"
+        )
+        if not judging.accept_judge:
+            advice = f"take another judge or question; {spelled('accept_judge')} rates all the same"
+            raise FailureError(f"{doubt}; {advice}")
+        log.warning("%s", doubt)
     more, between = dict[str, Floats](), None
     fit = fit_ratings(
         asking.pairs, asking.judgements, model=rating.model, prior_sd=rating.prior_sd, showings=asking.showings()
@@ -348,16 +405,16 @@ def rate(
         rated_table(named.negatives, rows, columns, tops),
         provenance=provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance),
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
-        summary=_summary(asking, rows, fit, unrated, between),
+        summary=_summary(asking, rows, fit, evidence, unrated, between),
         candidates=shown, pairs=asking.pairs, preference=preference,
         models=_uses(models), distilled=distilled, folder=str(folder or ""),
     )  # fmt: skip
-    if not abs(rated.summary.position_bias) < BIASED:
+    if abs(rated.summary.position_bias) >= BIASED:
         log.warning(
             "the position bias is %.3f: the judge goes by the place of a document more than by what it says; take "
             "another judge or question", rated.summary.position_bias,
         )  # fmt: skip
-    if not rated.summary.deviance_explained >= LITTLE:  # also where no answer prefers either document
+    if rated.summary.deviance_explained < LITTLE:
         log.warning(
             "the ratings explain %.1f %% of the answers' deviance from coin tosses: they hold little but chance; ask a "
             "better judge, or about more pairs", 100 * rated.summary.deviance_explained,
@@ -453,7 +510,9 @@ def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everyw
     return preference
 
 
-def _summary(asking: JudgeSession, rows: Rateable, fit: Fit, unrated: int, between: Offsets | None) -> RatingSummary:
+def _summary(
+    asking: JudgeSession, rows: Rateable, fit: Fit, evidence: Evidence, unrated: int, between: Offsets | None
+) -> RatingSummary:
     judgements, ratings, spread = asking.judgements, fit.ratings, fit.spread
     errors = ratings.elo_error[np.isfinite(ratings.elo_error)]
     each = zip(asking.judges, asking.parts, agreements(asking.parts), strict=True)
@@ -467,6 +526,8 @@ def _summary(asking: JudgeSession, rows: Rateable, fit: Fit, unrated: int, betwe
         comparisons=len(asking.pairs),
         missing=judgements.missing,
         position_bias=judgements.position_bias,
+        positives_win=evidence.positives_win,
+        orders_agree=evidence.orders_agree,
         order_bias=ratings.order_bias * LINKS[ratings.model].elo_per_unit,
         unrated=unrated,
         skipped=rows.skipped,

@@ -71,12 +71,15 @@ class JudgeSettings(Settings):
         temperature: What divides differences of scores; labels: what makes labelled positives most likely to win.
             Default: 0.05 for a bi-encoder's cosines, 1 for logits.
         judgements: Folder that keeps judgements; none is asked for twice. Default: the cache.
+        accept_judge: Rate even where the answers do not clearly prefer labelled positives, or contradict themselves
+            when the order of the documents is reversed.
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
     between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE")] = None
     temperature: Annotated[float | str | None, Option(parse=parsed_temperature, above=0)] = None
     judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
+    accept_judge: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -262,6 +262,16 @@ class Judgements:
         return int(np.isnan(self.preference).sum())
 
     @property
+    def order_correlation(self) -> float:
+        """Correlation of what both orders say of the pairs, each less the position bias; 0 where they say nothing."""
+        known = np.isfinite(self.preference)
+        one, other = self.forward[known] - 0.5, 0.5 - self.backward[known]
+        bias = (one - other).mean() / 2 if len(one) else 0.0
+        one, other = one - bias, other + bias
+        total = float((one**2).sum() + (other**2).sum())
+        return 2 * float((one * other).sum()) / total if total > 1e-12 else 0.0
+
+    @property
     def position_bias(self) -> float:
         """Mean of P(shown first ≻ shown second) − 1/2 over both orders: 0 without bias, above where first wins."""
         both = (self.forward + self.backward) / 2 - 0.5
