@@ -20,6 +20,7 @@ import foils
 from foils.data import Collection, Negatives
 from foils.data.labels import Labels
 from foils.labelling.sheet import pairs_of
+from foils.mining.retrievers import BM25Retriever
 
 RESULTS = Path(__file__).parent / "results"
 FIRSTS = (0, 10, 20, 50, 100)  # first ranks of windows
@@ -98,6 +99,18 @@ def hidden(collection: Collection, share: float, seed: int = 0) -> tuple[Collect
     digest = f"{collection.digest[:24]}-{100 * share:g}-{seed}"
     name = f"{collection.name}, {100 * share:g} % hidden"
     return replace(collection, name=name, qrels=qrels, digest=digest), judged.filter(pa.array(gone))
+
+
+def pooled(collection: Collection, depth: int) -> Collection:
+    """Return the collection with those training judgements alone that BM25 has among its first documents."""
+    judged = collection.qrels["train"]
+    query, document = collection.query_rows(judged["query_id"]), collection.document_rows(judged["doc_id"])
+    queries = np.unique(query)
+    first, _ = BM25Retriever(collection).search(queries, depth)
+    kept = (first[np.searchsorted(queries, query)] == document[:, None]).any(axis=1)
+    qrels = {**collection.qrels, "train": judged.filter(pa.array(kept))}
+    name, digest = f"{collection.name}, BM25's first {depth} judged", f"{collection.digest[:20]}-pooled-{depth}"
+    return replace(collection, name=name, qrels=qrels, digest=digest)
 
 
 def mined(collection: Collection, per_query: int) -> dict[str, Negatives]:

@@ -36,7 +36,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 import foils
-from common import answered, hidden, mined, narrowed
+from common import answered, hidden, mined, narrowed, pooled
 from foils.data import Collection, Negatives, load_collection
 from foils.deciding import Decision
 from foils.deciding import decide as decide_between
@@ -89,6 +89,8 @@ def loaded(cell: dict[str, Any], data: Path) -> Collection:
     collection = whole(cell, data)
     if cell["hide"]:
         collection, _ = hidden(collection, cell["hide"])
+    if "pooled" in cell:
+        collection = pooled(collection, cell["pooled"])
     if "trained" in cell:
         collection = halved(collection, recurs=cell["trained"] == "same")
     if "test" not in cell:

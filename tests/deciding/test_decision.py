@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from scipy.special import expit, logsumexp
 from threadpoolctl import threadpool_limits
@@ -14,18 +16,20 @@ from threadpoolctl import threadpool_limits
 import foils
 from fakes import HashingEncoder
 from foils.data import Negatives
+from foils.data.negatives import Recapture
 from foils.data.labels import Labels
 from foils.deciding import decide, unlabelled
 from foils.deciding.benefit import FORM, HARM, MOST, Odds, added_losses, learnabilities
-from foils.deciding.decision import _summed
+from foils.deciding.decision import GRID, _answer, _summed, _turns, _Weighed, signs_of_pooling
 from foils.deciding.doors import score
 from foils.deciding.mine import best_window, windows_of
 from foils.deciding.page import score_page
 from foils.deciding.unlabelled import Pairs, Relevance, Survey, rounded
 from foils.encode import VectorStore
 from foils.mining import mine_negatives
+from foils.mining.retrievers import BM25Retriever
 from foils.selection.doors import select
-from hidden_positives import WorldEncoder, decided, hidden_world, mined, oracle, true_share
+from hidden_positives import World, WorldEncoder, decided, hidden_world, mined, oracle, true_share
 from hostile import hostile_world
 from refusals import refused
 
@@ -116,7 +120,8 @@ def test_hard_negatives_win_where_none_is_an_answer(tmp_path):
     assert decision.source == "hard"
     assert decision.worths["hard"].verdict == "good"
     assert decision.turns_at is None
-    assert "whatever is true of unlabelled answers" in decision.sentence
+    assert "if the labels were not pooled" in decision.sentence
+    assert "whatever" not in decision.sentence
 
 
 def test_none_and_random_are_candidates_like_any_other(half, plain):
@@ -264,6 +269,154 @@ def test_score_and_select_choose_as_studies_and_tunings_do(half):
     assert [table.title for table in scored.tables()] == [alone.sentence]
 
 
+@pytest.mark.parametrize(
+    ("benefits", "ends"),
+    [
+        # at each o: what the chosen (c), one that is better with fewer (f) and one that is better with more (m) give
+        ({"c": (3, 3, 3), "f": (9, 1, 0), "m": (0, 1, 9)}, ("f", "m")),
+        ({"c": (3, 3, 3), "f": (1, 1, 0), "m": (0, 1, 9)}, (None, "m")),
+        ({"c": (3, 3, 3), "f": (9, 1, 0), "m": (0, 1, 2)}, ("f", None)),
+        ({"c": (3, 3, 3), "f": (1, 1, 0), "m": (0, 1, 2)}, (None, None)),
+        ({"c": (3, 3, 3), "f": (9, 1, 9), "m": (0, 1, 2)}, ("f", "f")),
+    ],
+)
+def test_a_choice_holds_between_two_ends(benefits, ends, plain):
+    """Straight lines between o = 0, half of the bound, and the bound; the ends are where they cross."""
+    o = np.linspace(0, 4, GRID)
+    curves = {name: np.interp(o, [0, 2, 4], values) for name, values in benefits.items()}
+    values = np.column_stack([*curves.values(), np.zeros(GRID)])
+    shares = np.column_stack([0.1 * o, 0.2 * o, 0.05 * o, 0 * o])
+    unused = np.zeros(4)
+    weighed = _Weighed(
+        names=("c", "f", "m", "none"), records=(1, 1, 1, 0), strengths=unused, learnability=unused, grid=o, plain=values,
+        shares=shares, benefits=values[:, None], drawn_shares=None, seen=unused, spreads=unused,
+        errors=(unused, unused), expected=unused,
+    )  # fmt: skip
+    above, below = _turns(weighed, 0, values.argmax(axis=1), float("nan"))
+    assert (below and below.source, above and above.source) == ends
+    candidates = [replace(plain.candidates[0], name="c"), *plain.candidates[1:]]
+    decision = replace(
+        plain, source="c", candidates=tuple(candidates), turns_at=above or below, turns_below=below if above else None
+    )
+    sentence = _answer(decision)
+    for turn, words in ((below, "below that, "), (above, "beyond that, ")):
+        assert (words in sentence) == (turn is not None)
+        if turn is not None:
+            inside = -1 if turn.above else 1
+            at = int(np.argmin(np.abs(o - turn.unlabelled)))
+            assert values[at].max() > values[at, 0], "another is better there"
+            assert values[at + inside, 0] >= 0.95 * values[at + inside].max(), "and not one step nearer"
+    bounds = {(True, True): "between", (False, True): "at most", (True, False): "at least", (False, False): "pooled"}
+    assert bounds[below is not None, above is not None] in sentence
+    if below and above and below.source != above.source:
+        assert f"between {100 * below.false_share:.2g} and {100 * above.false_share:.2g} %" in sentence
+
+
+@pytest.mark.parametrize("depth", [5, 10, 20])
+@pytest.mark.parametrize("by", ["BM25", "the encoder"])
+def test_labels_among_the_first_of_a_retriever_look_pooled(depth, by):
+    """Ranks of the labelled positives are even down to a depth and end there; natural ones thin out and go on."""
+    rng = np.random.default_rng(depth)
+    queries, per_query, count = 120, 4, 1_500
+    texts = [" ".join(f"w{word}" for word in rng.integers(60, size=45)) for _ in range(count)]
+    documents = {f"d{row}": text for row, text in enumerate(texts)}
+    asked = {f"q{query}": " ".join(f"w{word}" for word in rng.integers(60, size=4)) for query in range(queries)}
+    bare = foils.Collection.from_dicts("texts", documents, asked, {"train": {name: {"d0": 1} for name in asked}})
+    ranked, _ = BM25Retriever(bare).search(np.arange(queries), 400)
+
+    def world(ranks):
+        qrels = {f"q{query}": {f"d{ranked[query, rank]}": 1 for rank in ranks()} for query in range(queries)}
+        return foils.Collection.from_dicts("texts", documents, asked, {"train": qrels})
+
+    def signs(collection, encoder_ranks):
+        labelled = Pairs(*[np.zeros(len(encoder_ranks))] * 2, encoder_ranks, *[np.zeros(len(encoder_ranks))] * 2)
+        return signs_of_pooling(collection, np.arange(queries), Survey(labelled, labelled, labelled, count))
+
+    natural = np.floor(np.exp(rng.uniform(0, np.log(400), queries * per_query))) - 1
+    even = rng.integers(depth, size=queries * per_query).astype(float)
+    spread = world(lambda: rng.permutation(400)[:per_query])
+    if by == "BM25":
+        assert f"first {depth} of BM25" in signs(world(lambda: rng.permutation(depth)[:per_query]), natural)
+    else:
+        assert f"first {depth} of the encoder" in signs(spread, even)
+    assert signs(spread, natural) == ""
+
+
+def test_labels_that_look_pooled_bound_nothing(tmp_path, monkeypatch):
+    """The nearest answers are labelled eight times as often; all other shares than the bound's are possible then."""
+    world = hidden_world(5, labelled=0.3, preference=8.0)
+    sources = mined(world)
+    monkeypatch.setattr("foils.deciding.decision.signs_of_pooling", lambda *_: "All are among the first 10 of BM25")
+    decision = decided(world, sources, tmp_path)
+    for name, source in sources.items():
+        assert true_share(world, source) <= decision.worths[name].false_share_high, name
+    assert decision.worths["hard"].false_share_high > 0.9
+    assert decision.worths["hard"].gain_low < 0, "with that many answers it does harm"
+    assert decision.label_next == 60
+    assert decision.turns_at is not None
+    assert "first 10 of BM25: such labels say nothing" in " ".join(decision.cautions)
+    judged = decided(world, sources, tmp_path, labels=oracle(world, sources, 120))
+    for name, source in sources.items():
+        each = judged.worths[name]
+        assert each.false_share_low - 0.02 <= true_share(world, source) <= each.false_share_high + 0.02, name
+
+
+def test_few_queries_are_too_few_to_tell(half):
+    world, _, folder = half
+    names = world.collection.queries["query_id"].to_pylist()
+    for count in (5, 20, 49, 120):
+        kept = world.collection.qrels["train"]
+        few = [name for name in names if pc.any(pc.equal(kept["query_id"], name)).as_py()][:count]
+        qrels = {"train": kept.filter(pc.is_in(kept["query_id"], pa.array(few)))}
+        smaller = World(
+            replace(world.collection, qrels=qrels, digest=f"few{count}"), world.queries, world.documents, world.hidden
+        )
+        decision = decided(smaller, mined(smaller), folder)
+        assert decision.queries == count
+        assert decision.sentence.startswith("Too few pairs to tell") == (count < 50)
+        assert ("so few" in " ".join(decision.cautions)) == (count < 50)
+
+
+def test_the_interval_of_a_source_does_not_depend_on_what_else_is_scored(half, plain):
+    world, sources, folder = half
+    fewer = decided(world, {name: sources[name] for name in ("middle", "random", "hard")}, folder)
+    for name in ("hard", "middle", "random"):
+        one, other = plain.worths[name], fewer.worths[name]
+        for field in ("benefit", "benefit_low", "benefit_high", "gain_low", "gain_high", "false_share_high"):
+            assert getattr(one, field) == pytest.approx(getattr(other, field), rel=1e-9), (name, field)
+
+
+def test_windows_of_mine_have_the_shares_that_score_gives_the_same_negatives(half):
+    world, _, folder = half
+    encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
+    models = {"encoder": encoder, "vectors": store}
+    best = foils.mine(world.collection, "dense", top=5, ranks="best", near_duplicate=None, **models)
+    windows = {
+        name: foils.mine(
+            world.collection, "dense", top=5, near_duplicate=None,
+            ranks=tuple(int(each) for each in name.removeprefix("ranks ").split("–")), **models,
+        )
+        for name in best.decision.worths
+        if name.startswith("ranks ")
+    }  # fmt: skip
+    scored = score(world.collection, windows, **models).decision
+    assert scored.worths == best.decision.worths
+    assert all(Recapture.of_table(table) is not None for table in best.decision.negatives.values() if table.provenance)
+
+
+def test_a_selection_is_compared_with_its_parts_by_the_same_probabilities(half):
+    world, sources, folder = half
+    encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
+    for chosen in (("hard",), ("hard", "middle"), ("hard", "middle", "random")):
+        parts = {name: sources[name] for name in chosen}
+        selected = select(
+            parts, by="benefit", settings={"top": 5}, collection=world.collection, encoder=encoder, vectors=store,
+            temperature=0.1,
+        )  # fmt: skip
+        assert selected.of_sources.keys() == parts.keys()
+        assert all(selected.benefit >= value for value in selected.of_sources.values())
+
+
 def test_mine_chooses_between_ranks_as_score_does_between_the_same_tables(half):
     world, _, folder = half
     deep = mine_negatives(world.collection, world.dense(), split="train", top=20)
@@ -282,9 +435,9 @@ def test_mine_chooses_between_ranks_as_score_does_between_the_same_tables(half):
 def test_the_page_says_what_is_decided_shows_examples_and_draws_valid_figures(tmp_path):
     """That it is harmless says tests/faults/test_safety.py."""
     hostile = score(*hostile_world(), encoder=HashingEncoder(), vectors=VectorStore(tmp_path))
-    page = score_page(hostile)
+    page = score_page(hostile, hostile.decision, hostile.published())
     verdict = re.search(r'class="verdict">(.*?)</div>', page)[1]
-    assert verdict.startswith("Train ")
+    assert re.match("Train |Too few pairs to tell", verdict)
     assert page.count(verdict) == 1, "no sentence stands there twice"
     assert page.count('<div class="example">') == 3
     assert re.search(r"<mark>boat\d+</mark>", page)

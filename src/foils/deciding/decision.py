@@ -18,9 +18,10 @@ from foils.data.negatives import Negatives, Recapture, negatives_table
 from foils.data.splitting import expected_recurrence
 from foils.deciding.benefit import FORM, HARM, MOST, STARTS, Odds, added_losses, in_batch_odds, learnabilities, pulls
 from foils.deciding.judged import Judged, Posterior, Source, posterior
-from foils.deciding.unlabelled import Relevance, survey_pairs
+from foils.deciding.unlabelled import Relevance, Survey, survey_pairs
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
+from foils.mining.retrievers import BM25Retriever
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
@@ -37,6 +38,7 @@ else:
 
 NONE, RANDOM = "none", "random"
 RECORDS = 2_000  # queries of the split that are looked at, at most, drawn at random
+RANKED = 400  # queries whose positives BM25 ranks, about
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
 BLOCKS = 64  # of records, that are resampled
 DRAWS = 400  # resamplings
@@ -50,6 +52,12 @@ WORTH_LABELS = 0.1  # points of nDCG that the choice may lose before labels are 
 LABELS = 60  # that are asked for at a time
 ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
 RECURRING = 0.995  # share of recurring positives from which on nothing is said of the others
+ENOUGH = 50  # queries from which on nine choices of ten are those of all queries (`benchmarks/run.py decide few`)
+POOLED = 0.99  # share of the labelled positives among a retriever's first documents that pooling leaves
+CLIFF = 0.03  # share in the second half of these, of which a natural order leaves half as many beyond
+POOLS = (5, 10, 20, 50, 100)  # first documents that are judged together
+LEAST_POSITIVES = 20  # that pooling is told from
+SHORT = 40  # words of a document, at most, whose neighbours often answer as well
 LONGER = 1.5  # times the shortest source's negatives a query, above which benefits are of different lengths
 COSTS = {NONE: 0, RANDOM: 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "cross-encoder": 5, "llm": 6}
 UNKNOWN_COST = 4
@@ -149,7 +157,11 @@ class Decision(Result):
         candidates: sources, random negatives and none, best first.
         best_with_probability: of the chosen one, with labels; None without. `runner_up`: the second of the candidates.
         ties: candidates that the interval does not tell from the chosen one.
-        turns_at: where another is better, nearest to what is believed; None: nowhere up to the bound of o.
+        turns_at: where another is better with more unlabelled answers than is believed, or, where none is, with fewer;
+            None: nowhere up to the bound of o. `turns_below`: the end towards fewer answers, where there are two.
+        pooled: why the labels look pooled, as the judged first documents of a retriever; empty: they do not. Then the
+            bound of o means nothing, and all shares are thought possible.
+        queries: of the split, with a positive. Fewer than 50 are too few to tell.
         label_next: labels that could change the choice by more than a tenth of a point; 0: none.
         labels: judged pairs that the decision rests on.
         unlabelled_most: ō, the bound of o, relevant documents without a label for each that has one.
@@ -176,6 +188,9 @@ class Decision(Result):
     curve: Mapping[str, Any] = field(repr=False)
     negatives: Mapping[str, Negatives] = field(repr=False)
     ground: Ground = field(repr=False)
+    turns_below: Turn | None = None
+    pooled: str = ""
+    queries: int = 0
     sentences: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     next: str = ""
@@ -208,11 +223,14 @@ class Decision(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return the decision as scores.json holds it."""
-        hidden = ("candidates", "curve", "negatives", "ground", "turns_at")
+        hidden = ("curve", "negatives", "ground")
         plain = {key: value for key, value in vars(self).items() if key not in hidden}
-        turn = asdict(self.turns_at) if self.turns_at else None
-        known = {**plain, "turns_at": turn, "candidates": [asdict(each) for each in self.candidates]}
-        return dict(without_nan(known))
+        turns = {
+            key: asdict(turn) if turn else None
+            for key, turn in (("turns_at", self.turns_at), ("turns_below", self.turns_below))
+        }
+        candidates = [asdict(each) for each in self.candidates]
+        return dict(without_nan({**plain, **turns, "candidates": candidates}))
 
 
 def points(value: float, low: float, high: float) -> str:
@@ -302,14 +320,20 @@ def decide(
     judged, listed, bound = Judged.of(labels, of), list(known.values()), max(most, 1e-9)
     # Benefits on a grid of o, and, with labels, draws of them; blocks of records are resampled.
     grid = np.linspace(0.0, bound, GRID)
+    if pooled := signs_of_pooling(collection, queries, survey):
+        shares_of_one = [source.share(bound) / bound for source in listed if len(source.triplets)]
+        most = max(bound, MOST / max(max(shares_of_one, default=0.0), LEAST_RATIO))
+        grid = np.append(grid, np.geomspace(bound, most, GRID)[1:])
     block_of = rng.permutation(np.arange(len(of)) % min(BLOCKS, len(of)))
     blocks = int(block_of.max()) + 1
     counts = np.bincount(block_of, minlength=blocks) * (len(queries) / len(block_of))
     weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
-    errors = (rng.standard_t(3, DRAWS), rng.standard_t(3, (DRAWS, len(listed) + 1)))
-    after = None if judged is None else posterior(judged, listed, logs, bound, rng)
-    plain, shares = np.zeros((2, GRID, len(listed) + 1))
-    benefits = np.zeros((GRID if after is None else 1, DRAWS, len(listed) + 1))
+    # A source's errors are drawn by its name, so that its interval does not depend on the other sources.
+    streams = [np.random.default_rng([seed, seeds.MEASURED, *name.encode()]) for name in (*known, NONE)]
+    errors = (rng.standard_t(3, DRAWS), np.column_stack([stream.standard_t(3, DRAWS) for stream in streams]))
+    after = None if judged is None else posterior(judged, listed, logs, grid[-1], rng)
+    plain, shares = np.zeros((2, len(grid), len(listed) + 1))
+    benefits = np.zeros((len(grid) if after is None else 1, DRAWS, len(listed) + 1))
     drawn_shares = np.zeros((DRAWS, len(listed) + 1))
     strengths, learnability, having = np.zeros(len(listed) + 1), np.ones(len(listed) + 1), []
     for at, source in enumerate(listed):
@@ -337,7 +361,39 @@ def decide(
         (*known, NONE), (*having, 0), strengths, learnability, grid, plain, shares, benefits,
         None if after is None else drawn_shares, seen, spreads, errors, _expected(known, logs, bound / 2, after),
     )  # fmt: skip
-    return _decided(weighed, ground, every, candidates, judged, most, confidence)
+    return _decided(weighed, ground, every, candidates, judged, most, confidence, pooled, len(trained))
+
+
+def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> str:
+    """Say why the labels look as if they had been chosen among likely documents; empty where nothing speaks for it.
+
+    Signs are that the labelled positives reach evenly down to a rank of the encoder or of BM25 and end there, and one
+    positive a query in a collection of short texts, where neighbours of an answer answer as well.
+
+    Args:
+        collection: documents, queries, judgements.
+        queries: rows of the queries that are looked at; BM25 searches for 400 of them, at most.
+        survey: the encoder's ranks of the labelled positives.
+    """
+    known = collection.known_positives
+    some = queries[:: max(1, len(queries) // RANKED)]
+    query = np.repeat(np.arange(len(some)), known.counts_of(some))
+    if len(query) < LEAST_POSITIVES:
+        return ""
+    labelled = np.concatenate([known.of(int(place)) for place in known.places(some)])
+    first, _ = BM25Retriever(collection).search(some, max(POOLS))
+    hit = first[query] == labelled[:, None]
+    ranks = {"BM25": np.where(hit.any(axis=1), hit.argmax(axis=1), np.inf), "the encoder": survey.labelled.rank}
+    for depth in POOLS:
+        for name, rank in ranks.items():
+            last = float(((rank >= depth / 2) & (rank < depth)).mean())
+            inside = float((rank < depth).mean())
+            if len(collection.documents) > 10 * depth and inside >= POOLED and last >= CLIFF:
+                return f"{percent(inside)} of the labelled positives are among the first {depth} of {name}"
+    words = [len(text.split()) for text in collection.document_texts(labelled[:RANKED])]
+    if len(query) == len(some) and np.median(words) <= SHORT:
+        return f"Each query has one labelled positive, in texts of about {np.median(words):.0f} words"
+    return ""
 
 
 def _lengths(sources: Mapping[str, Negatives]) -> list[float]:
@@ -458,6 +514,8 @@ def _decided(
     judged: Judged | None,
     most: float,
     confidence: float,
+    pooled: str,
+    queries: int,
 ) -> Decision:
     """Choose, compare, and say it in words."""
     form, names = FORM[ground.settings.starts], weighed.names
@@ -506,6 +564,8 @@ def _decided(
     # Points that the choice may lose for what is not known of unlabelled answers; the form's error is left out.
     worth = form.mean(weighed.benefits[0] if labelled else weighed.plain)
     lost = worth[:, may].max(axis=1) - worth[:, chosen]
+    asks = float(lost.mean() if labelled else lost.max()) > WORTH_LABELS or (bool(pooled) and not labelled)
+    above, below = _turns(weighed, chosen, best_at, listed[chosen].false_share)
     order = sorted(range(len(names)), key=lambda at: (at != chosen, -benefit[at]))
     others = [at for at in order if at != chosen and at in may]
     decision = Decision(
@@ -514,8 +574,11 @@ def _decided(
         best_with_probability=listed[chosen].best_with_probability if labelled else None,
         runner_up=names[others[0]] if others else None,
         ties=tuple(ties),
-        turns_at=_turn(weighed, chosen, best_at, listed[chosen].false_share),
-        label_next=LABELS if float(lost.mean() if labelled else lost.max()) > WORTH_LABELS else 0,
+        turns_at=above or below,
+        turns_below=below if above else None,
+        pooled=pooled,
+        queries=queries,
+        label_next=LABELS if asks else 0,
         labels=0 if judged is None else len(judged.triplets),
         unlabelled_most=most,
         ability=_ability(ground.measured),
@@ -537,21 +600,28 @@ def _cost(name: str, every: Mapping[str, Negatives]) -> int:
     return max((COSTS.get(str(way), UNKNOWN_COST) for way in ways), default=UNKNOWN_COST)
 
 
-def _turn(weighed: _Weighed, chosen: int, best_at: Rows, share: float) -> Turn | None:
-    """Where, nearest to what is believed, another candidate overtakes the chosen one: first with more answers."""
+def _turns(weighed: _Weighed, chosen: int, best_at: Rows, share: float) -> tuple[Turn | None, Turn | None]:
+    """Where, nearest to what is believed, another candidate is better: with more answers, and with fewer."""
     today = GRID // 2 if math.isnan(share) else int(np.abs(weighed.shares[:, chosen] - share).argmin())
-    mine = weighed.plain[:, chosen] >= weighed.plain[np.arange(GRID), best_at] * (1 - TOLERANCE)
-    mine |= best_at == chosen
-    above, below = np.flatnonzero(~mine[today:]), np.flatnonzero(~mine[:today])
-    if not len(above) and not len(below):
-        return None
-    at = today + int(above[0]) if len(above) else int(below[-1])
-    other = int(best_at[at])
-    name = None if weighed.names[other] == NONE else weighed.names[other]
-    return Turn(
-        float(weighed.grid[at]), float(weighed.shares[at, chosen]), name, bool(len(above)),
-        float(weighed.shares[at, other]),
-    )  # fmt: skip
+    rows = np.arange(len(weighed.grid))
+    stays = weighed.plain[:, chosen] >= weighed.plain[rows, best_at] * (1 - TOLERANCE)
+    stays |= best_at == chosen
+
+    def turn(at: int, above: bool) -> Turn:
+        other = int(best_at[at])
+        return Turn(
+            unlabelled=float(weighed.grid[at]),
+            false_share=float(weighed.shares[at, chosen]),
+            source=None if weighed.names[other] == NONE else weighed.names[other],
+            above=above,
+            share_of_other=float(weighed.shares[at, other]),
+        )
+
+    more, fewer = np.flatnonzero(~stays[today:]), np.flatnonzero(~stays[:today])
+    return (
+        turn(today + int(more[0]), above=True) if len(more) else None,
+        turn(int(fewer[-1]), above=False) if len(fewer) else None,
+    )
 
 
 def _ability(measured: Measured) -> float:
@@ -568,6 +638,8 @@ def _answer(decision: Decision) -> str:
     """What to train on, with its gain, and as long as what, or how surely."""
     chosen = decision.candidates[0]
     text = "Train without mined negatives" if decision.source is None else f"Train on {chosen.name}"
+    if decision.queries < ENOUGH:
+        text = f"Too few pairs to tell ({decision.queries} queries); as a guess, {text[0].lower()}{text[1:]}"
     if decision.source is not None:
         gain = points(chosen.gain, chosen.gain_low, chosen.gain_high).split(" ", 1)
         text += f": {gain[0]} points over none expected {gain[1]}{' (a tie)' * (NONE in decision.ties)}"
@@ -575,16 +647,25 @@ def _answer(decision: Decision) -> str:
         text += f", best with probability {decision.best_with_probability:.2f}"
         shown = f"; {percents(chosen)} of it are unlabelled answers" if decision.source is not None else ""
         return f"{text}{shown}."
-    turn = decision.turns_at
-    if turn is None:
-        return f"{text}, whatever is true of unlabelled answers."
-    other = turn.source or "none"
-    named, share = (chosen.name, turn.false_share)
-    if turn.share_of_other > turn.false_share:  # the larger share of the two is easier to see
-        named, share = other, turn.share_of_other
-    which = "it" if named == chosen.name else named
-    bound, beyond = ("at most", "beyond") if turn.above else ("at least", "below")
-    return f"{text}, as long as {bound} {percent(share)} of {which} are unlabelled answers; {beyond} that, {other}."
+    ends = [turn for turn in (decision.turns_below, decision.turns_at) if turn is not None]
+    if not ends:
+        return f"{text}, if the labels were not pooled: no possible share of unlabelled answers changes the choice."
+    # The larger share of the two at a turning point is easier to see.
+    seen = [
+        (turn.source or NONE, turn.share_of_other)
+        if turn.share_of_other > turn.false_share
+        else (chosen.name, turn.false_share)
+        for turn in ends
+    ]
+    if len(ends) == 2 and seen[0][0] != seen[1][0]:
+        seen = [(chosen.name, turn.false_share) for turn in ends]
+    which = "it" if seen[0][0] == chosen.name else seen[0][0]
+    others = [f"{'beyond' if turn.above else 'below'} that, {turn.source or NONE}" for turn in ends]
+    if len(ends) == 2:
+        bound = f"between {percent(seen[0][1])[:-2]} and {percent(seen[1][1])}"
+    else:
+        bound = f"{'at most' if ends[0].above else 'at least'} {percent(seen[0][1])}"
+    return f"{text}, as long as {bound} of {which} are unlabelled answers; {'; '.join(others)}."
 
 
 def _remarks(decision: Decision) -> list[str]:
@@ -607,6 +688,16 @@ def _remarks(decision: Decision) -> list[str]:
 def _cautions(decision: Decision, every: Mapping[str, Negatives]) -> list[str]:
     """What speaks against relying on the decision as it stands, in sentences."""
     lines = []
+    if decision.queries < ENOUGH:
+        lines.append(
+            f"A choice among so few as {decision.queries} queries often differs from that of all; from {ENOUGH} on it "
+            "repeats nine times in ten."
+        )
+    if decision.pooled:
+        lines.append(
+            f"{decision.pooled}: such labels say nothing of the answers that nobody looked at, and any share of "
+            "unlabelled answers is possible. Judge some negatives (foils label)."
+        )
     if decision.ability < ABLE:
         lines.append(
             f"The encoder puts only {percent(decision.ability)} of random documents below the positive: a model that "

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+from foils.data.collection import Collection
+from foils.data.labels import Labels
+from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.deciding.decision import BeliefSettings, Candidate, Decision, decide
+from foils.deciding.page import score_page
 from foils.encode.opening import AT_128, EncodingSettings
+from foils.labelling.doors import AskLike, label
+from foils.llm import LLMSettings
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.options import Option, door
 from foils.runtime.parallel import ScaleSettings
@@ -56,9 +64,7 @@ class Scored(Scores):
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
-        from foils.deciding.page import score_page
-
-        write_text(path, score_page(self))
+        write_text(path, score_page(self, self.decision, self.published()))
 
     def to_json(self) -> dict[str, Any]:
         """Return scores.json."""
@@ -72,16 +78,18 @@ class Scored(Scores):
         return {**published, "decision": decision}
 
 
-@door
+@door(needs={"llm": {"labels_by": "llm"}})
 def score(
     collection: CollectionLike,
     sources: SourcesLike,
     *,
     rank_by: Annotated[str, Option(names=RANKED_BY)] = BENEFIT,
+    labels_by: Annotated[AskLike | None, Option(metavar="WHO")] = None,
     scoring: ScoreSettings,
     belief: BeliefSettings,
     reading: CollectionSettings,
     scale: ScaleSettings,
+    llm: LLMSettings,
     encoding: EncodingSettings = AT_128,
 ) -> Scored:
     """Decide which negatives to train on, before any training, with the encoder that training starts from.
@@ -93,15 +101,22 @@ def score(
     Args:
         rank_by: What the ranking goes by: the benefit, or a published score. By a published score nothing is decided,
             and the collection's other documents need no vectors, unless labels are given.
+        labels_by: Who judges sixty negatives first, as `foils label --with` has them judged: cross-encoder:MODEL,
+            llm[:MODEL], bi-encoder[:MODEL] or pairwise:FOLDER. What a language model costs is said before it is asked.
+            Its errors are estimated from labelled positives and random documents. In Python also a judge or a function.
 
     Example:
         foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html --json scores.json
+        foils score scifact/ bm25.parquet dense.parquet --labels-by cross-encoder:my-reranker/
 
     Raises:
         InputError: a collection or source that cannot be read, or sources without a negative.
     """
     loaded = reading.open(collection)
     negatives = {source.name: source.negatives for source in as_sources(sources, loaded)}
+    if labels_by is not None:
+        judging = {**vars(llm), **vars(encoding), "seed": scoring.seed}
+        belief = replace(belief, labels=judged_by(labels_by, loaded, negatives, belief.labels, judging))
     encoder, store = encoding.open(loaded)
     scores = score_sources(loaded, negatives, encoder, store, scoring)
     decision = None
@@ -113,3 +128,21 @@ def score(
         )  # fmt: skip
     by = "eci_sem" if rank_by == BENEFIT and not several else rank_by
     return Scored(**{**vars(scores), "by": by}, decision=decision)
+
+
+def judged_by(
+    who: Any, collection: Collection, sources: Mapping[str, Negatives], known: Any, judging: Mapping[str, Any]
+) -> Labels:
+    """Have a program judge negatives of the sources, drawn as `foils label` draws them; return them with those known.
+
+    Args:
+        who: the judge, as `foils.label` takes it.
+        collection: documents, queries, judgements.
+        sources: name -> negatives.
+        known: labels that are there already; None: none.
+        judging: settings of the language model and of the encoder, and the seed.
+    """
+    answers = () if known is None else [known]
+    with TemporaryDirectory() as folder:
+        output = Path(folder) / "labels.parquet"
+        return label(collection, dict(sources), ask=who, answers=answers, output=output, **judging).labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -79,7 +79,10 @@ def mine(
     if window.ranks != BEST:
         return mined(miner)
     deep = mined(replace(miner, top=DEPTH * top, ranks=(0, DEPTH * top)))
-    decision, best = best_window(loaded, deep, *models.encoder, size=top, split=window.split, seed=window.seed)
+    decision, best = best_window(
+        loaded, deep, *models.encoder, size=top, split=window.split, seed=window.seed,
+        window_of=lambda ranks: mined(replace(miner, ranks=ranks)),
+    )  # fmt: skip
     best_of = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,
                "candidates": decision.to_json()["candidates"]}  # fmt: skip
     found = mined(replace(miner, ranks=best), best_of=best_of)
@@ -124,6 +127,7 @@ def best_window(
     split: str = "train",
     temperature: float = 0.05,
     seed: int = 0,
+    window_of: Callable[[tuple[int, int]], Negatives] | None = None,
 ) -> tuple[Decision, tuple[int, int]]:
     """Decide between windows of ranks of one source; return the decision, and the window with the largest benefit.
 
@@ -136,6 +140,8 @@ def best_window(
         split: whose queries are trained on.
         temperature: τ of the training.
         seed: of all draws.
+        window_of: mines a window, so that it says what of the labelled positives it would return, as any table that
+            `foils mine` writes; None: the rows of `deep`, which do not.
 
     Raises:
         InputError: fewer than two windows, or what `decide` raises.
@@ -147,13 +153,14 @@ def best_window(
         raise InputError(
             f"{len(np.unique(ranks))} ranks have negatives; two windows of {size} need {2 * size}: mine deeper"
         )
-    sources = {
-        f"ranks {first}–{end}": Negatives(deep.table.filter(pa.array(keep & (rank >= first) & (rank < end))))
-        for first, end in listed
-    }
-    sources = {name: source for name, source in sources.items() if len(source)}
+    windows = {f"ranks {first}–{end}": (first, end) for first, end in listed}
+
+    def rows_of(ranks: tuple[int, int]) -> Negatives:
+        return Negatives(deep.table.filter(pa.array(keep & (rank >= ranks[0]) & (rank < ranks[1]))))
+
+    sources = {name: (window_of or rows_of)(ranks) for name, ranks in windows.items()}
+    sources = {name: source for name, source in sources.items() if source.keep.any()}
     decision = decide(
         collection, sources, encoder, store, split=split, temperature=temperature, seed=seed, candidates=list(sources)
     )
-    first, end = re.findall(r"\d+", str(decision.source))
-    return decision, (int(first), int(end))
+    return decision, windows[str(decision.source)]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from foils.data.analyser import load_bm25s
 from foils.deciding.decision import NONE, Decision, percent
-from foils.deciding.doors import Scored
 from foils.pages.page import (
     LEGEND,
     PALETTE,
@@ -26,6 +25,8 @@ from foils.pages.page import (
     scatter,
     shortened,
 )
+from foils.runtime.results import Table
+from foils.scoring.scores import Scores
 
 SHOWN = 3  # queries to read
 GREY = "#8a8f94"
@@ -45,9 +46,15 @@ _READING = (
 )
 
 
-def score_page(scores: Scored) -> str:
-    """Return the report of a scoring as HTML."""
-    settings, decision = scores.settings, scores.decision
+def score_page(scores: Scores, decision: Decision | None, published: Sequence[Table]) -> str:
+    """Return the report of a scoring as HTML.
+
+    Args:
+        scores: the published scores.
+        decision: between the sources; None where a published score ranks.
+        published: the tables of the published scores.
+    """
+    settings = scores.settings
     subtitle = (
         f"{scores.collection['name']}, split {settings.split}: {len(scores.measured.records):,} queries · "
         f"encoder {scores.encoder['name']} · temperature {settings.temperature:g} · seed {settings.seed}"
@@ -70,7 +77,7 @@ def score_page(scores: Scored) -> str:
         verdict=decision.sentence if decision else f"{scores.ranking[0]} has the highest published score.",
         sections=[
             *sections,
-            Section("Published scores", scores.published(), folded=decision is not None),
+            Section("Published scores", published, folded=decision is not None),
             Section("How to read this", (), _READING, folded=True),
         ],
         footer=f"encoder fingerprint {scores.encoder['fingerprint']} · collection digest {scores.collection['digest']} "
@@ -88,8 +95,8 @@ def gain_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
         "error_x": ends(gains, [each.gain_low for each in listed], [each.gain_high for each in listed]),
     }  # fmt: skip
     caption = (
-        "Points of nDCG@10 expected over no mined negatives, with 95 % intervals. Where two intervals overlap far, the "
-        "choices are ties."
+        "Points of nDCG@10 expected over no mined negatives, with intervals that are meant to hold 95 % of the gains "
+        "(docs/deciding.md says what they held). Where two intervals overlap far, the choices are ties."
     )
     return Figure([bars], axes("points of nDCG@10 over none", ""), caption, height=110 + 34 * len(listed))
 
@@ -125,12 +132,14 @@ def examples_of(decision: Decision) -> Examples:
         query = records.collection.query_texts(records.queries[[record]])[0]
         words = {word.lower() for word in WORD.findall(query)} - STOPWORDS
         texts = {"positive": records.texts[int(records.positives[record])]}
-        notes = []
+        notes, labelled = [], decision.labels > 0
         for bit, name in enumerate(records.names):
             if len(own := np.flatnonzero((records.record == record) & (records.members >> bit & 1 == 1))):
                 hardest = int(own[measured.similarities.s_n[own].argmax()])
                 texts[name] = records.texts[int(records.document[hardest])]
-                notes.append(f"{name} {percent(ground.expected[hardest])}")
+                if labelled:
+                    notes.append(f"{name} {percent(ground.expected[hardest])}")
         shown = {name: marked(shortened(text), words) for name, text in texts.items()}
-        listed.append(Example(shortened(query), shown, f"Probability of an unlabelled answer: {', '.join(notes)}."))
+        note = f"Probability of an unlabelled answer: {', '.join(notes)}." if notes else ""
+        listed.append(Example(shortened(query), shown, note))
     return Examples("Three queries, their positive, and the hardest negative of each source", listed, opened=True)

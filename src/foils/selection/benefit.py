@@ -89,23 +89,23 @@ class ByBenefit(Composed):
     """The rows of one source or several; kept are those whose lists have the largest expected benefit.
 
     Attributes:
-        benefit: expected, mean over the queries that have a kept negative.
+        benefit: expected, mean over all queries; a query without a kept negative counts as 0.
+        of_sources: the same of each source as it is, by the same probabilities of its negatives.
         decision: between the sources as they are.
     """
 
     benefit: float
+    of_sources: Mapping[str, float]
     decision: Decision
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts, and what the chosen negatives and each source are worth."""
-        of_sources = {name: worth.benefit for name, worth in self.decision.worths.items()}
-        worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in of_sources.items()}}
+        worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in self.of_sources.items()}}
         return [*super().rows(), *((name, number(value)) for name, value in worths.items())]
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, the counts and the benefits."""
-        of_sources = {name: worth.benefit for name, worth in self.decision.worths.items()}
-        known = {"benefit": self.benefit, "of_sources": of_sources, "decision": self.decision.to_json()}
+        known = {"benefit": self.benefit, "of_sources": dict(self.of_sources), "decision": self.decision.to_json()}
         return {**super().to_json(), **known}
 
     def tables(self) -> list[Table]:
@@ -121,6 +121,12 @@ def list_benefit(pull: Floats, gain: Floats) -> float:
     spread = np.exp(pull - top)
     total = float(spread.sum())
     return float(np.logaddexp(0.0, top + np.log(total)) * (spread @ gain) / total)
+
+
+def mean_benefit(candidates: Candidates, places: Rows, queries: int) -> float:
+    """Return the mean over queries of the benefit of the lists at these places, which are ascending."""
+    groups = np.split(places, np.flatnonzero(np.diff(candidates.record[places])) + 1)
+    return sum(list_benefit(candidates.pull[group], candidates.gain[group]) for group in groups) / max(queries, 1)
 
 
 def most_useful(candidates: Candidates, top: int) -> Rows:
@@ -209,15 +215,18 @@ def select_by_benefit(
                 "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decision.recurrence,
                 "labels": decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
-    groups = np.split(chosen, np.flatnonzero(np.diff(candidates.record[chosen])) + 1)  # of each query
-    worth = [list_benefit(candidates.pull[group], candidates.gain[group]) for group in groups if len(group)]
+    count = len(decision.ground.measured.records)
     return ByBenefit.of(
         _marked(united, decision, candidates, chosen, weigh),
         provenance=provenance("select", settings, inputs=inputs, seed=seed),
         title=f"{', '.join(sources)} by benefit",
         settings=settings,
-        queries=len(decision.ground.measured.records),
-        benefit=float(np.mean(worth)) if worth else 0.0,
+        queries=count,
+        benefit=mean_benefit(candidates, chosen, count),
+        of_sources={
+            name: mean_benefit(candidates, np.flatnonzero(has), count)
+            for name, has in zip(sources, candidates.lists, strict=True)
+        },
         decision=decision,
         collection=collection,
         split=split,
