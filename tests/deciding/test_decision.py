@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 import foils
 from fakes import HashingEncoder
 from foils.data import Negatives
-from foils.data.negatives import Recapture
 from foils.data.labels import Labels
+from foils.data.negatives import Recapture
 from foils.deciding import decide, unlabelled
 from foils.deciding.benefit import FORM, HARM, MOST, Odds, added_losses, learnabilities
 from foils.deciding.decision import GRID, _answer, _summed, _turns, _Weighed, signs_of_pooling
@@ -288,8 +288,8 @@ def test_a_choice_holds_between_two_ends(benefits, ends, plain):
     shares = np.column_stack([0.1 * o, 0.2 * o, 0.05 * o, 0 * o])
     unused = np.zeros(4)
     weighed = _Weighed(
-        names=("c", "f", "m", "none"), records=(1, 1, 1, 0), strengths=unused, learnability=unused, grid=o, plain=values,
-        shares=shares, benefits=values[:, None], drawn_shares=None, seen=unused, spreads=unused,
+        names=("c", "f", "m", "none"), records=(1, 1, 1, 0), strengths=unused, learnability=unused,
+        grid=o, plain=values, shares=shares, benefits=values[:, None], drawn_shares=None, seen=unused, spreads=unused,
         errors=(unused, unused), expected=unused,
     )  # fmt: skip
     above, below = _turns(weighed, 0, values.argmax(axis=1), float("nan"))
@@ -606,3 +606,49 @@ def test_the_decision_sums_what_the_page_sums():
     sums, share = _summed(logs, strength, block, 2, 0.0, 1.0)
     np.testing.assert_allclose(sums, [1 * (1 - 2.5 * 0.2) + 2 * (1 - 2.5 * 0.5), 4 * (1 - 2.5 * 0.2)])
     assert share == pytest.approx(0.3)
+
+
+class Truthful:
+    """Judges a document better than the positive exactly where it is a hidden answer, as a judge of `foils rate`."""
+
+    name, fingerprint, antisymmetric = "truthful", "truthful-1", True
+
+    def __init__(self, world):
+        texts = world.collection.document_texts(np.arange(len(world.collection.documents)))
+        number = {f"d{row}": text for row, text in enumerate(texts)}
+        names = [f"q{row}" for row in range(len(world.collection.queries))]
+        known = world.collection.known_positives
+        labelled = {
+            (names[query], f"d{row}")
+            for place, query in enumerate(known.query_rows.tolist())
+            for row in known.of(place).tolist()
+        }
+        asked = dict(zip(names, world.collection.query_texts(np.arange(len(names))), strict=True))
+        self.answers = {(asked[query], number[document]) for query, document in world.hidden | labelled}
+        self.asked = 0
+
+    def judge(self, candidates, pairs):
+        self.asked += len(pairs)
+        queries = [candidates.queries[row] for row in candidates.query_of(pairs.first)]
+        better = [
+            {(query, text) in self.answers for text in both}
+            for query, both in zip(
+                queries, zip(candidates.texts(pairs.first), candidates.texts(pairs.second), strict=True), strict=True
+            )
+        ]
+        return np.array([0.5 if each == {True} else 0.0 for each in better])
+
+
+def test_score_has_a_judge_label_the_negatives_first(half, plain, tmp_path):
+    world, sources, folder = half
+    models = {"encoder": WorldEncoder(world), "vectors": VectorStore(folder / "vectors"), "temperature": 0.1}
+    judge = Truthful(world)
+    scored = score(world.collection, sources, labels_by=judge, **models).decision
+    assert judge.asked > 0
+    assert scored.labels > plain.labels == 0
+    file = tmp_path / "labels.tsv"
+    foils.label(world.collection, sources, ask=Truthful(world), output=file)
+    given = score(world.collection, sources, labels=file, **models).decision
+    assert scored.to_json() == given.to_json(), "in one step as in two"
+    assert scored.best_with_probability is not None
+    refused("judge 'nobody'", score, world.collection, sources, labels_by="nobody:m", **models)

@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from foils.data.collection import Collection
-from foils.data.labels import Labels
+from foils.data.labels import Labels, LabelsLike
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.deciding.decision import BeliefSettings, Candidate, Decision, decide
 from foils.deciding.page import score_page
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.doors import AskLike, label
+from foils.labelling.doors import SCORING, AskLike, label
 from foils.llm import LLMSettings
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.options import Option, door
@@ -115,8 +115,9 @@ def score(
     loaded = reading.open(collection)
     negatives = {source.name: source.negatives for source in as_sources(sources, loaded)}
     if labels_by is not None:
-        judging = {**vars(llm), **vars(encoding), "seed": scoring.seed}
-        belief = replace(belief, labels=judged_by(labels_by, loaded, negatives, belief.labels, judging))
+        kind = labels_by.partition(":")[0] if isinstance(labels_by, str) else ""
+        judging = vars(llm) if kind == "llm" else vars(encoding) if kind in SCORING else {}
+        belief = replace(belief, labels=judged_by(labels_by, loaded, negatives, belief.labels, judging, scoring.seed))
     encoder, store = encoding.open(loaded)
     scores = score_sources(loaded, negatives, encoder, store, scoring)
     decision = None
@@ -131,7 +132,12 @@ def score(
 
 
 def judged_by(
-    who: Any, collection: Collection, sources: Mapping[str, Negatives], known: Any, judging: Mapping[str, Any]
+    who: AskLike,
+    collection: Collection,
+    sources: Mapping[str, Negatives],
+    known: LabelsLike | None,
+    judging: Mapping[str, Any],
+    seed: int,
 ) -> Labels:
     """Have a program judge negatives of the sources, drawn as `foils label` draws them; return them with those known.
 
@@ -140,9 +146,10 @@ def judged_by(
         collection: documents, queries, judgements.
         sources: name -> negatives.
         known: labels that are there already; None: none.
-        judging: settings of the language model and of the encoder, and the seed.
+        judging: settings of the language model, or of the models that score.
+        seed: of the draw.
     """
     answers = () if known is None else [known]
     with TemporaryDirectory() as folder:
         output = Path(folder) / "labels.parquet"
-        return label(collection, dict(sources), ask=who, answers=answers, output=output, **judging).labels
+        return label(collection, dict(sources), ask=who, answers=answers, output=output, seed=seed, **judging).labels
