@@ -1,6 +1,7 @@
 """What each part of the decision is worth on the grid, and how well labels tell the share of unlabelled answers.
 
     python benchmarks/run.py decide ablation
+    python benchmarks/run.py decide few COLLECTION
     python benchmarks/run.py decide shares COLLECTION [--hide 0.5 0.9 0.98] [--prefer 1 3 8 0.125] [--seeds 2]
 
 `ablation` trains nothing: from what benchmarks/results/grid.json holds of each cell it computes regret, Kendall's τ and
@@ -12,6 +13,9 @@ It also says how often candidates trained best, by what P(best) said of them aft
 
 `shares` hides training positives of a collection whose judgements are complete (banking77, clinc150), the likeliest so
 many times as seldom as the least likely, and counts how often the intervals hold the true share after 60 labels.
+
+`few` draws fewer and fewer queries of a collection, 2,000 times, and counts how often their best source is one that
+loses at most 5 % of the best benefit of all queries: from how many queries on a choice repeats.
 
 Writes benchmarks/results/decide.json.
 """
@@ -31,13 +35,15 @@ from scipy.optimize import minimize
 from scipy.stats import kendalltau
 from scipy.stats import t as student
 
+import foils
 from common import answered, false_shares, hidden, load, mined, save
 from foils.data import Collection, load_collection
 from foils.deciding import BeliefSettings, decide
-from foils.deciding.benefit import FORM, HARM
+from foils.deciding.benefit import FORM, HARM, added_losses, learnabilities, pulls
 from foils.deciding.decision import TOLERANCE
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
+from foils.scoring import ScoreSettings
 
 IN_BATCH, NONE, RANDOM = "in-batch negatives", "none", "random"
 MODEL = "static:all-MiniLM-L6-v2"
@@ -232,9 +238,37 @@ def _preferring(whole: Collection, hide: float, prefer: float, seed: int) -> tup
     return replace(whole, qrels={**whole.qrels, "train": visible}, digest=digest), gone
 
 
+def few(name: str, repetitions: int = 2_000) -> dict[str, float]:
+    """Queries → how often the source that is best for as many loses at most 5 % of the best benefit of all queries."""
+    collection, encoder = load_collection(name), load_encoder(MODEL, EncoderSettings(max_length=128))
+    sources = {
+        f"{method} {first}-{first + 4}": foils.mine(collection, method, top=4, ranks=(first, first + 4), **how)
+        for method, how in (("bm25", {}), ("dense", {"encoder": MODEL, "max_length": 128}))
+        for first in (0, 20, 100)
+    }
+    ground = decide(collection, sources, encoder, VectorStore(cache_folder() / "vectors")).ground
+    records, measured, starts = ground.measured.records, ground.measured, ground.settings.starts
+    benefits = np.zeros((len(records), len(records.names) + 1))  # the last: none
+    for bit in range(len(records.names)):
+        own = np.flatnonzero(records.members >> bit & 1)
+        added = added_losses(
+            records.record[own], *pulls(measured, own, starts), ground.in_batch, ScoreSettings.temperature
+        )
+        learned = learnabilities(measured, own, starts, ground.recurrence)
+        worth = added * learned * (1 - (1 + HARM) * ground.expected[own])
+        benefits[:, bit] = np.bincount(records.record[own], worth, len(records))
+    every, rng = benefits.mean(axis=0), np.random.default_rng(0)
+    good = every >= (1 - TOLERANCE) * every.max()
+    repeats = {}
+    for count in (5, 10, 20, 35, 50, 75, 100, 200, 400):
+        drawn = [benefits[rng.permutation(len(benefits))[:count]].mean(axis=0).argmax() for _ in range(repetitions)]
+        repeats[f"{count} queries"] = float(good[drawn].mean())
+    return repeats
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["ablation", "shares"])
+    parser.add_argument("action", choices=["ablation", "few", "shares"])
     parser.add_argument("collection", type=Path, nargs="?")
     parser.add_argument("--hide", type=float, nargs="*", default=[0.5, 0.9, 0.98])
     parser.add_argument("--prefer", type=float, nargs="*", default=[1, 3, 8, 0.125])
@@ -243,6 +277,8 @@ def main() -> None:
     result = load("decide")
     if given.action == "ablation":
         result["ablation"] = ablation()
+    if given.action == "few":
+        result.setdefault("few", {})[given.collection.name] = few(str(given.collection))
     for hide in given.hide if given.action == "shares" else ():
         for prefer in given.prefer:
             rows = [row for seed in range(given.seeds) for row in shares(str(given.collection), hide, prefer, seed)]
@@ -254,7 +290,9 @@ def main() -> None:
         {"form": name, **{f"{key}, {part}": round(value, 4) for part, of in each.items() for key, value in of.items()}}
         for name, each in result.get("ablation", {"forms": {}})["forms"].items()
     ]
-    save("decide", result, {"Parts of the decision": rows, "After sixty labels": calibration()})
+    repeats = [{"collection": name, **shares} for name, shares in result.get("few", {}).items()]
+    tables = {"Parts of the decision": rows, "After sixty labels": calibration(), "How often a choice repeats": repeats}
+    save("decide", result, tables)
 
 
 if __name__ == "__main__":
