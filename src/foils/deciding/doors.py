@@ -16,7 +16,7 @@ from foils.data.sources import SourcesLike, as_sources
 from foils.deciding.decision import BeliefSettings, Candidate, Decision, decide
 from foils.deciding.page import score_page
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.doors import SCORING, AskLike, label
+from foils.labelling.doors import SCORING, AskLike, Labelled, label
 from foils.llm import LLMSettings
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.options import Option, door
@@ -152,4 +152,7 @@ def judged_by(
     answers = () if known is None else [known]
     with TemporaryDirectory() as folder:
         output = Path(folder) / "labels.parquet"
-        return label(collection, dict(sources), ask=who, answers=answers, output=output, seed=seed, **judging).labels
+        labelled: Labelled = label(
+            collection, dict(sources), ask=who, answers=answers, output=output, seed=seed, **judging
+        )
+    return labelled.labels
