@@ -350,7 +350,7 @@ def test_labels_that_look_pooled_bound_nothing(tmp_path, monkeypatch):
     decision = decided(world, sources, tmp_path)
     for name, source in sources.items():
         assert true_share(world, source) <= decision.worths[name].false_share_high, name
-    assert decision.worths["hard"].false_share_high > 0.9
+    assert all(decision.worths[name].false_share_high > 0.9 for name in ("hard", "middle", "drawn"))
     assert decision.worths["hard"].gain_low < 0, "with that many answers it does harm"
     assert decision.label_next == 60
     assert decision.turns_at is not None

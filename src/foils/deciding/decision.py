@@ -43,6 +43,7 @@ DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, 
 BLOCKS = 64  # of records, that are resampled
 DRAWS = 400  # resamplings
 GRID = 41  # values of o from 0 to its bound
+LEAST_RATE = 1e-6  # share of a source's negatives that are answers, for each o, at least
 LEAST_RATIO = 1e-12  # n_L/n_U, at least
 SLACK, SURELY = 1.05, 10.0  # of the bound of o; recaptured positives of a source whose rate bounds it
 COUNTED, UNCOUNTED, OUTSIDE = 0.05, 0.6, 1.0  # what the logarithm of a rate may be wrong by beside chance
@@ -321,8 +322,9 @@ def decide(
     # Benefits on a grid of o, and, with labels, draws of them; blocks of records are resampled.
     grid = np.linspace(0.0, bound, GRID)
     if pooled := signs_of_pooling(collection, queries, survey):
-        shares_of_one = [source.share(bound) / bound for source in listed if len(source.triplets)]
-        most = max(bound, MOST / max(max(shares_of_one, default=0.0), LEAST_RATIO))
+        # No single o fits labels that prefer one retriever's documents: go on until each mined source may be all answers.
+        of_one = [source.share(bound) / bound for name, source in known.items() if len(source.triplets) and name != RANDOM]
+        most = max(bound, MOST / max(min(of_one, default=1.0), LEAST_RATE))
         grid = np.append(grid, np.geomspace(bound, most, GRID)[1:])
     block_of = rng.permutation(np.arange(len(of)) % min(BLOCKS, len(of)))
     blocks = int(block_of.max()) + 1
