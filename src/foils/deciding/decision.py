@@ -322,9 +322,10 @@ def decide(
     # Benefits on a grid of o, and, with labels, draws of them; blocks of records are resampled.
     grid = np.linspace(0.0, bound, GRID)
     if pooled := signs_of_pooling(collection, queries, survey):
-        # No single o fits labels that prefer one retriever's documents: go on until each mined source may be all answers.
-        of_one = [source.share(bound) / bound for name, source in known.items() if len(source.triplets) and name != RANDOM]
-        most = max(bound, MOST / max(min(of_one, default=1.0), LEAST_RATE))
+        # No single o fits labels that prefer one retriever's documents: go on until all of each source may be answers.
+        held = [source for name, source in known.items() if len(source.triplets) and name != RANDOM]
+        rate = min((source.share(bound) / bound for source in held), default=1.0)
+        most = max(bound, MOST / max(rate, LEAST_RATE))
         grid = np.append(grid, np.geomspace(bound, most, GRID)[1:])
     block_of = rng.permutation(np.arange(len(of)) % min(BLOCKS, len(of)))
     blocks = int(block_of.max()) + 1
