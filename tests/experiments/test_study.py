@@ -34,6 +34,7 @@ from foils.runtime.files import SEAL, write_sealed
 from foils.scoring import ScoreSettings, score_sources
 from foils.statistics.agreement import kendall_tau
 from foils.training.models import load_trainable
+from foils.training.settings import TrainSettings
 from hostile import ATTACK, assert_harmless
 from refusals import refused
 from train_models import bert_model, cross_encoder, made_up, static_model, table
@@ -353,9 +354,14 @@ def test_results_of_other_measures_and_a_folder_in_the_place_of_a_file(kept):
     refused(r"cell\.json: ", read_cells, kept["study"])
 
 
-def test_an_encoder_is_cut_in_measures_as_in_training(place):
+def test_an_encoder_is_cut_in_training_and_measured_at_its_own_length(place, monkeypatch):
     task = EncoderTask(str(place / "language"), max_length=4)
-    assert task.load().max_seq_length == task.encoder.max_length == 4
+    served = load_encoder(str(place / "language")).max_length
+    assert task.load().max_seq_length == task.encoder.max_length == served > 4
+    given = []
+    monkeypatch.setattr("foils.training.fit.train_model", lambda *_, settings, **__: given.append(settings))
+    task.train(None, place, TrainSettings(learning_rate=0.1), "random")
+    assert [settings.max_length for settings in given] == [4]
     assert json.dumps(task.fingerprint)
 
 

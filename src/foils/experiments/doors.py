@@ -50,7 +50,8 @@ class TuneSettings(Settings):
     Attributes:
         minutes: Time that the tuning may take, about; trainings follow the clock. Default: as long as longer training
             is better on dev.
-        max_length: Tokens after which a text is cut, in training and in all measures, of the model as it is too.
+        max_length: Tokens after which a text is cut in training. The model that is written keeps its own maximum, and
+            everything is measured at that.
         lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights, then merged
             into them, with activations computed again: less memory for large models. Needs the extra lora.
         trust_remote_code: Run code that comes with the models.

@@ -36,7 +36,7 @@ class _Model:
     Attributes:
         model: name or folder.
         device: torch device; None: the first one available.
-        max_length: tokens after which texts are cut.
+        max_length: tokens after which texts are cut in training; they are measured at the model's own length.
         trust_remote_code: whether code that comes with a model is run.
         store: of vectors; None: that of the cache.
 
@@ -67,13 +67,10 @@ class _Model:
         return training_set(collection, negatives, split=split, **how)
 
     def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
-        """Load the model, or what was trained from it, texts cut; a head that its files lack is drawn from the seed."""
+        """Load the model, or what was trained from it; a head that its files lack is drawn from the seed."""
         how: dict[str, Any] = {"device": self.device, "new_head": True, "trust_remote_code": self.trust_remote_code}
         name = folder or self.model
-        model = load_model(name, **how) if self.in_batch else load_cross_encoder(name, seed=seed, **how)
-        if self.max_length is not None and (own := length_of(model)) is not None:
-            model.max_seq_length = min(self.max_length, own)
-        return model
+        return load_model(name, **how) if self.in_batch else load_cross_encoder(name, seed=seed, **how)
 
     def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
         """Train with sentence-transformers; one that was interrupted goes on from its checkpoint in the folder."""
@@ -81,7 +78,8 @@ class _Model:
         from foils.training.models import without_dropout
 
         model = self.load(seed=settings.seed)
-        settings = replace(settings, max_length=length_of(model))
+        lengths = [each for each in (self.max_length, length_of(model)) if each is not None]
+        settings = replace(settings, max_length=min(lengths, default=None))
         with nullcontext() if self.in_batch else without_dropout(model):
             return train_model(model, data, folder, settings=settings, batches=batches, resume=True, **more)
 
