@@ -243,7 +243,7 @@ def test_data_sets_that_are_no_pairs_are_refused(model, vectors):
         (made({"q": ["ba"]}), "expected two"),
         (made(rows), r"Table:2: the positive \(p\) is None; expected a text"),
         (datasets.DatasetDict(train=made(rows)), "DatasetDict is no table"),
-        ([("ba", "da")], "list is no table"),
+        (object(), "object is no table"),
     ):
         with pytest.raises(InputError, match=message):
             ours(dataset, model, vectors)
