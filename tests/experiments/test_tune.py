@@ -12,6 +12,7 @@ import pytest
 
 import foils
 from foils.cli.app import run
+from foils.data.analyser import BM25Settings
 from foils.data.read import CollectionSettings
 from foils.data.run import Fusion
 from foils.data.splitting import split_sizes, with_three_splits
@@ -37,6 +38,7 @@ from refusals import refused
 from train_models import bert_model, made_up, static_model
 from tune_world import write_pairs
 
+ENGLISH = BM25Settings(language="english")
 GIVEN = {"collection": 'a "b"\\c\n\x7fé', "model": "m", "seed": 0, "columns": {"query": "a b"}, "minutes": 0.5}
 TRIALS = {
     "learning_rates": [1e-05, 0.003], "epochs": [1, 2], "queries": 3, "final_epochs": 0, "dev_documents": 9,
@@ -162,10 +164,10 @@ def test_shares_and_parts_keep_what_is_judged():
     whole = made_up(queries=100, documents=400)
     assert with_three_splits(whole) is whole
     splits = ("train", "dev", "test")
-    assert len(with_hard_documents(whole, splits, ("dev", "test"), 10, 0).documents) == 100  # the positives
-    part = with_hard_documents(with_queries(whole, {"train": 30}, 0), splits, ("dev", "test"), 200, 0)
+    assert len(with_hard_documents(whole, splits, ("dev", "test"), 10, 0, ENGLISH).documents) == 100  # the positives
+    part = with_hard_documents(with_queries(whole, {"train": 30}, 0), splits, ("dev", "test"), 200, 0, ENGLISH)
     assert (len(part.documents), len(part.positives("train")), len(part.positives("test"))) == (200, 30, 25)
-    assert with_hard_documents(whole, splits, splits, 400, 0) is whole
+    assert with_hard_documents(whole, splits, splits, 400, 0, ENGLISH) is whole
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path):
     (tmp_path / "more.csv").write_text("text\nanother number\n", "utf-8")
     reading = CollectionSettings(columns={"query": "asked", "positive": "said"}, corpus=tmp_path / "more.csv")
     whole = with_three_splits(reading.open(pairs))
-    given = _given(pairs, whole, "m", TuneSettings(), reading)
+    given = _given(pairs, whole, "m", TuneSettings(), ENGLISH, reading)
     assert (
         run(["evaluate", *shlex.split(read_again(given)), "--model", "bm25", "--json", str(tmp_path / "e.json")]) == 0
     )

@@ -90,10 +90,14 @@ def width_of(file: IO[str]) -> int:
         return _WIDTH
 
 
+def _plain(value: object) -> str:
+    return _CONTROL.sub("\ufffd", str(value))
+
+
 def _shown(value: object) -> str:
     from rich import markup
 
-    return markup.escape(_CONTROL.sub("\ufffd", str(value)))
+    return markup.escape(_plain(value))
 
 
 def _is_numeric(table: Table, column: int) -> bool:
@@ -104,8 +108,8 @@ def _widths(table: Table, column: int, width: int) -> tuple[int, int]:
     """Return the least width that a column can have without a cut cell, and the width with which nothing wraps."""
     from rich.cells import cell_len
 
-    cells = [str(row[column]) for row in table.rows]
-    heading = str(table.columns[column])
+    cells = [_plain(row[column]) for row in table.rows]
+    heading = _plain(table.columns[column])
     longest = max(map(cell_len, [heading, *cells]))
     words = [heading] if _is_numeric(table, column) else [heading, *cells]
     least = max((cell_len(word) for text in words for word in text.split()), default=0)
