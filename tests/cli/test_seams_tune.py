@@ -88,7 +88,8 @@ def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world):
     assert [each.means["nDCG@10"] for each in measured.systems] == pytest.approx(means, abs=1e-3)
     fusion, retriever = tuned.plan["retriever"], Fusion.of(FULL)
     lexical = {"analyser": "words-and-bigrams", "language": "english", "k1": 1.2, "b": 0.75}
-    assert retriever == Fusion("z", fusion["weight"], tuned.deploys, bm25=lexical)
+    assert retriever == Fusion("z", fusion["weight"], tuned.deploys, bm25=lexical, collection=retriever.collection)
+    assert retriever.collection["source"] == "../pairs.csv"
     assert tuned.plan["given"]["bm25"] == lexical
     pairs = {(each.a, each.b) for each in tuned.evaluation.comparisons}
     assert {("tuned", "base"), ("bm25 + tuned", "tuned"), ("bm25 + tuned", "bm25")} <= pairs

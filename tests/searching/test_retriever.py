@@ -37,7 +37,7 @@ def better(tmp_path, beir_folder):
         folder = tmp_path / deploys
         static_model().save_pretrained(str(folder / "model"))
         collection = library.load(place)
-        named = named_collection(collection, {"collection": str(place)})
+        named = named_collection(collection, {"collection": str(place)}, folder)
         Fusion("z", weight, deploys, "", {}, named).write(folder / "retriever.json")
         return folder
 
@@ -111,7 +111,7 @@ def test_a_collection_from_memory_has_to_be_given(better, tmp_path):
         Retriever.load(folder)
     with pytest.raises(InputError, match=r"no retriever\.json"):
         Retriever.load(tmp_path)
-    assert named_collection(library.load(place), {"collection": "in memory"}) == {}
+    assert named_collection(library.load(place), {"collection": "in memory"}, tmp_path) == {}
 
 
 def test_the_digest_is_of_documents_alone(better):

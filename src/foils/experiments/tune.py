@@ -708,7 +708,7 @@ class Tuning:
             name = "" if made.better else task.model
             place = str(Path(name).resolve()) if name and Path(name).is_dir() else name
             deploys = made.deploys if task.in_batch or made.deploys == "both" else "model"
-            named = named_collection(self.whole, self.plan["given"])
+            named = named_collection(self.whole, self.plan["given"], self.output)
             Fusion("z", weight, deploys, place, self.lexical.facts, named).write(self.output / TUNED_FILE)
         return made
 

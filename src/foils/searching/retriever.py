@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,11 +110,12 @@ class Retriever:
             known = fusion.collection
             if "source" not in known:
                 raise InputError(f"{Path(folder) / TUNED_FILE} names no collection; give the one to search")
-            loaded = load_collection(known["source"], columns=known.get("columns"), corpus=known.get("corpus"))
+            source, corpus = (_place(folder, known.get(name)) for name in ("source", "corpus"))
+            loaded = load_collection(str(source), columns=known.get("columns"), corpus=corpus)
             if known["documents"] != documents_digest(loaded):
                 raise InputError(
-                    f"{known['source']} has changed since {folder} was tuned on it; give it as the collection to "
-                    "search what it holds now"
+                    f"{source} has changed since {folder} was tuned on it; give it as the collection to search what "
+                    "it holds now"
                 )
         else:
             loaded = load_collection(collection)
@@ -241,6 +243,11 @@ def read_queries(path: str | Path) -> list[str]:
     return queries
 
 
+def _place(folder: str | Path, named: str | None) -> str | None:
+    """A file that retriever.json names, or a name that is none of a file."""
+    return str(Path(folder) / named) if named and (Path(folder) / named).exists() else named
+
+
 def documents_digest(collection: Collection) -> str:
     """Return a digest of the documents of a collection, whatever its queries and judgements are."""
     hasher = hashlib.blake2b(digest_size=16)
@@ -248,11 +255,12 @@ def documents_digest(collection: Collection) -> str:
     return hasher.hexdigest()
 
 
-def named_collection(collection: Collection, given: Mapping[str, Any]) -> dict[str, Any]:
+def named_collection(collection: Collection, given: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
     """Return how retriever.json names the documents that were tuned on; nothing where they came from memory.
 
     Args:
         collection: the one that was read.
+        folder: that retriever.json lies in; files are named from there, so that both may move together.
         given: its `collection`, a path or a name, and the `columns` and `corpus` by which it was read, where given.
     """
     source = str(given["collection"])
@@ -261,5 +269,5 @@ def named_collection(collection: Collection, given: Mapping[str, Any]) -> dict[s
     named = {"source": source, **{name: given[name] for name in ("columns", "corpus") if given.get(name)}}
     for name in ("source", "corpus"):
         if name in named and Path(named[name]).exists():
-            named[name] = str(Path(named[name]).resolve())
+            named[name] = os.path.relpath(Path(named[name]).resolve(), Path(folder).resolve())
     return {**named, "documents": documents_digest(collection)}
