@@ -75,6 +75,12 @@ def no_line_of_progress_for_slowness(monkeypatch):
     monkeypatch.setattr("foils.runtime.progress.LEAST", math.inf)
 
 
+@pytest.fixture(autouse=True)
+def tables_of_the_usual_width(monkeypatch):
+    """What a verb prints does not depend on the terminal that the tests run in."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     """A cache of the test's own, in its folder."""

@@ -201,6 +201,8 @@ def plain_tokenizer(model: Any, *, prompt: str = "", task: str | None = None, pa
         task: as `model.preprocess` takes it, "query" or "document"; None: neither.
         pairs: whether texts come in pairs.
     """
+    if not len(model):  # a model of somebody's own, without a module that could be looked at
+        return None
     backend = getattr(model, "tokenizer", None)
     shaping = ("model_max_length", "padding_side", "truncation_side", "pad_token_id", "split_special_tokens")
     key = (prompt, task, pairs, id(backend), *(getattr(backend, name, None) for name in shaping))

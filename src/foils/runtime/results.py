@@ -72,7 +72,7 @@ def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
     width = width_of(file)
     out = console.Console(file=file, width=width, highlight=False)
     for table in tables:
-        out.print(_shown(table.title), style="bold")
+        out.print(_shown(table.title), style="bold", soft_wrap=True)
         for columns in _beside(table, width):
             out.print(_grid(table, columns, width))
         if table.caption:
