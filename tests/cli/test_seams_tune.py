@@ -155,7 +155,7 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(foils, world
     plan.write(f"{FULL}/plan.toml")
     edited = foils("tune", "--plan", f"{FULL}/plan.toml", "-o", FULL)
     assert edited.status == 2
-    assert "full holds another tuning, with another plan" in edited.err
+    assert "full/plan.toml is read for this" in edited.err
     tuned = library.tune(plan=f"{FULL}/plan.toml", output="edited")
     assert (tuned.trial.learning_rate, tuned.better) == (1e-6, False)
     assert tuned.deploys == "both", tuned.means

@@ -196,10 +196,10 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
 def test_a_temperature_fitted_to_labels_is_in_the_provenance(folder):
     made = tiny_cross_encoder(folder / "cross", [*LEVELS.values(), *QUERIES.values()])
     judge = f"cross-encoder:{made}"
-    assert rate(folder, "--judge", judge, "--temperature", "labels") == 0
+    assert rate(folder, "--judge", judge, "--temperature", "labels", "--accept-judge") == 0
     (fitted,) = Negatives.read(folder / "rated.parquet").provenance["settings"]["temperatures"].values()
     by_labels = gaps(folder)
-    assert rate(folder, "--judge", judge, "--temperature", str(fitted)) == 0
+    assert rate(folder, "--judge", judge, "--temperature", str(fitted), "--accept-judge") == 0
     np.testing.assert_allclose(gaps(folder), by_labels)
 
 

@@ -112,7 +112,7 @@ def rated_world(sd: float, judge: PlantedJudge, **settings: object) -> tuple[Rat
     qrels = {"train": {f"q{q}": {f"d{q}-20": 1} for q in range(20)}}
     collection = numbers({f"d{q}-{i}": level[q, i] for q in range(20) for i in range(21)}, 20, qrels)
     rows = listed([(f"q{q}", f"d{q}-{i}") for q in range(20) for i in range(20)])
-    rated = rate_negatives(collection, rows, judge, **settings)
+    rated = rate_negatives(collection, rows, judge, accept_judge=True, **settings)  # positives are like the others
     gap = ELO_PER_PROBIT * (level[:, 20:] - level[:, :20]).ravel()
     return rated, rated.table["gap"].to_numpy()[:400], gap
 

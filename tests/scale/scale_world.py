@@ -96,7 +96,9 @@ def rated(folder: Path) -> dict[str, bytes]:
     negatives = mine_negatives(collection, retriever, split="train", top=5)
     judge = BiEncoderJudge(HashingEncoder(), store=VectorStore(folder / "vectors"))
     session.BLOCK = 64
-    found = foils.rate(collection, negatives, judge=judge, degree=4, judgements=folder / "judgements")
+    found = foils.rate(
+        collection, negatives, judge=judge, degree=4, judgements=folder / "judgements", accept_judge=True
+    )
     return files(folder) | {"rated": table(found)}
 
 

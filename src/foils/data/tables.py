@@ -226,7 +226,7 @@ def longest_text(opened: pq.ParquetFile, path: Path) -> int:
     limit = max(memory.budget(), MOST_UNPACKED * path.stat().st_size)
     if sum(chunk.total_uncompressed_size for _, chunk in chunks) <= limit:
         texts = sorted({chunk.path_in_schema for _, chunk in chunks if chunk.physical_type == "BYTE_ARRAY"})
-        with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20) as keyed:
+        with opened_parquet(path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20) as keyed:
             for at, chunk in chunks:
                 size = 8  # bytes of a value
                 if chunk.path_in_schema in texts and chunk.num_values * chunk.total_uncompressed_size > BYTES:
@@ -260,7 +260,7 @@ def opened_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:
             yield opened
     except FormatError:
         raise
-    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, RecursionError) as error:  # KeyError: a damaged schema
         said = str(error).partition("\n")[0]
         raise FormatError(f"not a readable Parquet file ({said}); make it again", path) from error
 
