@@ -89,6 +89,10 @@ EQUAL = "equal to a positive"
 """Why a document is rejected that has the text of a positive of its query."""
 
 
+TO_RATE = "labelled positive, to be rated"
+"""Why a labelled positive is rejected that mining kept on request: a rating compares it as it does negatives."""
+
+
 TOP = "rated best of a query without a labelled positive"
 """Why the candidate is rejected that gaps of such a query are held against; training takes it for its positive."""
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, Rows
-from foils.data.negatives import EQUAL, Negatives, Recapture, negatives_table
+from foils.data.negatives import EQUAL, TO_RATE, Negatives, Recapture, negatives_table
 from foils.data.run import ranks_within
 from foils.data.tables import Provenance
 from foils.mining.planting import as_listed, drawn_positives, noted, planted_rows, without_labels
@@ -52,7 +52,7 @@ DEPTH = 10  # times `top`: where the window ends when rules reject and no end is
 SPARE = 8  # ranked beyond what is needed, so that copies of positives seldom need a second, deeper search
 COPIES = 100  # rows of a query that show copies of its positives; a collection may hold thousands of one text
 CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
-REASONS = (EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN)  # of codes 1 to 5; those of rules follow
+REASONS = (EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN, TO_RATE)  # of codes 1 to 6; those of rules follow
 COPY, PASSED_OVER = (1, 2), (4, 5)
 
 
@@ -192,6 +192,7 @@ class Miner:
         scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
         draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
         seed: of the draws; a query's depends on it and on the query's row alone.
+        keep_positives: labelled positives of the window stay in the table, rejected, for a rating.
 
     Raises:
         InputError: `top` below 1, `near_duplicate` not above 0, or a window that is empty or, with a draw, without an
@@ -210,6 +211,7 @@ class Miner:
     scorer: PairScorer | None = None
     draw: Draw | None = None
     seed: int = 0
+    keep_positives: bool = False
 
     def __post_init__(self) -> None:
         first, end = self.ranks
@@ -273,7 +275,7 @@ class Miner:
         retriever, draw, *rules = (with_judgements_of(part, judged) for part in (self.retriever, *parts))
         if not len(planted):
             return {}
-        other = replace(self, collection=judged, retriever=retriever, rules=rules, draw=draw)
+        other = replace(self, collection=judged, retriever=retriever, rules=rules, draw=draw, keep_positives=False)
         rows = np.concatenate(other.searched(planted["query"], f"planting positives for {self.retriever.name}").rows)
         kept_rows = rows["reason"] == 0
         listed = planted_rows(rows["query"], rows["document"], ranks_within(rows["query"]), rows["score"], kept_rows)
@@ -368,10 +370,13 @@ class Miner:
             usable = self._drawn(candidates, valid & inside, self.draw, final)
         copies = listed & valid & np.isin(reasons, COPY)
         many = copies & (np.cumsum(copies, axis=1) > COPIES)
-        found.rows.append(candidates[listed & valid & ~many])
-        found.copies += int(many.sum())
-        found.positives += int((positive & listed).sum())
         within = positive & listed & (rank >= first)
+        shown = listed & valid & ~many
+        if self.keep_positives:
+            shown |= within
+        found.rows.append(candidates[shown])
+        found.copies += int(many.sum())
+        found.positives += int((positive & listed & ~shown).sum())
         labelled = candidates[within]
         ranks: Rows = (np.cumsum(valid, axis=1) - valid)[within]
         found.listed.append(planted_rows(labelled["query"], labelled["document"], ranks, labelled["score"], True))
@@ -388,14 +393,19 @@ class Miner:
         flat = candidates.reshape(-1)
         positive = self._looks.known.contain(flat["query"], flat["document"])
         valid = (flat["document"] >= 0) & ~positive
-        part = flat[valid]
+        looked = valid
+        if self.keep_positives:
+            flat["reason"][positive] = 1 + REASONS.index(TO_RATE)
+            looked = flat["document"] >= 0
+        part = flat[looked]
         part["scale"] = part["score"]
         if self.scorer is not None:
             part["scale"] = self.scorer.score(self._pairs(part))
-        part["reason"][self.collection.identical[part["query"]] == part["document"]] = 1 + REASONS.index(IDENTICAL)
+        same_id = self.collection.identical[part["query"]] == part["document"]
+        part["reason"][same_id & (part["reason"] == 0)] = 1 + REASONS.index(IDENTICAL)
         for code, rule in enumerate(self.rules, 1 + len(REASONS)):
             part["reason"][rule.marks(self._pairs(part)) & (part["reason"] == 0)] = code
-        flat[valid] = part
+        flat[looked] = part
         return candidates, valid.reshape(rows.shape), positive.reshape(rows.shape)
 
     def _pairs(self, rows: npt.NDArray[np.void]) -> TextPairs:

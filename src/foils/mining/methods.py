@@ -87,6 +87,8 @@ class WindowSettings(Settings):
             simans:A,B prefers those whose score is near the positive's, as in simans:100,-0.1.
         near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their sets of tokens;
             above 1, only those that equal one.
+        keep_positives: Keep the labelled positives that are ranked among the negatives in the table, rejected as such.
+            `foils rate` compares them like the others; no other verb takes them for negatives.
         seed: Seed of everything that is drawn, the positives that are held out to estimate unlabelled answers among
             them; the same seed gives the same bytes.
     """
@@ -96,6 +98,7 @@ class WindowSettings(Settings):
     ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
     draw: Annotated[str, Option(needs=_DRAW)] = "top"
     near_duplicate: Annotated[float, Option(above=0)] = 0.9
+    keep_positives: bool = False
     seed: Annotated[int, Option(least=0)] = 0
 
     def __post_init__(self) -> None:
@@ -296,10 +299,11 @@ class Models:
             **({"rules": self.filters.describe()} if rules or scorer else {}),
             **({"keep_identical_ids": True} if loaded.keep_identical_ids else {}),
             **({"draw": window.draw, "seed": window.seed} if draw is not None else {}),
+            **({"keep_positives": True} if window.keep_positives else {}),
         }
         miner = Miner(
             loaded, retriever, top=window.top, near_duplicate=window.near_duplicate, rules=rules, scorer=scorer,
-            draw=draw, seed=window.seed, ranks=ranks,
+            draw=draw, seed=window.seed, ranks=ranks, keep_positives=window.keep_positives,
         )  # fmt: skip
         return miner, facts
 

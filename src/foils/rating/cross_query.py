@@ -38,12 +38,14 @@ class Offsets:
             answer names.
         comparisons: asked for.
         missing: of them without an answer.
+        unreached: queries with ratings that no answer names, which have no offset.
         spread: standard deviation s_b of offsets in Elo points, as the answers have it.
     """
 
     offset: Floats
     comparisons: int
     missing: int
+    unreached: int
     spread: float
 
 
@@ -115,8 +117,9 @@ def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings
     """
     link, queries = LINKS[ratings.model], len(candidates.query_ids)
     known = np.isfinite(preference)
+    rated = np.unique(candidates.query_of(np.flatnonzero(np.isfinite(ratings.rating))))
     if not known.any():
-        return Offsets(np.full(queries, np.nan), len(pairs), len(pairs), float("nan"))
+        return Offsets(np.full(queries, np.nan), len(pairs), len(pairs), len(rated), float("nan"))
     compared, w = pairs[known], preference[known]
     rating, per_probit = ratings.rating[compared], ELO_PER_PROBIT / link.elo_per_unit
     over = Pairs(np.array([0, queries]), *candidates.query_of(compared).T)
@@ -134,7 +137,13 @@ def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings
         belief = Spread(belief.sd, bounded(dispersion, sd))
         if abs(np.log(belief.dispersion / before)) < _SETTLED:
             break
-    return Offsets(offset * link.elo_per_unit, len(pairs), int((~known).sum()), float(sd * ELO_PER_PROBIT))
+    return Offsets(
+        offset=offset * link.elo_per_unit,
+        comparisons=len(pairs),
+        missing=int((~known).sum()),
+        unreached=int(np.isnan(offset[rated]).sum()),
+        spread=float(sd * ELO_PER_PROBIT),
+    )
 
 
 def fitted_offsets(over: Pairs, w: Floats, link: Link, lead: Floats, belief: Spread) -> Floats:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection, ColumnTexts
-from foils.data.negatives import TOP, Negatives, texts_of
+from foils.data.negatives import TO_RATE, TOP, Negatives, texts_of
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
@@ -48,7 +48,8 @@ class Rateable:
     Attributes:
         candidates: of all queries.
         row, candidate: (r,) rows of the table, and the candidate of each.
-        positive: (p,) the candidates that are labelled positives, each the last one of its query.
+        positive: (p,) the candidates that are first labelled positives, each the last one of its query.
+        relevant: (k,) these, and the further labelled positives that mining kept.
         labelled: (Q,) whether a query has one.
         skipped: reason -> rows that are not rated.
     """
@@ -57,6 +58,7 @@ class Rateable:
     row: Rows
     candidate: Rows
     positive: Rows
+    relevant: Rows
     labelled: npt.NDArray[np.bool_]
     skipped: dict[str, int]
 
@@ -75,7 +77,8 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     """Put each query's kept rows, in the table's order, and its first labelled positive after them.
 
     A query that is labelled in no split is rated without a positive; one whose positives are in other splits alone is
-    not rated. Labelled positives among the rows are rejected already, as `as_source` does.
+    not rated. Labelled positives among the rows are rejected already, as `as_source` does; those that mining kept to be
+    rated are candidates, too.
 
     Raises:
         InputError: ids unknown to the collection, or no row to rate.
@@ -83,9 +86,15 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     """
     query, texts = texts_of(negatives, collection)
     labels, known = collection.labels(split), collection.known_positives
-    elsewhere = negatives.keep & (labels.places(query) < 0) & (known.places(query) >= 0)
-    skipped = {"rejected before": int((~negatives.keep).sum()), OTHER_SPLIT: int(elsewhere.sum())}
-    row = np.flatnonzero(negatives.keep & ~elsewhere)
+    place, kept_positive = labels.places(query), np.zeros(len(negatives), bool)
+    kept_positive[negatives.rejected_for(TO_RATE)] = True
+    first = np.append(labels.first, -1)[place]  # it has a place of its own
+    wanted = negatives.keep | (kept_positive & (texts.rows != first))
+    elsewhere = wanted & (place < 0) & (known.places(query) >= 0)
+    skipped = {
+        "rejected before": int((~negatives.keep & ~kept_positive).sum()), OTHER_SPLIT: int(elsewhere.sum())
+    }  # fmt: skip
+    row = np.flatnonzero(wanted & ~elsewhere)
     if not len(row):
         why = ", ".join(f"{n} {why}" for why, n in skipped.items() if n) or "the table has no rows"
         hint = f"; is {split!r} the split?" if skipped[OTHER_SPLIT] else "; rate a table with negatives to train on"
@@ -93,7 +102,7 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     row = row[np.argsort(query[row], kind="stable")]
     queries = np.unique(query[row])
     labelled = labels.counts_of(queries) > 0
-    first = labels.doc_rows[labels.offsets[labels.places(queries[labelled])]]
+    first = labels.first[labels.places(queries[labelled])]
     of = np.concatenate([query[row], queries[labelled]])  # a positive comes after the rows of its query
     order = np.argsort(of, kind="stable")
     candidate, positive = np.split(np.argsort(order), [len(row)])
@@ -106,7 +115,15 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
         collection.queries["query_id"].take(pa.array(queries)).to_pylist(), collection.query_texts(queries), offsets,
         ColumnTexts(pa.chunked_array([*ids[0].chunks, *ids[1].chunks]).take(pa.array(order))), texts.take,
     )  # fmt: skip
-    return Rateable(shown, row, candidate, positive, labelled, {why: n for why, n in skipped.items() if n})
+    return Rateable(
+        candidates=shown,
+        row=row,
+        candidate=candidate,
+        positive=positive,
+        relevant=np.append(positive, candidate[kept_positive[row]]),
+        labelled=labelled,
+        skipped={why: n for why, n in skipped.items() if n},
+    )
 
 
 @dataclass(frozen=True)
@@ -124,7 +141,7 @@ class Evidence:
     doubt: str
 
 
-def evidence_of(pairs: Pairs, judgements: Judgements, positives: Rows) -> Evidence:
+def evidence_of(pairs: Pairs, judgements: Judgements, relevant: Rows) -> Evidence:
     """Return how often labelled positives win, how far both orders agree, and whether either is clearly above chance.
 
     A mean over at least 20 queries has to be above ½ by 2.326 standard errors, a correlation over at least 20 pairs
@@ -134,7 +151,7 @@ def evidence_of(pairs: Pairs, judgements: Judgements, positives: Rows) -> Eviden
     known = np.isfinite(w)
     pairs, w = pairs.where(known), w[known]
     agree = judgements.order_correlation
-    chosen = [np.isin(ends, positives) for ends in (pairs.first, pairs.second)]
+    chosen = [np.isin(ends, relevant) for ends in (pairs.first, pairs.second)]
     involved = chosen[0] != chosen[1]
     wins = (np.sign(np.where(chosen[0], w - 0.5, 0.5 - w)) + 1)[involved] / 2
     counts = np.bincount(pairs.query[involved], minlength=pairs.queries)
@@ -256,6 +273,7 @@ class Rated(Negatives):
         if did.between is not None:
             rows.append(("comparisons between queries", f"{did.between.comparisons:,}"))
             rows.append(("of them missing", f"{did.between.missing:,}"))
+            rows.append(("queries without an offset", f"{did.between.unreached:,}"))
             rows.append(("spread of queries' offsets, Elo", number(did.between.spread, 0)))
         percentiles = f"gap, percentiles {' '.join(map(str, PERCENTILES))}, Elo"
         rows.append((percentiles, "  ".join(number(value, 0) for value in values)))
@@ -355,7 +373,7 @@ def rate(
         everybody = np.ones(len(keys), bool)
         between_pairs = pairs_between(shown.offsets, keys, query_keys(shown.query_ids, seed), everybody, rating.between)
     _ask(asking, _pairs(asking, rating, keys, of_between, between_pairs))
-    evidence = evidence_of(asking.pairs, asking.judgements, rows.positive)
+    evidence = evidence_of(asking.pairs, asking.judgements, rows.relevant)
     if evidence.doubt:
         doubt = (
             f"the judge {'+'.join(each.name for each in judges)} is not clearly better than chance: {evidence.doubt}"
@@ -384,6 +402,11 @@ def rate(
         drawn = pairs_between(shown.offsets, keys, of_queries, np.isfinite(ratings.elo), rating.between)
         between = fit_offsets(shown, drawn, answers_between(of_between, shown, *drawn.T), ratings)
         more["offset"] = np.repeat(between.offset, np.diff(shown.offsets))
+        if between.unreached:
+            log.warning(
+                "%d queries have no offset, since no comparison with others was answered for them; their ratings hold "
+                "within the query alone, and a regression leaves them out", between.unreached,
+            )  # fmt: skip
     columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error, **more}
     models, name = questions_of([*judges, *of_between]), "+".join(each.name for each in judges)
     settings: dict[str, Any] = {"split": split, "judge": name, **vars(rating)}
@@ -492,7 +515,8 @@ def rated_table(negatives: Negatives, rows: Rateable, columns: dict[str, Floats]
     widened, of_positive = negatives.with_rejected(query_ids, shown.ids(rows.positive).cast(pa.string()))
     values = {name: np.full(len(widened), np.nan) for name in columns}
     for name, column in values.items():
-        column[rows.row] = columns[name][rows.candidate]
+        shown_for = np.ones(len(rows.row), bool) if name in OF_POSITIVES else negatives.keep[rows.row]
+        column[rows.row[shown_for]] = columns[name][rows.candidate[shown_for]]
         if name in OF_POSITIVES:
             column[of_positive] = columns[name][rows.positive]
     rated = widened.with_columns(values)

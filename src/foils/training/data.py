@@ -311,6 +311,17 @@ class TrainingSet:
         there, weights = self.rows[:, 1:] >= 0, self.facts.own_log_weights()
         return there & np.isfinite(weights) & (weights != 0), there & np.isneginf(weights)
 
+    def ratings_within(self) -> Floats:
+        """Return (N, 1 + k) `facts.ratings`; of queries without an offset the ratings within the query, in that unit.
+
+        The latter can be compared with others of the same query alone.
+        """
+        if self.negatives is None:
+            return self.facts.ratings
+        table = _Table.read(self.negatives, self.texts.collection, offsets=False)
+        ratings, spread = _ratings(self.texts.collection, self.rows, table)
+        return np.where(np.isnan(self.facts.ratings), ratings * spread / self.elo_sd, self.facts.ratings)
+
     def teacher_scores(self) -> Floats:
         """Return (N, 1 + k) the teacher's scores of each row's documents; NaN where there is none.
 
@@ -448,7 +459,7 @@ class _Table:
     own: pa.Array | pa.ChunkedArray | None
 
     @classmethod
-    def read(cls, negatives: Negatives, collection: Collection) -> _Table:
+    def read(cls, negatives: Negatives, collection: Collection, *, offsets: bool = True) -> _Table:
         query, texts = texts_of(negatives, collection)
         document = np.arange(0) if texts.rows is None else texts.rows
 
@@ -464,7 +475,9 @@ class _Table:
                 "(foils select does it)"
             )
         document = np.where(document < 0, len(collection.documents) - 1 - document, document)
-        elo = column("elo", np.nan) + column("offset", 0.0)
+        elo = column("elo", np.nan)
+        if offsets:
+            elo = elo + column("offset", 0.0)
         return cls(query, document, negatives.keep, weight, elo, column("gap", np.nan), texts.own)
 
 

@@ -515,7 +515,7 @@ def train_model(
     static = has_static_embedding_input(model)
     how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if isinstance(model, CrossEncoder):
-        from foils.training.reranker import DrawnLists, reranker_loss, reranker_set
+        from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
 
         own = {"mask": settings.mask, "beside": settings.beside}
         refuse(own, "on a reranker, whose loss compares no vectors; leave it out")
@@ -525,6 +525,7 @@ def train_model(
             why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
             refuse({"mini_batch_size": settings.mini_batch_size}, why)
         dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
+        model.activation_fn = learned_activation(kind) or model.activation_fn
         if settings.draw_negatives is not None:
             if kind.pointwise:
                 said = f"{spelled('loss')} {settings.loss} learns from pairs, not from lists; take listnet"

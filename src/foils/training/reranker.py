@@ -304,6 +304,16 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
     return replace(loss, make=partial(loss.make, **chosen), settings=settings, target=target)
 
 
+def learned_activation(loss: RerankerKind) -> nn.Module | None:
+    """Return what makes of logits the numbers that a loss taught: nothing for numbers, σ for probabilities.
+
+    None where it taught an order alone.
+    """
+    if loss.scales is _CHANCES:
+        return nn.Sigmoid()
+    return nn.Identity() if STANDARD in loss.scales.values() else None
+
+
 def _of_st(name: str, model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> Any:
     """Make a loss of sentence-transformers."""
     try:
@@ -334,7 +344,7 @@ def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
         if scale == CHANCE:
             return values / len(BOUNDS)
     elif target == ELO:
-        values = rated("the target elo", data.facts.ratings)
+        values = rated("the target elo", data.ratings_within() if scale == LOGIT else data.facts.ratings)
     else:
         values = data.teacher_scores()
     if scale == LOGIT:
@@ -391,6 +401,7 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         )
     there = data.rows[:, 1:] >= 0
     if not loss.whole:
+        _warn_of_lost(data, there & np.isnan(target), loss.target)
         there &= np.isfinite(target)
     rows: NDArray[np.bool_] = there.sum(1) > (0 if loss.pointwise else 1)
     if not (loss.pointwise or rows.all()):
@@ -413,6 +424,24 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         columns["label"] = _lists(_lists(values, np.repeat(lengths, 3)), np.full(len(lengths), 3))
     texts = replace(data.texts, documents=frozenset({"document", "documents"}))
     return datasets.Dataset(pa.table(columns)).with_transform(texts)
+
+
+def _warn_of_lost(data: TrainingSet, lost: NDArray[np.bool_], target: str) -> None:
+    """Say how many pairs of a query and a document have no target, (N, 1 + k), and why; they are left out."""
+    if not lost.any():
+        return
+    pairs = np.stack([np.repeat(data.rows[:, 0], lost.sum(1)), data.rows[:, 1:][lost]], 1)
+    apart = target == ELO and np.isfinite(data.ratings_within())[lost]
+    pairs, first = np.unique(pairs, axis=0, return_index=True)
+    unreached = pairs[:, 0][np.broadcast_to(apart, lost.sum())[first]]
+    why = ""
+    if len(unreached):
+        queries = len(np.unique(unreached))
+        why = (
+            f"; {len(unreached)} of them belong to {queries} queries without an offset: no comparison with other "
+            "queries was answered for these (listnet, which compares documents of one query alone, keeps them)"
+        )
+    log.warning("%d pairs of a query and a document have no %s and are left out%s", len(pairs), target, why)
 
 
 def _lists(values: Any, lengths: Rows) -> pa.ListArray:
