@@ -49,16 +49,17 @@ def test_a_recipe_fills_in_what_is_open():
 
 
 @pytest.mark.slow
-def test_one_model_is_decided_for_and_tuned(foils, tmp_path, monkeypatch):
+def test_the_demo_decides_and_tunes(foils, tmp_path, monkeypatch):
     pytest.importorskip("datasets")
     from train_models import made_up, static_model
 
     collection = replace(made_up(queries=240, documents=400), name="pydocs", digest="made up")
     monkeypatch.setattr("foils.data.read._pydocs", lambda packages=None: collection)
-    static_model().save_pretrained(str(tmp_path / "static"))
-    ended = foils("demo", "-o", tmp_path / "out", "--model", tmp_path / "static")
+    static = str(tmp_path / "static")
+    static_model().save_pretrained(static)
+    ended = foils("demo", "-o", tmp_path / "out", "--model", static, "--encoder", static)
     assert ended.status == 0, ended.err
-    shown = demo(tmp_path / "out", model=str(tmp_path / "static"))
+    shown = demo(tmp_path / "out", model=static, encoder=static)
     assert list(shown.tuned.means)[:2] == ["base", "tuned"]
     assert shown.tuned.sentence.startswith("Deploy ")
     assert str(shown).split() == ended.out.split()
