@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import foils
-from foils.cli.app import DOORS, EVERYWHERE, PURPOSE, door_of, summary
+from foils.cli.app import PURPOSE
 from foils.cli.program import described, example, help_text, is_wide, settings_of_verb, shown_default
+from foils.cli.verbs import DOORS, EVERYWHERE, door_of
 from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.options import Setting
 
@@ -199,7 +200,7 @@ def llms() -> str:
     index = (DOCS / "index.md").read_text("utf-8")
     parts = [f"# foils\n\n> {PURPOSE}\n", "Verbs of the program are functions of the same names in Python.\n"]
     parts += [f"## {title}\n\n{lines}" for title, lines in re.findall(r"^## (.+)\n\n((?:- .+\n)+)", index, re.M)]
-    verbs = [f"- [foils {name}](options.md#foils-{name}): {summary(name)}" for name in DOORS]
+    verbs = [f"- [foils {name}](options.md#foils-{name}): {verb.summary}" for name, verb in DOORS.items()]
     schemas = sorted({"negatives.json", *(path.name for path in (DOCS / "schemas").glob("*.json"))})
     parts += ["## Verbs\n", *verbs, "\n## Schemas\n", *(f"- [{name}](schemas/{name})" for name in schemas)]
     return "\n".join(parts) + "\n"
@@ -241,9 +242,9 @@ STUB = """# The imports say where each name is, and are read when it is first us
 
 
 def stub() -> str:
-    """Return foils/__init__.pyi: the imports that it has, and the signatures of the doors as they are written."""
-    lines = re.findall(r"^ *(from \S+ import (\w+) as \w+)$", (SOURCE / "__init__.pyi").read_text("utf-8"), re.M)
-    doors = {name: line for line, name in lines if hasattr(getattr(foils, name), "settings")}
+    """Return foils/__init__.pyi: imports of the public names, and the signatures of the doors as they are written."""
+    lines = {name: f"from .{home} import {name} as {name}" for home, names in foils.HOMES.items() for name in names}
+    doors = {name: line for name, line in lines.items() if hasattr(getattr(foils, name), "settings")}
     signatures, modules = [], set[str]()
     for name in doors:
         door = getattr(foils, name)
@@ -252,11 +253,11 @@ def stub() -> str:
         held = written.replace(" ", "~").replace(",~", ", ")  # lines break behind commas alone
         broken = textwrap.fill(held, 120, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
         signatures.append(broken.replace("~", " "))
-    others = [line for line, name in lines if name not in doors]
+    others = [line for name, line in lines.items() if name not in doors]
     loaded = ["if not typing.TYPE_CHECKING:", *(f"    {line}" for line in doors.values())]
     ours = [f"import {module}" for module in sorted(modules) if module.startswith("foils")]
     theirs = [f"import {module}" for module in sorted(modules | {"typing"}) if not module.startswith("foils")]
-    parts = ([STUB + "\n".join(theirs)], ours, others, loaded, ["_homes: dict[str, list[str]]"], signatures)
+    parts = ([STUB + "\n".join(theirs)], ours, others, loaded, signatures)
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 

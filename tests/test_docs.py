@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 
 import foils
-from foils.cli.app import DOORS, door_of, run
+from foils.cli.app import run
 from foils.cli.program import example, settings_of_verb
+from foils.cli.verbs import DOORS, door_of
 from foils.data import Negatives
 from foils.data.negatives import TOP
 from llm_server import Reply, serving

@@ -1,15 +1,42 @@
 """Hard negatives for retrievers and rerankers: mine, score, rate, select, batch, train, measure.
 
-Each function is what the verb of its name does in the program. The names stand in `__init__.pyi`, and are loaded when
-they are first used, so that importing foils loads nothing heavy.
+Each function is what the verb of its name does in the program. A name is loaded when it is first used, so that
+importing foils loads nothing heavy; `__init__.pyi` has the types, and is made of these names by docs/generate.py.
 """
 
 import lazy_loader
 
-_homes: dict[str, list[str]] = {}
-with open(f"{__file__}i", encoding="utf-8") as _stub:  # noqa: PTH123  # pathlib would take longer than all else
-    for _words in map(str.split, _stub):
-        if _words[:1] == ["from"]:
-            _homes.setdefault(_words[1].removeprefix("."), []).append(_words[3])
+HOMES = {  # module -> public names that it defines
+    "batching.plan": ["batch"],
+    "batching.sampler": ["batch_sampler"],
+    "data.collection": ["Collection"],
+    "data.description": ["describe"],
+    "data.negatives": ["Negatives"],
+    "data.read": ["load"],
+    "data.run": ["Run"],
+    "data.sources": ["export"],
+    "deciding.doors": ["score"],
+    "deciding.mine": ["mine"],
+    "encode.encoder": ["load_encoder"],
+    "encode.vectors": ["VectorStore"],
+    "evaluation.doors": ["evaluate"],
+    "experiments.doors": ["demo", "merge", "report", "study", "tune"],
+    "labelling.doors": ["label"],
+    "labelling.relabelling": ["relabel"],
+    "mining.drop_in": ["mine_hard_negatives"],
+    "mining.fusion": ["fuse"],
+    "mining.generation": ["generate"],
+    "mining.methods": ["filter"],
+    "mining.scorers": ["score_pairs"],
+    "rating.doors": ["rate"],
+    "runtime.errors": ["FoilsError"],
+    "searching.doors": ["search"],
+    "searching.retriever": ["Retriever"],
+    "searching.settings": ["DimensionSettings"],
+    "searching.sharpened": ["SharpenedSearch"],
+    "selection.doors": ["compose", "select"],
+    "training.doors": ["train"],
+    "upkeep": ["cache"],
+}
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_homes)
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=HOMES)

@@ -9,6 +9,7 @@ import typing
 import foils.batching.plan
 import foils.data.collection
 import foils.data.description
+import foils.data.exports
 import foils.data.negatives
 import foils.data.read
 import foils.data.sources
@@ -78,8 +79,6 @@ if not typing.TYPE_CHECKING:
     from .training.doors import train as train
     from .upkeep import cache as cache
 
-_homes: dict[str, list[str]]
-
 def batch(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "hobit", "hobit-c", "mutual",
     "ngame", "walks", "b3"] = ..., source: foils.data.sources.SourceLike | None = ..., *, batch_size: int = ...,
     settings: collections.abc.Mapping[str, typing.Any] | None = ..., seed: int = ..., split: str = ...,
@@ -101,7 +100,7 @@ def export(collection: foils.data.read.CollectionLike, source: foils.data.source
     form: typing.Literal["triplets", "tuples", "labelled-pairs", "labelled-lists", "flagembedding", "tevatron"] = ...,
     scores: str | None = ..., number: int | None = ..., split: str = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ...) -> foils.data.sources.Exported: ...
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.data.exports.Exported: ...
 def score(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
     rank_by: typing.Literal["benefit", "eci_sem", "eci"] = ..., labels_by: foils.labelling.doors.AskLike | None = ...,
     split: str = ..., hybrids: int = ..., temperature: float = ..., regularization: float = ...,

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("datasets")
 pytest.importorskip("sentence_transformers")
 
-from foils.cli.app import DOORS
+from foils.cli.verbs import DOORS
 from train_models import made_up, static_model
 
 NEXT = re.compile(r"foils: next: foils (.+)")

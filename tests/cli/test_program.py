@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from foils.cli import app
-from foils.cli.program import is_wide, settings_of_verb
+from foils.cli.program import described, is_wide, settings_of_verb
+from foils.cli.verbs import DOORS, door_of
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.results import Table, print_tables
 
-VERBS = tuple(app.DOORS)
+VERBS = tuple(DOORS)
 
 
 def test_help_lists_the_verbs(foils):
@@ -108,6 +108,11 @@ def test_a_shell_completes_verbs_and_options(foils, tmp_path, monkeypatch):
     assert ended.status == 0, ended.err
     [script] = tmp_path.rglob("completions/foils")
     assert {"evaluate", "--relative-margin"} <= {*script.read_text().replace("'", " ").split()}
+
+
+def test_a_verbs_summary_is_the_first_line_of_its_doors_documentation():
+    summaries = {verb: described(door_of(verb)).partition("\n")[0] for verb in VERBS}
+    assert {name: verb.summary for name, verb in DOORS.items()} == summaries
 
 
 def test_help_imports_neither_torch_nor_numpy():

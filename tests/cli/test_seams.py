@@ -24,7 +24,7 @@ pytest.importorskip("sentence_transformers")
 
 import foils as library
 from fakes import HashingEncoder
-from foils.cli.app import DOORS, door_of
+from foils.cli.verbs import DOORS, door_of
 from foils.data import Negatives, Run
 from foils.llm import Client
 from foils.runtime.files import write_json

@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 import foils
-from foils.cli.app import DOORS, RECORDS, Verb
 from foils.cli.program import program
+from foils.cli.verbs import DOORS, RECORDS, Verb
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Needs, Option, Settings, door, parsed_settings, refuse, settings_of, several, spelling
 from foils.runtime.results import Result, Table, counted, number, p_value
@@ -194,7 +194,7 @@ def test_messages_call_options_as_the_caller_does():
 def verb(monkeypatch):
     """The program has the door as a verb."""
     monkeypatch.setattr(foils, "see", see, raising=False)
-    monkeypatch.setitem(DOORS, "see", Verb((RECORDS,)))
+    monkeypatch.setitem(DOORS, "see", Verb("See.", (RECORDS,)))
 
 
 def test_the_program_gives_the_door_what_it_is_given(tmp_path, capsys):

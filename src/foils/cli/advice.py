@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from foils.cli.app import door_of
+from foils.cli.verbs import door_of
 from foils.runtime.options import several
 
 Values = Mapping[str, Any]

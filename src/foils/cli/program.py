@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_origin
 from cyclopts import App, Group, Parameter
 
 from foils.cli.advice import following
-from foils.cli.app import DOORS, EVERYWHERE, JSON, Door, door_of
+from foils.cli.verbs import DOORS, EVERYWHERE, JSON, Door, door_of
 from foils.runtime.options import STANDARD, Setting, check_places, spelling
 from foils.runtime.progress import say
 from foils.runtime.results import print_tables

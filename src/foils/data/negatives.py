@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, DocumentTexts, Rows, rows_of
+from foils.data.exports import Exported
 from foils.data.tables import Provenance, column_or_nulls, read_table, table_bytes, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table, counted
@@ -194,7 +195,7 @@ class Negatives(Result):
         return "The reasons for which rows are rejected say which rule to loosen."
 
     def export(self, path: str | Path, *, form: str = "triplets", scores: str = "") -> int:
-        """Write the kept rows in a form that training tools read (see `foils.data.sources.Exported`).
+        """Write the kept rows in a form that training tools read (see `foils.data.exports.Exported`).
 
         Args:
             path: of the file.
@@ -208,7 +209,7 @@ class Negatives(Result):
             InputError: the collection is not known, or nothing is there to export.
             UnknownNameError: no such form.
         """
-        return int(self._exported(form, scores).write(path))
+        return self._exported(form, scores).write(path)
 
     def to_pandas(self, form: str = "") -> Any:
         """Return the table as a DataFrame; in a form of `foils.export`, as triplets, its kept rows with their texts.
@@ -221,9 +222,7 @@ class Negatives(Result):
         require("pandas", "hub")
         return (self._exported(form).to_arrow() if form else self.table).to_pandas()
 
-    def _exported(self, form: str, scores: str = "") -> Any:
-        from foils.data.sources import Exported
-
+    def _exported(self, form: str, scores: str = "") -> Exported:
         if self.collection is None:
             raise InputError("the texts of this table are not known; name the collection that it was made from")
         return Exported(self.collection, self, form, self.split, scores)
@@ -331,6 +330,18 @@ class Negatives(Result):
                 raise InputError(f"{said}; give the collection that the table was made from")
         return queries, np.where(has_text, -1, documents)
 
+    def texts_in(self, collection: Collection) -> tuple[Rows, DocumentTexts]:
+        """Return (n,) query rows in a collection, and the texts of the documents; what stands in `text` goes first.
+
+        Raises:
+            InputError: query ids, or document ids without a text, that the collection does not know.
+        """
+        queries, documents = self.rows_in(collection)
+        own = np.flatnonzero(documents < 0)
+        documents[own] = -1 - own
+        text = self.table["text"] if "text" in self.table.column_names else None
+        return queries, DocumentTexts(collection, documents, text)
+
     def write(self, path: str | Path) -> None:
         """Write the table as Parquet with its provenance."""
         write_table(path, self.table, self.provenance)
@@ -348,19 +359,6 @@ class Negatives(Result):
             return Negatives(table, recorded)
         except InputError as error:
             raise FormatError(str(error), path) from error
-
-
-def texts_of(negatives: Negatives, collection: Collection) -> tuple[Rows, DocumentTexts]:
-    """Return (n,) query rows of a table, and the texts of its documents; what stands in `text` counts by its row.
-
-    Raises:
-        InputError: query ids, or document ids without a text, that the collection does not know.
-    """
-    queries, documents = negatives.rows_in(collection)
-    own = np.flatnonzero(documents < 0)
-    documents[own] = -1 - own
-    text = negatives.table["text"] if "text" in negatives.table.column_names else None
-    return queries, DocumentTexts(collection, documents, text)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,22 @@
-"""The rows that a model is trained on: which positives, with which negatives.
+"""The rows that a model is trained on: which positives, with which negatives, of one data set or of several as one.
 
 Training takes its rows from here, and so does the plan of batches that is shown beforehand, so that the two agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import chain, count
 from typing import Annotated, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
-from foils.data.negatives import TOP, Negatives
+from foils.data.negatives import KNOWN, REQUIRED, TOP, Negatives
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse
 
@@ -173,3 +176,66 @@ class TextNumbers:
     def __call__(self, rows: Rows) -> Rows:
         """Return the numbers of these rows, in their shape."""
         return np.append(self.numbers, ABSENT)[np.where(rows < 0, -1, np.searchsorted(self.known, rows))]
+
+
+# Several data sets as one
+
+
+def joined_collections(parts: Mapping[str, Collection]) -> Collection:
+    """Return the documents, queries and judgements of several collections as one collection.
+
+    The texts are shared with the parts, not copied. A split has the judgements of every part that has the split.
+
+    Args:
+        parts: name → collection, at least one; the id `x` of a part becomes `NAME/x`.
+    """
+    documents, queries = (
+        pa.concat_tables(_named(getattr(part, table), name) for name, part in parts.items())
+        for table in ("documents", "queries")
+    )
+    qrels: dict[str, list[pa.Table]] = {}
+    for name, part in parts.items():
+        for split, table in part.qrels.items():
+            qrels.setdefault(split, []).append(_named(table, name))
+    digests = "\0".join(f"{name}\0{part.digest}" for name, part in parts.items())
+    digest = blake2b(digests.encode(), digest_size=16).hexdigest()
+    keep = all(part.keep_identical_ids for part in parts.values())
+    judged = {split: pa.concat_tables(tables) for split, tables in qrels.items()}
+    return Collection(" + ".join(parts), documents, queries, judged, digest, keep_identical_ids=keep)
+
+
+def joined_negatives(parts: Mapping[str, Negatives]) -> Negatives:
+    """Return several tables of negatives as one, for the collection of `joined_collections`.
+
+    Columns that foils knows are kept. Where a part lacks a column, its rows have none of it; a weight is 1.
+
+    Args:
+        parts: name of the collection → table, at least one.
+    """
+    taken = {*REQUIRED.names, *KNOWN, "offset"}  # the last: of a query's ratings (`foils rate`)
+    weighted = any("weight" in part.table.column_names for part in parts.values())
+    tables = []
+    for name, part in parts.items():
+        table = part.reject(np.zeros(len(part), bool), "").table  # with keep and reason, where it has none
+        if weighted and "weight" not in table.column_names:
+            table = table.append_column("weight", pa.array(np.ones(len(table))))
+        tables.append(_named(table.select([each for each in table.column_names if each in taken]), name))
+    return Negatives(pa.concat_tables(tables, promote_options="default"))
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """Return names that are all different: a name that came before gets a number, `nq` and `nq 2`."""
+    distinct: list[str] = []
+    for name in names:
+        numbered = chain([name], (f"{name} {number}" for number in count(2)))
+        distinct.append(next(each for each in numbered if each not in distinct))
+    return distinct
+
+
+def _named(table: pa.Table, name: str) -> pa.Table:
+    """The table with its ids of queries and documents beginning with a name."""
+    for at, column in enumerate(table.column_names):
+        if column in ("query_id", "doc_id"):
+            ids = pc.binary_join_element_wise(name, table[column], "/")
+            table = table.set_column(at, column, ids.cast(table[column].type))
+    return table

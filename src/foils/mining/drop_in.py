@@ -25,9 +25,9 @@ from foils.data.collection import (
     DocumentTexts,
     Rows,
 )
+from foils.data.exports import labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
-from foils.data.sources import labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.tables import take
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind

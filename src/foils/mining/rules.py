@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection, DocumentTexts, Rows
-from foils.data.negatives import Negatives, texts_of
+from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
 from foils.data.tokens import DocumentSets
 from foils.encode.vectors import Vectors
@@ -414,7 +414,7 @@ def filter_negatives(
         InputError: ids that the collection does not know, a column of the scorer's name that is there already, or as
             the rules say.
     """
-    queries, texts = texts_of(negatives, collection)
+    queries, texts = negatives.texts_in(collection)
     own_scores = np.asarray(negatives.table["score"].to_numpy())
     pairs = TextPairs(collection, queries, np.asarray(texts.rows), own_scores, texts.own)
     if scorer is not None:

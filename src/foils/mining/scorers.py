@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Collection, DocumentTexts, Rows
-from foils.data.negatives import Negatives, texts_of
+from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
@@ -272,7 +272,7 @@ def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tu
     ids = collection.queries["query_id"].take(queries), collection.documents["doc_id"].take(documents)
     widened, of_positives = negatives.with_rejected(*(column.combine_chunks() for column in ids))
     rows = np.union1d(np.flatnonzero(widened.keep), of_positives)
-    query_rows, texts = texts_of(widened, collection)
+    query_rows, texts = widened.texts_in(collection)
     pairs = TextPairs(collection, query_rows[rows], np.asarray(texts.rows)[rows], np.full(len(rows), np.nan), texts.own)
     return widened, rows, np.isin(rows, of_positives), pairs
 

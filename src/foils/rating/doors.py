@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection, ColumnTexts
-from foils.data.negatives import TO_RATE, TOP, Negatives, texts_of
+from foils.data.negatives import TO_RATE, TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
@@ -84,7 +84,7 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
         InputError: ids unknown to the collection, or no row to rate.
         UnknownNameError: an unknown split.
     """
-    query, texts = texts_of(negatives, collection)
+    query, texts = negatives.texts_in(collection)
     labels, known = collection.labels(split), collection.known_positives
     place, kept_positive = labels.places(query), np.zeros(len(negatives), bool)
     kept_positive[negatives.rejected_for(TO_RATE)] = True

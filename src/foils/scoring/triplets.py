@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection, DocumentTexts, PairIndex, Positives, Rows, pair_codes
-from foils.data.negatives import EQUAL, Negatives, texts_of
+from foils.data.negatives import EQUAL, Negatives
 from foils.data.run import ranks_within
 from foils.encode.vectors import text_keys
 from foils.runtime import seeds
@@ -216,7 +216,7 @@ class _Loaded:
 
     @classmethod
     def of(cls, negatives: Negatives, collection: Collection, positives: Positives) -> _Loaded:
-        query_rows, texts = texts_of(negatives, collection)
+        query_rows, texts = negatives.texts_in(collection)
         record = positives.places(query_rows)
         keep = negatives.keep & (record >= 0)
         dropped = Counter(negatives.rejected())

@@ -21,11 +21,18 @@ from scipy import sparse
 from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.data import Collection, Negatives
 from foils.data.collection import DocumentTexts, PairIndex, Rows
-from foils.data.negatives import negatives_table, texts_of
+from foils.data.negatives import negatives_table
 from foils.data.read import CollectionLike, CollectionSettings, load_collection
 from foils.data.sources import NamedSource, SourceLike, as_source
-from foils.data.splitting import distinct_names, joined_collections, joined_negatives
-from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
+from foils.data.training_rows import (
+    ABSENT,
+    MAX_POSITIVES,
+    TextNumbers,
+    distinct_names,
+    joined_collections,
+    joined_negatives,
+    training_rows,
+)
 from foils.encode.tokens import kept_tokens
 from foils.runtime.errors import InputError, require
 from foils.training.settings import TEACHER, MethodSettings
@@ -460,7 +467,7 @@ class _Table:
 
     @classmethod
     def read(cls, negatives: Negatives, collection: Collection, *, offsets: bool = True) -> _Table:
-        query, texts = texts_of(negatives, collection)
+        query, texts = negatives.texts_in(collection)
         document = np.arange(0) if texts.rows is None else texts.rows
 
         def column(name: str, missing: float) -> Floats:

@@ -1,0 +1,198 @@
+"""The program's verbs: what each is beside its door, and the options that the program alone has."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import foils
+from foils.runtime import files
+from foils.runtime.errors import FailureError
+from foils.runtime.options import Option, Setting
+
+EVERYWHERE = {
+    "--json FILE": "Write the result as JSON to this file; - is standard output, in the place of the table.",
+    "--device DEVICE": "torch device, e.g. cuda:0. Default: the first one available.",
+    "--ray ADDRESS": "Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), "
+    "or auto (the cluster of this machine). The result has the same bytes.",
+    "--trust-remote-code": "Run code that comes with a model.",
+}
+Door = Any  # a function, with its settings by name
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Output(Setting):
+    """An option of the program alone, mostly what to write of the result; nothing where it is not given.
+
+    Attributes:
+        write: name of the result's method that writes to the value of the option; empty: the option is for
+            `Verb.after`.
+    """
+
+    write: str = ""
+
+
+def _output(
+    text: str, writes: Sequence[str], *, name: str = "output", write: str = "write", needed: bool = False, **option: Any
+) -> Output:
+    kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
+    made = Option(**{"metavar": "FILE", "writes": writes, **option})
+    return Output(name, kind, made, default, text, "Output", write=write)
+
+
+JSON = _output(
+    "Write the result as JSON to this file; - is standard output, in the place of the table.",
+    files.JSON,
+    name="json",
+    write="write_json",
+)
+REPORT = _output("Write an HTML page to this file.", files.HTML, name="report", write="report")
+PAGE = _output("Write the page to this file.", files.HTML, name="page", write="report", flag="--output", short="-o")
+NEGATIVES = _output("Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
+PLAN = _output("Write the plan to this file.", files.PARQUET, needed=True, short="-o")
+RECORDS = _output("Write the records to this file.", files.JSONL, needed=True, short="-o")
+PROMOTED = _output(
+    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
+    "--add-judgements.",
+    files.LABEL_FILES,
+    name="promoted",
+    write="promoted.write",
+)
+OPEN = Output(
+    "open_report", bool | None, Option(flag="--open"), None,
+    "Open the report in a browser (on a terminal). Default: yes.", "Output",
+)  # fmt: skip
+
+
+class Verb(NamedTuple):
+    """What the program needs of a verb beside its door.
+
+    Attributes:
+        summary: first line of the door's docstring. It stands here so that `foils --help` imports no door.
+        outputs: options of the program alone, beside --json.
+        after: does what the program alone does with the result, once it is written and shown; it is given the result
+            and the values of all options.
+    """
+
+    summary: str
+    outputs: tuple[Output, ...] = ()
+    after: Callable[[Any, Values], None] = lambda *_: None
+
+
+def door_of(verb: str) -> Door:
+    """Import the door of a verb."""
+    return getattr(foils, verb.replace("-", "_"))
+
+
+def _fail_where_empty(result: Any, _: Values) -> None:
+    if not result.keep.any():
+        raise FailureError("no row is kept: there is nothing to train on")
+
+
+def _fail_where_kept(result: Any, _: Values) -> None:
+    if not getattr(result, "better", True):
+        raise FailureError("no better model: the base is kept")
+
+
+def _open_report(_: Any, given: Values) -> None:
+    """Open the report of `foils demo` in a browser, where there is somebody to look at it."""
+    import webbrowser
+
+    if given.get("open_report", True) and sys.stdout.isatty():
+        webbrowser.open((given.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
+
+
+DOORS: dict[str, Verb] = {
+    "describe": Verb(
+        "Show what a collection is: counts, lengths, splits, examples, leakage between splits, and warnings.",
+    ),
+    "export": Verb(
+        "Export the kept negatives, with their queries and positives, in a form that a training tool reads.",
+        (RECORDS,),
+    ),
+    "score": Verb(
+        "Decide which negatives to train on, before any training, with the encoder that training starts from.",
+        (REPORT,),
+    ),
+    "mine": Verb(
+        "Mine negatives: the best-ranked documents that are not labelled relevant.",
+        (NEGATIVES,),
+        after=_fail_where_empty,
+    ),
+    "generate": Verb(
+        "Let a language model write negatives: texts that resemble an answer to the query but are not one.",
+        (NEGATIVES,),
+    ),
+    "fuse": Verb(
+        "Fuse several sources of negatives into one, each document of a query once.",
+        (NEGATIVES,),
+    ),
+    "filter": Verb(
+        "Reject likely false negatives of a source by rules; no row is dropped.",
+        (NEGATIVES,),
+    ),
+    "score-pairs": Verb(
+        "Score kept negatives and labelled positives by a teacher: a column `teacher`, for losses that learn from one.",
+        (NEGATIVES,),
+    ),
+    "study": Verb(
+        "Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.",
+    ),
+    "report": Verb(
+        "Compare predictors with what was measured, in one study or in several together.",
+        (PAGE,),
+    ),
+    "demo": Verb(
+        "Mine negatives from the documentation of two packages, decide which to train an encoder on, and tune a model.",
+        (OPEN,),
+        after=_open_report,
+    ),
+    "rate": Verb(
+        "Rate negatives by pairwise judgements: add elo, elo_se, gap and gap_se, in Elo points.",
+        (NEGATIVES,),
+    ),
+    "label": Verb(
+        "Label a sample of negatives: which of them are relevant after all, and what share of each source that makes.",
+    ),
+    "relabel": Verb(
+        "Relabel negatives: say of each row whether it is an answer after all, by a cascade of judges within a budget.",
+        (NEGATIVES, PROMOTED),
+    ),
+    "select": Verb(
+        "Select the negatives to train on, by a rule on their ratings or by benefit: add keep, reason and weight.",
+        (NEGATIVES,),
+    ),
+    "compose": Verb(
+        "Compose one source of several: for each query the negatives that together are most informative.",
+        (NEGATIVES,),
+    ),
+    "evaluate": Verb(
+        "Measure systems on a split and compare them.",
+    ),
+    "batch": Verb(
+        "Plan batches whose pairs are hard negatives for each other, and show how hard and clean they are.",
+        (PLAN,),
+    ),
+    "search": Verb(
+        "Search with the queries as they are, or with queries sharpened by what they retrieve.",
+    ),
+    "train": Verb(
+        "Train a model on a source of negatives, and write it with a card that says how.",
+    ),
+    "tune": Verb(
+        "Make a model better by pairs, in one go: mine, decide, choose on dev, train, and prove it on test.",
+        after=_fail_where_kept,
+    ),
+    "merge": Verb(
+        "Merge a model with one that was trained from it: each weight lies between theirs.",
+    ),
+    "cache": Verb(
+        "Show how large the cache is, or remove what was not used for long, while no other command runs.",
+    ),
+}
+"""The verbs of the program, in the order in which `foils --help` shows them."""
