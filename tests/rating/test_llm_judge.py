@@ -191,6 +191,21 @@ def test_one_token_is_read_by_its_log_probabilities(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ({"A": 0.4, "You": 0.07, "The": 0.05, "B": 0.1}, 0.8),  # as SmolLM2-135M-Instruct answers
+        ({"B": 0.3, "The": 0.29, "A": 0.1}, 0.25),
+        ({" a": 0.3, "The": 0.2}, 1.0),
+        ({"A": 0.28, "The": 0.4, "B": 0.28}, 0.5),
+        ({"A": 0.2, "The": 0.21, "B": 0.2}, None),
+        ({}, None),
+    ],
+)
+def test_a_letter_counts_where_it_is_the_likeliest_token_or_both_are_likelier_than_not(tokens, expected):
+    assert FORMS["token"].value(tokens) == (None if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.parametrize(
     ("reply", "why"),
     [
         (Reply("A"), "an answer without log-probabilities"),

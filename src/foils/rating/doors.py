@@ -22,14 +22,24 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import Client, LLMSettings, ModelUse, Purse, Questions, Usage
 from foils.llm.asking import announce
 from foils.rating.cross_query import Offsets, answers_between, fit_offsets, pairs_between
-from foils.rating.distilling import Distilled, check_free, distil, save_judge
+from foils.rating.distilling import Distilled, PairwiseJudge, check_free, distil, save_judge
 from foils.rating.estimators import LINKS, deviance_explained
+from foils.rating.evidence import CLEARLY, CLEARLY_IN_TRIAL, Evidence, evidence_of, trial_of
 from foils.rating.fitting import Fit, fit_ratings
 from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
-from foils.rating.judges import Judge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
-from foils.rating.opening import DistilSettings, JudgeSettings, Opening, RatingSettings, heeding, open_judge, records_of
-from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, agreements
-from foils.rating.session import JudgeSession
+from foils.rating.judges import Judge, ListJudge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
+from foils.rating.opening import (
+    DistilSettings,
+    JudgeLike,
+    JudgeSettings,
+    Opening,
+    RatingSettings,
+    heeding,
+    open_judge,
+    records_of,
+)
+from foils.rating.pairs import Candidates, Floats, Marks, Pairs, Rows, agreements
+from foils.rating.session import JudgeSession, RecordedJudge
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Needs, Option, door, spelled
@@ -126,48 +136,6 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     )
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What speaks for a judge.
-
-    Attributes:
-        positives_win: share of the comparisons with a labelled positive that it wins, the mean over queries; NaN: none.
-        orders_agree: correlation of the answers of both orders (`Judgements.order_correlation`).
-        doubt: why the judge is not clearly better than chance; empty where it is, or too few answers tell.
-    """
-
-    positives_win: float
-    orders_agree: float
-    doubt: str
-
-
-def evidence_of(pairs: Pairs, judgements: Judgements, relevant: Rows) -> Evidence:
-    """Return how often labelled positives win, how far both orders agree, and whether either is clearly above chance.
-
-    A mean over at least 20 queries has to be above ½ by 2.326 standard errors, a correlation over at least 20 pairs
-    above 0 likewise (r√m). Twenty answers and more that are all within .01 of ½ say nothing of any document.
-    """
-    w = judgements.preference
-    known = np.isfinite(w)
-    pairs, w = pairs.where(known), w[known]
-    agree = judgements.order_correlation
-    chosen = [np.isin(ends, relevant) for ends in (pairs.first, pairs.second)]
-    involved = chosen[0] != chosen[1]
-    wins = (np.sign(np.where(chosen[0], w - 0.5, 0.5 - w)) + 1)[involved] / 2
-    counts = np.bincount(pairs.query[involved], minlength=pairs.queries)
-    shares = (np.bincount(pairs.query[involved], wins, pairs.queries) / np.maximum(counts, 1))[counts > 0]
-    share = float(shares.mean()) if len(shares) else float("nan")
-    doubt = ""
-    if len(w) >= LEAST and np.abs(w - 0.5).max() < FLAT:
-        doubt = f"all {len(w):,} answers are within {FLAT} of one half"
-    elif len(shares) >= LEAST and share - CLEARLY * shares.std(ddof=1) / len(shares) ** 0.5 <= 0.5:
-        doubt = f"labelled positives win {share:.0%} of their comparisons over {len(shares):,} queries"
-    elif len(w) >= LEAST and agree * len(w) ** 0.5 <= CLEARLY:
-        doubt = f"both orders of {len(w):,} pairs agree with a correlation of {agree:.2f}"
-    return Evidence(share, agree, doubt)
-
-
-FLAT, LEAST, CLEARLY = 0.01, 20, 2.326  # around ½; queries, or pairs; standard errors
 PERCENTILES = (10, 25, 50, 75, 90)
 BIASED = 0.3  # position bias that casts doubt; at ±½ only the place of a document decides
 LITTLE = 0.05  # share of the deviance that ratings explain
@@ -185,6 +153,8 @@ class RatingSummary:
         position_bias: see `Judgements`; 0 for a judge that has none by construction.
         positives_win: share of the comparisons with a labelled positive that it wins, the mean over queries; NaN: none.
         orders_agree: correlation of the answers of both orders, less the position bias.
+        better_than_chance: whether labelled positives clearly win; None where too few queries compare one to tell.
+        judge_tested: the same in words, with the reason.
         order_bias: Elo points by which the document shown first leads, as fitted with the ratings.
         unrated: negatives without a gap: none of their judgements, or none of their reference's, succeeded, or the two
             are in parts of the graph that never met.
@@ -215,6 +185,8 @@ class RatingSummary:
     deviance_explained: float
     positives_win: float = float("nan")
     orders_agree: float = float("nan")
+    better_than_chance: bool | None = None
+    judge_tested: str = ""
     order_bias: float = 0.0
     judges: Sequence[Mapping[str, Any]] = ()
     between: Offsets | None = None
@@ -256,6 +228,7 @@ class Rated(Negatives):
             ("judgements missing", f"{did.missing:,}"),
             ("labelled positives win", number(did.positives_win)),
             ("both orders agree, correlation", number(did.orders_agree)),
+            ("clearly better than chance", did.judge_tested),
             ("position bias", number(did.position_bias)),
             ("lead of what is shown first, Elo", number(did.order_bias, 0)),
             ("negatives without a gap", f"{did.unrated:,}"),
@@ -351,98 +324,75 @@ def rate(
     named = as_source(source, loaded)
     if distilling.distil is not None:
         check_free(Path(distilling.distil))
-    judges = [open_judge(each, opening, loaded) for each in judging.judges]
-    other = None if judging.between_judge is None else open_judge(judging.between_judge, opening, loaded)
-    of_between = judges if other is None else [other]
-    unable = [each.name for each in of_between if rating.between is not None and not hasattr(each, "between")]
-    if unable:
-        raise InputError(
-            f"the judge {unable[0]} compares documents of one query alone; for comparisons between queries give "
-            f"{spelled('between_judge')} a language model, a bi-encoder or a cross-encoder"
-        )
     rows = rateable(loaded, named.negatives, split)
-    judges, of_between = (
-        [each.fitted(rows.candidates, rows.positive) if _fits(each) else each for each in some]
-        for some in (judges, [] if other is None else of_between)
-    )
-    of_between = of_between or judges
-    shown, keys = rows.candidates, candidate_keys(rows.candidates, seed)
-    asking = JudgeSession(judges, shown, records_of(judges, loaded, named, judging.judgements))
-    between_pairs: Rows = np.zeros((0, 2), np.int64)
+    judges, between_judges = _opened(opening, loaded, rows, between=rating.between is not None)
+    name = "+".join(each.name for each in judges)
+    asking = JudgeSession(judges, rows.candidates, records_of(judges, loaded, named, judging.judgements))
+    evidence = _ask(asking, rows, rating, between_judges, seed=seed, accepted=judging.accept_judge)
+    fit, best, direct = _fit(asking, rows, rating)
+    offsets = None
     if rating.between is not None:
-        everybody = np.ones(len(keys), bool)
-        between_pairs = pairs_between(shown.offsets, keys, query_keys(shown.query_ids, seed), everybody, rating.between)
-    _ask(asking, _pairs(asking, rating, keys, of_between, between_pairs))
-    evidence = evidence_of(asking.pairs, asking.judgements, rows.relevant)
-    if evidence.doubt:
-        doubt = (
-            f"the judge {'+'.join(each.name for each in judges)} is not clearly better than chance: {evidence.doubt}"
+        drawn = _between(rows.candidates, rating.between, seed, np.isfinite(fit.ratings.elo))
+        offsets = fit_offsets(
+            rows.candidates, drawn, answers_between(between_judges, rows.candidates, *drawn.T), fit.ratings
         )
-        if not judging.accept_judge:
-            advice = f"take another judge or question; {spelled('accept_judge')} rates all the same"
-            raise FailureError(f"{doubt}; {advice}")
-        log.warning("%s", doubt)
-    more, between = dict[str, Floats](), None
-    fit = fit_ratings(
-        asking.pairs, asking.judgements, model=rating.model, prior_sd=rating.prior_sd, showings=asking.showings()
-    )
-    best = rows.references(fit.ratings.elo)
-    if rating.validate != "none":
-        more["preference"] = direct_answers(asking, fit.gaps(best), best, everywhere=rating.validate == "all")
-        fit = fit_ratings(
-            asking.pairs, asking.judgements, model=rating.model, spread=fit.spread, showings=asking.showings()
-        )
-    ratings, gap = fit.ratings, fit.gaps(best)
-    gap_error = fit.gap_errors(best, gap)
-    tops = best[~rows.labelled & np.isfinite(ratings.elo[best])]
-    unrated = int(np.isnan(gap[rows.candidate]).sum())
-    gap[tops] = gap_error[tops] = np.nan
-    if rating.between is not None:
-        of_queries = query_keys(shown.query_ids, seed)
-        drawn = pairs_between(shown.offsets, keys, of_queries, np.isfinite(ratings.elo), rating.between)
-        between = fit_offsets(shown, drawn, answers_between(of_between, shown, *drawn.T), ratings)
-        more["offset"] = np.repeat(between.offset, np.diff(shown.offsets))
-        if between.unreached:
-            log.warning(
-                "%d queries have no offset, since no comparison with others was answered for them; their ratings hold "
-                "within the query alone, and a regression leaves them out", between.unreached,
-            )  # fmt: skip
-    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error, **more}
-    models, name = questions_of([*judges, *of_between]), "+".join(each.name for each in judges)
+    models, preference = questions_of([*judges, *between_judges]), asking.judgements.preference
     settings: dict[str, Any] = {"split": split, "judge": name, **vars(rating)}
-    settings |= {"between_judge": other.name} if other is not None else {}
-    fitted_to = {each.name: each.temperature for each in judges if _fits(each)}
-    settings |= {"temperatures": fitted_to} if fitted_to else {}
-    settings |= {"language_models": [each.described for each in models]} if models else {}
-    inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
-    preference, distilled, folder = asking.judgements.preference, None, distilling.distil
+    if judging.between_judge is not None:
+        settings["between_judge"] = between_judges[0].name
+    if fitted := {each.name: each.temperature for each in judges if _fits(each)}:
+        settings["temperatures"] = fitted
+    if models:
+        settings["language_models"] = [each.described for each in models]
+    distilled, folder = None, distilling.distil
     if folder is not None:
         distilled = distil(
-            find_model(distilling.distil_from), shown, asking.pairs, preference, form=distilling.distil_form,
+            find_model(distilling.distil_from), rows.candidates, asking.pairs, preference, form=distilling.distil_form,
             epochs=distilling.distil_epochs, max_length=distilling.distil_length, seed=seed, device=encoding.device,
             name=Path(folder).name,
         )  # fmt: skip
         save_judge(distilled.judge, folder)
         log.info("use it: foils rate … --judge pairwise:%s", folder)
+    inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
+    columns, tops = _columns(fit, rows, best, direct, offsets)
+    unrated = int(np.isnan(columns["gap"][rows.candidate[~np.isin(rows.candidate, tops)]]).sum())
     rated = Rated.of(
         rated_table(named.negatives, rows, columns, tops),
         provenance=provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance),
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
-        summary=_summary(asking, rows, fit, evidence, unrated, between),
-        candidates=shown, pairs=asking.pairs, preference=preference,
+        summary=_summary(asking, rows, fit, evidence, unrated, offsets),
+        candidates=rows.candidates, pairs=asking.pairs, preference=preference,
         models=_uses(models), distilled=distilled, folder=str(folder or ""),
     )  # fmt: skip
-    if abs(rated.summary.position_bias) >= BIASED:
-        log.warning(
-            "the position bias is %.3f: the judge goes by the place of a document more than by what it says; take "
-            "another judge or question", rated.summary.position_bias,
-        )  # fmt: skip
-    if rated.summary.deviance_explained < LITTLE:
-        log.warning(
-            "the ratings explain %.1f %% of the answers' deviance from coin tosses: they hold little but chance; ask a "
-            "better judge, or about more pairs", 100 * rated.summary.deviance_explained,
-        )  # fmt: skip
+    _warn(rated.summary)
     return rated
+
+
+def _opened(
+    opening: Opening, collection: Collection, rows: Rateable, *, between: bool
+) -> tuple[list[Judge], list[Judge]]:
+    """Return the judges of the ratings and those between queries, with temperatures fitted to labels where asked.
+
+    Raises:
+        InputError: a judge cannot be opened, or compares documents of one query alone and is to compare queries.
+    """
+    settings = opening.judges
+
+    def opened(name: JudgeLike) -> Judge:
+        judge = open_judge(name, opening, collection)
+        return judge.fitted(rows.candidates, rows.positive) if _fits(judge) else judge
+
+    judges = [opened(each) for each in settings.judges]
+    if not between:
+        return judges, []
+    others = judges if settings.between_judge is None else [opened(settings.between_judge)]
+    for judge in others:
+        if not hasattr(judge, "between"):
+            raise InputError(
+                f"the judge {judge.name} compares documents of one query alone; for comparisons between queries give "
+                f"{spelled('between_judge')} a language model, a bi-encoder or a cross-encoder"
+            )
+    return judges, others
 
 
 def _uses(models: Sequence[Questions]) -> dict[str, ModelUse]:
@@ -458,23 +408,32 @@ def _fits(judge: object) -> TypeGuard[ScoringJudge]:
     return isinstance(judge, ScoringJudge) and judge.fits_labels
 
 
-def _pairs(
-    asking: JudgeSession,
-    settings: RatingSettings,
-    keys: npt.NDArray[np.uint64],
-    between: Sequence[Judge],
-    compared: Rows,
-) -> Pairs:
-    """Return the pairs to ask about, a random regular graph or what a budget leaves of it, once the costs are said.
+def _between(candidates: Candidates, degree: int, seed: int, rated: Marks) -> Rows:
+    """Return (m, 2) candidates of different queries to compare."""
+    keys, of_queries = candidate_keys(candidates, seed), query_keys(candidates.query_ids, seed)
+    return pairs_between(candidates.offsets, keys, of_queries, rated, degree)
 
-    Args:
-        asking: the judges.
-        settings: degree and budget.
-        keys: of the candidates.
-        between: judges between queries.
-        compared: (m, 2) what these are asked about, whose costs are said, too.
+
+def _ask(
+    asking: JudgeSession,
+    rows: Rateable,
+    settings: RatingSettings,
+    between: Sequence[Judge],
+    *,
+    seed: int,
+    accepted: bool,
+) -> Evidence:
+    """Ask about a random regular graph, or what a budget leaves of it: say the costs, try the judges, ask the rest.
+
+    The trial is of judges whose answers cost something: it ends the run before all is paid for.
+
+    Raises:
+        FailureError: the judges are not clearly better than chance, and are not accepted all the same; or language
+            models were asked and each question failed, since no table is to look rated.
     """
-    pairs = regular_pairs(np.diff(asking.candidates.offsets), degree=settings.degree, keys=keys)
+    candidates = rows.candidates
+    keys = candidate_keys(candidates, seed)
+    pairs = regular_pairs(np.diff(candidates.offsets), degree=settings.degree, keys=keys)
     if settings.budget is not None:
         pairs = first_pairs(pairs, asking.affordable(settings.budget))
     if (unrated := int((pairs.degrees == 0).sum())) > pairs.candidates / 2:
@@ -482,30 +441,97 @@ def _pairs(
     usages: list[tuple[Client, Usage]] = []
     judge: Any
     for judge in asking.judges:
-        if hasattr(judge, "cost") and len(todo := asking.unknown(judge, pairs)):
-            usages.append((judge.questions.client, judge.cost(asking.candidates, todo)))
-    for judge in between if len(compared) else ():
-        if hasattr(judge, "cost_between"):
-            usages.append((judge.questions.client, judge.cost_between(asking.candidates, *compared.T)))
+        if hasattr(judge, "cost") and len(unknown := asking.unknown(judge, pairs)):
+            usages.append((judge.questions.client, judge.cost(candidates, unknown)))
+    if settings.between is not None:
+        compared = _between(candidates, settings.between, seed, np.ones(len(keys), bool))
+        for judge in between if len(compared) else ():
+            if hasattr(judge, "cost_between"):
+                usages.append((judge.questions.client, judge.cost_between(candidates, *compared.T)))
     announce(usages)
-    return pairs
-
-
-def _ask(asking: JudgeSession, pairs: Pairs) -> None:
-    """Ask about the pairs.
-
-    Raises:
-        FailureError: language models were asked, and each question failed: no table is to look rated.
-    """
-    asking(pairs)
+    name = "+".join(each.name for each in asking.judges)
+    free = (ScoringJudge, PairwiseJudge, RecordedJudge)
+    if not (accepted or all(isinstance(each, free) for each in asking.judges)):
+        whole = any(isinstance(each, ListJudge) for each in asking.judges)
+        asking.ask(pairs.where(trial_of(pairs, rows.relevant, whole_queries=whole)))
+        trial = evidence_of(asking.pairs, asking.judgements, rows.relevant, clearly=CLEARLY_IN_TRIAL)
+        if trial.doubt:
+            raise _refusal(name, trial, f" after {len(asking.pairs)} of {len(pairs)} comparisons; these are kept")
+    asking.ask(pairs)
     failed = [each for each in questions_of(asking.judges) if each.asked.failures]
-    if failed and not len(asking.answered()[1]):
+    if failed and np.isnan(asking.judgements.preference).all():
         why = "; ".join(
             f"{each.client.model} at {each.client.server or 'the default server'}: "
             f"{each.asked.failures.most_common(1)[0][0]}"
             for each in failed
         )
         raise FailureError(f"no question was answered ({why}); the next run asks them again")
+    evidence = evidence_of(asking.pairs, asking.judgements, rows.relevant, clearly=CLEARLY)
+    if evidence.doubt:
+        refusal = _refusal(name, evidence)
+        if not accepted:
+            raise refusal
+        log.warning("%s", refusal)
+    elif evidence.better_than_chance is None:
+        log.info("whether the judge %s is better than chance was %s", name, evidence.verdict)
+    return evidence
+
+
+def _refusal(name: str, evidence: Evidence, when: str = "") -> FailureError:
+    return FailureError(
+        f"the judge {name} is not clearly better than chance: {evidence.doubt}{when}; take another judge or question; "
+        f"{spelled('accept_judge')} rates all the same"
+    )
+
+
+def _fit(asking: JudgeSession, rows: Rateable, settings: RatingSettings) -> tuple[Fit, Rows, Floats | None]:
+    """Return the fit, (Q,) the references of gaps, and (N,) direct answers about these, where they are asked."""
+    fit = fit_ratings(
+        asking.pairs, asking.judgements, model=settings.model, prior_sd=settings.prior_sd, showings=asking.showings()
+    )
+    best = rows.references(fit.ratings.elo)
+    if settings.validate == "none":
+        return fit, best, None
+    direct = direct_answers(asking, fit.gaps(best), best, everywhere=settings.validate == "all")
+    fit = fit_ratings(
+        asking.pairs, asking.judgements, model=settings.model, spread=fit.spread, showings=asking.showings()
+    )
+    return fit, best, direct
+
+
+def _columns(
+    fit: Fit, rows: Rateable, best: Rows, direct: Floats | None, offsets: Offsets | None
+) -> tuple[dict[str, Floats], Rows]:
+    """Return the columns of the candidates, (N,) each, and the best-rated candidates that stand for a positive."""
+    gap, elo = fit.gaps(best), fit.ratings.elo
+    gap_error = fit.gap_errors(best, gap)
+    tops = best[~rows.labelled & np.isfinite(elo[best])]
+    gap[tops] = gap_error[tops] = np.nan
+    columns = {"elo": elo, "elo_se": fit.ratings.elo_error, "gap": gap, "gap_se": gap_error}
+    if direct is not None:
+        columns["preference"] = direct
+    if offsets is not None:
+        columns["offset"] = np.repeat(offsets.offset, np.diff(rows.candidates.offsets))
+    return columns, tops
+
+
+def _warn(summary: RatingSummary) -> None:
+    """Warn of what makes the ratings hold little."""
+    if summary.between is not None and summary.between.unreached:
+        log.warning(
+            "%d queries have no offset, since no comparison with others was answered for them; their ratings hold "
+            "within the query alone, and a regression leaves them out", summary.between.unreached,
+        )  # fmt: skip
+    if abs(summary.position_bias) >= BIASED:
+        log.warning(
+            "the position bias is %.3f: the judge goes by the place of a document more than by what it says; take "
+            "another judge or question", summary.position_bias,
+        )  # fmt: skip
+    if summary.deviance_explained < LITTLE:
+        log.warning(
+            "the ratings explain %.1f %% of the answers' deviance from coin tosses: they hold little but chance; ask a "
+            "better judge, or about more pairs", 100 * summary.deviance_explained,
+        )  # fmt: skip
 
 
 def rated_table(negatives: Negatives, rows: Rateable, columns: dict[str, Floats], tops: Rows) -> Negatives:
@@ -530,7 +556,9 @@ def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everyw
     wanted[reference] = False
     rows, offsets = np.flatnonzero(wanted), asking.candidates.offsets
     preference = np.full(len(gap), np.nan)
-    preference[rows] = asking(Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows))
+    pairs = Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows)
+    asking.ask(pairs)
+    preference[rows] = asking.preference(pairs)
     return preference
 
 
@@ -552,6 +580,8 @@ def _summary(
         position_bias=judgements.position_bias,
         positives_win=evidence.positives_win,
         orders_agree=evidence.orders_agree,
+        better_than_chance=evidence.better_than_chance,
+        judge_tested=evidence.verdict,
         order_bias=ratings.order_bias * LINKS[ratings.model].elo_per_unit,
         unrated=unrated,
         skipped=rows.skipped,

@@ -230,7 +230,7 @@ class CrossEncoderJudge(ScoringJudge):
         return np.where(np.isfinite(scores), scores, np.nan)
 
 
-LEAST_SHARE = 0.5  # probability of both letters together, below which a token is no answer
+LEAST_SHARE = 0.5  # probability of both letters together, above which another likeliest token is no matter
 VERSION, LISTWISE, BETWEEN = "pairwise-1", "listwise-1", "between-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
 LISTWISE_SLOTS = {"needed": ("query", "passages"), "optional": ("domain", "answer")}
@@ -259,14 +259,19 @@ def _concluded(value: Any) -> float | None:
 
 
 def _letters(probabilities: Mapping[str, float]) -> float | None:
-    """P(A)/(P(A) + P(B)); no answer where the model would rather say something else than either letter."""
+    """P(A)/(P(A) + P(B)); no answer where the model would rather say something else than either letter.
+
+    It would not where a letter is the likeliest token, or both together are likelier than not.
+    """
     share = dict.fromkeys("AB", 0.0)
-    for token, probability in probabilities.items():
-        letter = token.strip(" \t\n▁Ġ([{<\"'`*.,:;>}])").upper()
+    letters = {token: token.strip(" \t\n▁Ġ([{<\"'`*.,:;>}])").upper() for token in probabilities}
+    for token, letter in letters.items():
         if letter in share:
-            share[letter] += probability
+            share[letter] += probabilities[token]
     total = share["A"] + share["B"]
-    return share["A"] / total if total > LEAST_SHARE else None
+    likeliest = max(probabilities, key=probabilities.__getitem__, default="")
+    answers = total > LEAST_SHARE or letters.get(likeliest) in share
+    return share["A"] / total if answers else None
 
 
 def _numbers(value: Any) -> list[int] | None:

@@ -286,17 +286,23 @@ class JudgeSession:
         self.pairs = Pairs(candidates.offsets, nothing, nothing)
         self.parts = [Judgements(none, none) for _ in judges]
 
-    def __call__(self, pairs: Pairs) -> Floats:
-        """Return P(first ≻ second), (m,), of all judges together."""
+    def ask(self, pairs: Pairs) -> None:
+        """Ask about those of the pairs that were not asked about before, each judge in turn."""
+        new = pairs.where(~np.isin(pairs.codes, self.pairs.codes))
         asked = zip(self.judges, self._records, strict=True)
-        parts = [ask(judge, self.candidates, pairs, record=record) for judge, record in asked]
-        new = ~np.isin(pairs.codes, self.pairs.codes)
-        self.pairs, order = self.pairs.joined(pairs.where(new))
+        answers = [ask(judge, self.candidates, new, record=record) for judge, record in asked]
+        self.pairs, order = self.pairs.joined(new)
         self.parts = [
-            Judgements(*(np.concatenate([a, b[new]])[order] for a, b in zip(astuple(old), astuple(part), strict=True)))
-            for old, part in zip(self.parts, parts, strict=True)
+            Judgements(*(np.concatenate(both)[order] for both in zip(astuple(old), astuple(part), strict=True)))
+            for old, part in zip(self.parts, answers, strict=True)
         ]
-        return combined(parts).preference
+
+    def preference(self, pairs: Pairs) -> Floats:
+        """Return P(first ≻ second), (m,), of all judges together about pairs that were asked about."""
+        order = np.argsort(self.pairs.codes)
+        at = order[np.searchsorted(self.pairs.codes, pairs.codes, sorter=order)]
+        known = self.judgements.preference[at]
+        return np.where(self.pairs.first[at] == pairs.first, known, 1 - known)
 
     def unknown(self, judge: Judge, pairs: Pairs) -> Pairs:
         """Return the pairs that a judge, one of those asked, has not answered before by its record."""
@@ -315,12 +321,6 @@ class JudgeSession:
     def judgements(self) -> Judgements:
         """The answers of all judges together about `pairs`."""
         return combined(self.parts)
-
-    def answered(self) -> tuple[Pairs, Floats]:
-        """Return the pairs that have an answer, and P(first ≻ second) of each."""
-        preference = self.judgements.preference
-        known = np.isfinite(preference)
-        return self.pairs.where(known), preference[known]
 
     def affordable(self, budget: int) -> int:
         """Return how many pairs can be asked about with this many questions: one of each order that can matter.
