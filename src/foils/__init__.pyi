@@ -299,7 +299,7 @@ def train(collection: foils.data.read.CollectionLike, source: foils.data.sources
     document_prompt: str | None = ..., trust_remote_code: bool = ..., loss: str | None = ...,
     target: typing.Literal["labels", "teacher", "elo", "zones"] | None = ..., draw_negatives: int | None = ...,
     loss_settings: collections.abc.Mapping[str, typing.Any] = ..., batch_size: int = ...,
-    mini_batch_size: int | None = ..., epochs: int = ..., learning_rate: float | None = ...,
+    mini_batch_size: int | None = ..., epochs: int = ..., steps: int | None = ..., learning_rate: float | None = ...,
     max_length: int | None = ..., patience: int | None = ..., seed: int = ...,
     matryoshka: int | collections.abc.Sequence[int] | None = ..., lora: int | None = ..., mask: str | None = ...,
     mask_margin: float | None = ..., beside: typing.Literal["bm25"] | None = ..., trainer: collections.abc.Mapping[str,

@@ -1,7 +1,8 @@
 """Progress of long work, reported to whoever listens.
 
 Library code says `with progress.task("embedding", total=n, unit="texts") as advance: ... advance(k)`.
-By default nobody listens; the program listens with `bars` for the time of a command.
+By default nobody listens; the program listens with `bars` for the time of a command. `note` shows a text beside the bar
+that is open, such as the loss of a training.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ Reporter = Callable[[str, int | None, str], AbstractContextManager[Advance]]
 
 LEAST = 2.0  # seconds of a task that is shown
 
+_note: ContextVar[Callable[[str], None]] = ContextVar("foils_note", default=lambda _: None)
+
+
+def note(text: str) -> None:
+    """Show a text beside the innermost task of this thread, in the place of the one before."""
+    _note.get()(text)
+
 
 @contextmanager
 def silent(description: str, total: int | None, unit: str) -> Iterator[Advance]:
@@ -35,14 +43,21 @@ def bars(description: str, total: int | None, unit: str) -> Iterator[Advance]:
 
     start, every = time.monotonic(), 0.1 if sys.stderr.isatty() else 10.0  # seconds between the states of a bar
     look = {"unit": f" {unit}", "delay": LEAST, "mininterval": every, "leave": False, "disable": False}
+    notes: list[str] = []
     with tqdm(total=total, desc=description, **look) as bar:
+
+        def noted(text: str) -> None:
+            notes[:] = [text]
+            bar.set_postfix_str(text, refresh=False)
+
         try:
-            yield bar.update
+            with holding(_note, noted):
+                yield bar.update
         finally:
             spent = time.monotonic() - start
             bar.close()
             if spent > LEAST:
-                say(f"{description}: {counted(bar.n, unit)} in {spent:,.0f} s")
+                say(", ".join([f"{description}: {counted(bar.n, unit)} in {spent:,.0f} s", *notes]))
 
 
 def say(message: str) -> None:

@@ -10,7 +10,10 @@ from .losses import make_loss as make_loss
 from .masks import FalseNegativeMask as FalseNegativeMask
 from .masks import mask_log_weights as mask_log_weights
 from .models import LEARNING_RATES as LEARNING_RATES
+from .models import TrainingLength as TrainingLength
 from .models import load_trainable as load_trainable
+from .models import plain_recipe as plain_recipe
+from .models import training_length as training_length
 from .objectives import GradNormMixing as GradNormMixing
 from .objectives import LearnableMixing as LearnableMixing
 from .objectives import Mixing as Mixing

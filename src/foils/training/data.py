@@ -40,12 +40,15 @@ from foils.training.settings import TEACHER, MethodSettings
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from foils.training.models import TrainingLength
+
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LeastGap = Callable[[int], float]
 """Epoch, counted from 1 → the gap that a negative must exceed to take part."""
 Partner = Callable[[Codes, int, int], NDArray[np.float32]]
 """Row numbers of a batch, the first query and the one after the last → (queries, candidates) logits."""
+SAMPLED = 1000  # documents whose tokens are counted, for the length of training
 NONE = Negatives(negatives_table([], [], "none", [], []))
 
 
@@ -276,6 +279,30 @@ class TrainingSet:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def epoch_rows(self) -> int:
+        """Rows of an epoch: all, or what a mixture takes of its data sets."""
+        return len(self) if self.mixture is None else int(self.mixture.counts.sum())
+
+    def length_for(self, model: Any, tokens: int | None = None) -> TrainingLength:
+        """Return after how many tokens training cuts the documents, by a sample of them (`training_length`).
+
+        Args:
+            model: a SentenceTransformer, or a CrossEncoder, which reads pairs.
+            tokens: the length, where it is chosen already; None: the shortest that suits.
+        """
+        from sentence_transformers import CrossEncoder
+
+        from foils.training.models import training_length
+
+        rows, columns = np.nonzero(self.rows[:, 1:] != ABSENT)
+        drawn = np.sort(np.random.default_rng(0).permutation(len(rows))[:SAMPLED])
+        documents = self.texts.document_texts(self.rows[rows[drawn], 1 + columns[drawn]])
+        if isinstance(model, CrossEncoder):
+            queries = self.texts.collection.query_texts(self.rows[rows[drawn], 0])
+            return training_length(model, list(zip(queries, documents, strict=True)), tokens=tokens)
+        return training_length(model, documents, tokens=tokens)
 
     def without(self, left_out: NDArray[np.bool_], *, reason: str) -> TrainingSet:
         """Return the set without some rows, which are counted under the reason and numbered anew.

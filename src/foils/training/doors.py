@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -58,6 +58,7 @@ class Trained(Result):
         provenance: collection, negatives, settings, seed, versions.
         counts: what was used and left out.
         scores: name → value, as nDCG@10 on dev before and after.
+        remarks: lines on where texts were cut, and on the steps of a training on the pairs alone.
     """
 
     model: Any = field(repr=False)
@@ -66,6 +67,7 @@ class Trained(Result):
     provenance: Provenance = field(repr=False)
     counts: Mapping[str, int]
     scores: Mapping[str, float]
+    remarks: Sequence[str] = ()
 
     @property
     def brief(self) -> str:
@@ -78,13 +80,16 @@ class Trained(Result):
     def tables(self) -> list[Table]:
         """Return the loss over the steps, and what was trained on."""
         losses = [entry for entry in self.run.history if "loss" in entry]
-        every = max(1, len(losses) // SHOWN)
+        every, tenth = max(1, len(losses) // SHOWN), max(1, len(losses) // 10)
         rows = [(f"{e['step']:,.0f}", number(e["epoch"], 2), number(e["loss"], 4)) for e in losses[::every]]
         notes = [f"{name}: {count:,}" for name, count in self.counts.items()]
         notes.append(f"{self.run.steps:,} steps in {self.run.seconds:,.1f} s, {self.run.precision}")
         if self.run.facts["weights"] != self.run.precision:
             notes[-1] += f"; weights in {self.run.facts['weights']}"
-        notes += [f"{name}: {value:.4f}" for name, value in self.scores.items()]
+        if losses:
+            first, last = (fmean(e["loss"] for e in part) for part in (losses[:tenth], losses[-tenth:]))
+            notes.append(f"loss: {first:.4f} in the first tenth of the steps, {last:.4f} in the last")
+        notes += [*self.remarks, *(f"{name}: {value:.4f}" for name, value in self.scores.items())]
         masked = self.run.masked["shares"] if self.run.masked else {}
         notes += [f"negatives masked in epoch {epoch}: {share:.2%}" for epoch, share in masked.items()]
         return [Table(f"Training → {self.path}", ["step", "epoch", "loss"], rows, "\n".join(notes))]
@@ -154,7 +159,7 @@ def train(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     trust_remote_code: bool = False,
-    steps: TrainSettings = OPEN,
+    training: TrainSettings = OPEN,
     rows: RowSettings,
     evaluation: DevSettings,
     resume: bool = False,
@@ -213,12 +218,11 @@ def train(
     negatives = source is not None or any(isinstance(each, tuple) for each in method.also)
     form = "lists" if reranker else recipe.form or ("triplets" if negatives else "pairs")
     rows = rows.completed(form, max_positives=recipe.max_positives)
-    settings = completed(steps, recipe, evaluated=evaluation.dev is not None)
 
     from foils.encode.encoder import weights_digest
     from foils.training.data import read_data_sets
     from foils.training.fit import check_resumed, save_model, train_model
-    from foils.training.models import cast, load_trainable, types_of, with_defaults
+    from foils.training.models import cast, load_trainable, plain_recipe, types_of, with_defaults
 
     sets = read_data_sets(collection, source, method, reading)
     compared: dict[str, Any] = {
@@ -230,9 +234,36 @@ def train(
 
         data = outside_danger(data)
     trainable = load_trainable(
-        model, reranker=reranker, seed=settings.seed, device=device, trust_remote_code=trust_remote_code, **compared
+        model, reranker=reranker, seed=training.seed, device=device, trust_remote_code=trust_remote_code, **compared
     )
-    settings = with_defaults(settings, trainable)
+
+    def settings_for(count: int) -> TrainSettings:
+        """Return the settings of a training on a number of rows."""
+        chosen = recipe
+        if method.recipe is None:
+            names = ("batch_size", "epochs", "steps", "lora", "trainer")
+            own = {name: getattr(training, name) for name in names}
+            chosen = Recipe(training=plain_recipe(count, trainable, **own))
+        completed_settings = completed(training, chosen, evaluated=evaluation.dev is not None)
+        return with_defaults(completed_settings, trainable)
+
+    settings = settings_for(data.epoch_rows)
+    remarks = []
+    if method.recipe is None or training.max_length is not None:
+        length = data.length_for(trainable, training.max_length)
+        settings = replace(settings, max_length=length.tokens)
+        if length.cut > 0:
+            remarks.append(
+                f"documents are cut after {length.tokens} tokens in training: {length.cut:.1%} of their tokens"
+            )
+    steps, pairs = settings.steps_of(data.epoch_rows), data.counts["pairs"]
+    if negatives and not (reranker or sets.mixed):
+        alone = settings_for(pairs).steps_of(pairs)
+        if alone != steps:
+            remarks.append(
+                f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: train both with "
+                f"{spelled('steps', steps)} to compare"
+            )
     card = getattr(model, "model_card_data", None)
     name = str(model if named else getattr(card, "base_model", None) or loaded.__name__)
     described = {
@@ -254,7 +285,10 @@ def train(
     )  # fmt: skip
     measured = {"before": before, "after": run.best}
     scores = {f"{MEASURE} on {evaluation.dev} {at}": each for at, each in measured.items() if each is not None}
-    trained = Trained(run.model, Path(output), run, history, data.counts, scores)
+    trained = Trained(
+        model=run.model, path=Path(output), run=run, provenance=history, counts=data.counts, scores=scores,
+        remarks=remarks,
+    )  # fmt: skip
     if not int(os.environ.get("RANK", "0")):  # under torchrun the first process writes
         save_model(trained)
         if (checkpoints / "runs").is_dir():  # TensorBoard's

@@ -127,16 +127,19 @@ class Steps(TrainerCallback):  # type: ignore[misc]
         self.advance(1)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """Look at the loss.
+        """Look at the loss, and show it.
 
         Raises:
             FailureError: it is NaN or infinite.
         """
-        loss = (logs or {}).get("loss", 0.0)
+        if logs is None or "loss" not in logs:
+            return
+        loss = logs["loss"]
         if not math.isfinite(loss):
             raise FailureError(
                 f"the loss is {loss} at step {state.global_step}; lower the learning rate, or train in float32"
             )
+        progress.note(f"loss {loss:.4f}")
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the loss' state into the checkpoint, then the list of its files, with their sizes."""
@@ -275,14 +278,16 @@ def _arguments(model: Any, output: Path, settings: TrainSettings, *, evaluated: 
 
     What goes by the number of steps is given as a share of them: several processes, or batches of another size, make
     fewer steps of an epoch than rows / batch size, and the trainer alone knows how many. With `save_steps` among the
-    trainer's own arguments the model is evaluated on dev as often as it is saved; else both happen once an epoch.
+    trainer's own arguments the model is evaluated on dev as often as it is saved; else both happen once an epoch, or,
+    where there is a number of steps, four times in all.
     """
-    on, every = model.device.type, settings.trainer.get("save_steps")
+    on, every = model.device.type, settings.trainer.get("save_steps", None if settings.steps is None else 0.25)
     strategy = more.pop("save_strategy", "epoch" if every is None else "steps")
     at_once = FEW if on == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
     own: dict[str, Any] = dict(
         output_dir=str(output),
         num_train_epochs=settings.epochs,
+        max_steps=settings.steps or -1,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=at_once,
         learning_rate=settings.learning_rate,
@@ -291,6 +296,7 @@ def _arguments(model: Any, output: Path, settings: TrainSettings, *, evaluated: 
         save_strategy=strategy,
         save_total_limit=2,
         eval_strategy=strategy if evaluated else "no",
+        save_steps=every or 500,  # of no effect where every epoch is saved
         eval_steps=every,
         load_best_model_at_end=evaluated,
         metric_for_best_model=f"eval_{DEV}" if evaluated else None,
@@ -532,7 +538,7 @@ def train_model(
                 raise InputError(f"{spelled('draw_negatives')} {settings.draw_negatives}: {said}")
             loss = DrawnLists(loss, settings.draw_negatives)
         batch, what = settings.batch_size, "pairs" if kind.pointwise else "lists"
-        log.info("%d %s, %d steps of %d", len(dataset), what, -(-len(dataset) // batch) * settings.epochs, batch)
+        log.info("%d %s, %d steps of %d", len(dataset), what, settings.steps_of(len(dataset)), batch)
         prompt = (model.prompts or {}).get(model.default_prompt_name) or None  # what it is served with
         return fit(model, Path(output), dataset=dataset, loss=loss, prompts=prompt, callbacks=callbacks, **how)
     name, of_loss = str(settings.loss), settings.loss_settings

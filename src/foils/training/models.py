@@ -6,17 +6,20 @@ gradients and the optimizer's state are those of a few weights, and a checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from foils.encode.encoder import PROMPT_NAMES, Kind, prompt_of
-from foils.encode.models import is_routed, is_static, load_model, merge_adapters, similarity_of
+from foils.encode.models import is_routed, is_static, length_of, load_model, merge_adapters, similarity_of
+from foils.encode.tokens import Text, plain_tokenizer
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.options import spelled
 from foils.training.settings import TrainSettings
@@ -29,6 +32,18 @@ LEARNING_RATES = {
 }
 """Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
 measured on (None: the same for every width). docs/training.md has the measurement, and what it lacks."""
+PLAIN_BATCHES = {"static embedding": 128, "language model": 64, "encoder": 64, "reranker": 16}
+"""Kind of model → rows of a batch of the plain recipe (of a reranker lists)."""
+FEWEST_STEPS = 200
+"""Steps of the plain recipe where an epoch has fewer."""
+MOST_EPOCHS = 40
+"""Epochs of the plain recipe at most."""
+QUICK, QUICK_STEPS = 3.0, 600
+"""An encoder that trains for few steps learns better at a higher rate: its usual one times 600 / steps, 3 at most."""
+LENGTHS = (64, 128, 256, 512)
+"""Tokens at which training cuts texts, where that is short enough for them; else at the model's own length."""
+CUT_SHARE = 0.05
+"""Share of the documents' tokens that may be cut."""
 LONG = 513  # tokens of texts from which on attention step by step takes too much memory: it grows with their square
 OF_ADAPTERS = 10
 """Times the learning rate of the weights themselves: that of adapters (Schulman et al. 2025, "LoRA without regret")."""
@@ -69,6 +84,89 @@ def learning_rate_of(model: Any, *, lora: bool = False) -> float:
     rate *= OF_ADAPTERS if lora else 1
     width = getattr(getattr(model.transformers_model, "config", None), "hidden_size", None)
     return rate if measured is None or not isinstance(width, int) else rate * min(1.0, measured / width)
+
+
+def plain_recipe(
+    rows: int,
+    model: Any,
+    *,
+    batch_size: int | None = None,
+    steps: int | None = None,
+    epochs: int | None = None,
+    lora: int | None = None,
+    trainer: Mapping[str, Any] | None = None,
+) -> TrainSettings:
+    """Return the settings of a plain training: what `foils train` does where nothing else is said.
+
+    - Batches of 64 rows (of a word table 128, of a reranker 16 lists), or fewer where there are not four of them.
+    - One epoch, or 200 steps where it has fewer, but 40 epochs at most: little data is gone over several times.
+    - The learning rate of `learning_rate_of`; of an encoder times 600 / steps, at least 1 and at most 3.
+    - The rate rises over the first tenth of the steps, and falls linearly to 0, as in every training.
+
+    Args:
+        rows: rows to train on, at least 1.
+        model: a SentenceTransformer or a CrossEncoder.
+        batch_size: rows of a batch; None: as above. So it is with the next ones: what is given holds, and the rest
+            suits it.
+        steps: optimizer steps, of which a batch is one unless the trainer accumulates gradients.
+        epochs: passes over the rows, in the place of steps.
+        lora: rank of adapters.
+        trainer: arguments of sentence-transformers' trainer.
+    """
+    kind = kind_of(model)
+    if batch_size is None:
+        batch_size = PLAIN_BATCHES[kind]
+        while batch_size > 16 and 4 * batch_size > rows:
+            batch_size //= 2
+    settings = TrainSettings(batch_size=batch_size, epochs=epochs or 1, steps=steps, lora=lora, trainer=trainer or {})
+    one_epoch = settings.steps_of(rows)
+    if steps is None and epochs is None:
+        settings = replace(settings, steps=max(one_epoch, min(FEWEST_STEPS, MOST_EPOCHS * one_epoch)))
+    rate = learning_rate_of(model, lora=lora is not None)
+    if kind == "encoder" and lora is None:
+        rate *= min(QUICK, max(1.0, QUICK_STEPS / settings.steps_of(rows)))
+    return replace(settings, learning_rate=rate)
+
+
+@dataclass(frozen=True)
+class TrainingLength:
+    """Where training cuts texts.
+
+    Attributes:
+        tokens: after how many tokens; None: nowhere.
+        cut: share of the documents' tokens that are cut there.
+    """
+
+    tokens: int | None
+    cut: float
+
+
+def training_length(model: Any, documents: Sequence[Text], *, tokens: int | None = None) -> TrainingLength:
+    """Return the shortest of 64, 128, 256, 512 tokens that cuts fewer than 5 % of the documents' tokens.
+
+    It is the model's own length where that is shorter, or where all of them cut more.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder.
+        documents: a sample of them; for a CrossEncoder pairs of a query and a document.
+        tokens: the length, where it is chosen already, and only what it cuts is asked for.
+    """
+    own = length_of(model)
+    if is_static(model) or not len(documents):
+        return TrainingLength(None, 0.0)
+    tokenizer = plain_tokenizer(model, pairs=not isinstance(documents[0], str))
+    if tokenizer is None:  # of a model whose preprocessing is its own: nobody knows what is cut
+        return TrainingLength(own if tokens is None else tokens, math.nan)
+    lengths = replace(tokenizer, truncation=None)(documents).lengths
+
+    def cut(length: int) -> float:
+        return float(np.maximum(lengths - length, 0).sum() / lengths.sum())
+
+    longest = int(lengths.max()) if own is None else own
+    if tokens is None:
+        short = (length for length in LENGTHS if length < longest and cut(length) < CUT_SHARE)
+        tokens = next(short, own)
+    return TrainingLength(tokens, 0.0 if tokens is None else cut(min(tokens, longest)))
 
 
 def with_defaults(settings: TrainSettings, model: Any) -> TrainSettings:

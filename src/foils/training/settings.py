@@ -48,6 +48,7 @@ _OF_TRANSFORMERS: dict[str, Any] = {
     "model": lambda model: not (isinstance(model, str) and model.startswith(STATIC)),
     "why": "a bag of words, which reads whole texts and needs little memory",
 }
+_OF_NO_EPOCHS = {"epochs": False, "why": "which decide the number of steps"}
 _OF_ENCODERS = {"reranker": False, "why": "which compares no queries with documents' vectors"}
 
 
@@ -64,14 +65,18 @@ class TrainSettings(Settings):
         draw_negatives: Negatives of each list that a step of a reranker takes, drawn anew in every epoch, so that it
             sees all of a long list in time. Default: all.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
-        batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or 128.
+        batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or one that suits the
+            model's kind and the number of rows (docs/training.md).
         mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
             or all at once.
-        epochs: Passes over the data. Default: the recipe's, or 1.
+        epochs: Passes over the data. Default: the recipe's, or as many as the steps take.
+        steps: Optimizer steps, in the place of epochs. Default: one epoch, or 200 steps where it has fewer
+            (docs/training.md).
         learning_rate: Peak learning rate; it rises over the first tenth of the steps and falls linearly to 0. Default:
-            the recipe's, or that of the model's kind (docs/training.md).
+            the recipe's, or one that suits the model's kind and the number of steps (docs/training.md).
         max_length: Tokens after which a text is cut in training. The model that is written keeps its own maximum, by
-            which it is measured. Default: the recipe's, or 128.
+            which it is measured. Default: the recipe's, or the shortest of 64, 128, 256, 512 and the model's own
+            maximum that cuts fewer than 5 % of the documents' tokens.
         patience: Evaluations on dev without a better score before training stops. Default: the recipe's, or never.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
         matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of these parts, too. In
@@ -100,6 +105,7 @@ class TrainSettings(Settings):
     batch_size: Annotated[int, Option(least=1)] = 128
     mini_batch_size: Annotated[int | None, Option(least=1, needs=_OF_TRANSFORMERS)] = None
     epochs: Annotated[int, Option(least=1)] = 1
+    steps: Annotated[int | None, Option(least=1, needs=_OF_NO_EPOCHS)] = None
     learning_rate: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2, needs=_OF_TRANSFORMERS)] = 128
     patience: Annotated[int | None, Option(least=1, needs={"dev": True})] = None
@@ -122,6 +128,18 @@ class TrainSettings(Settings):
             raise InputError(
                 f"{spelled('mask', self.mask)}; expected {SELF}, or {GUIDE}MODEL with the name of an encoder"
             )
+
+    def steps_of(self, rows: int) -> int:
+        """Return the optimizer steps of a training on this number of rows: `steps`, or those of the epochs."""
+        if self.steps is not None:
+            return self.steps
+        return self.epochs * -(-rows // (self.batch_size * self.accumulated))
+
+    @property
+    def accumulated(self) -> int:
+        """Batches of an optimizer step."""
+        batches = self.trainer.get("gradient_accumulation_steps", 1)
+        return batches if isinstance(batches, int) and batches > 0 else 1
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of the settings, its seed apart."""
@@ -177,21 +195,23 @@ OPEN = replace(TrainSettings(), **_OPEN)
 """Settings of which a recipe has what is left open, here and by default: None."""
 
 
-def completed(steps: TrainSettings, recipe: Recipe, *, evaluated: bool) -> TrainSettings:
+def completed(asked: TrainSettings, recipe: Recipe, *, evaluated: bool) -> TrainSettings:
     """Return the settings of a training: what is open is the recipe's.
 
     Args:
-        steps: `None` in the place of what is left open (`OPEN`).
+        asked: `None` in the place of what is left open (`OPEN`). Where it has epochs, the recipe's steps do not count.
         recipe: the settings of a loss in it hold for this loss alone.
         evaluated: whether there is an evaluation on dev; without one a recipe's patience does not count.
     """
     base = recipe.training
-    if steps.loss not in (None, base.loss):
+    if asked.loss not in (None, base.loss):
         base = replace(base, loss_settings={})
     if not evaluated:
         base = replace(base, patience=None)
-    chosen = {name: value for name, value in vars(steps).items() if value is not None}
-    joined = {name: {**getattr(base, name), **getattr(steps, name)} for name in ("loss_settings", "trainer")}
+    if asked.epochs is not None:
+        base = replace(base, steps=None)
+    chosen = {name: value for name, value in vars(asked).items() if value is not None}
+    joined = {name: {**getattr(base, name), **getattr(asked, name)} for name in ("loss_settings", "trainer")}
     return replace(base, **{**chosen, **joined})
 
 
