@@ -13,22 +13,21 @@ import pytest
 import foils
 
 ROOT = Path(__file__).parents[1] / "src" / "foils"
-STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "training", "searching", "evaluation")
+STAGES = ("rating", "labelling", "selection", "batching", "training", "searching", "evaluation")
 ARROWS = {  # among stages, only these
     "evaluation": {"searching"},
-    "labelling": {"deciding", "rating", "scoring"},
+    "labelling": {"rating"},
     "rating": {"training"},
-    "searching": {"mining"},
-    "selection": {"deciding", "mining", "scoring"},
-    "training": {"batching", "evaluation", "mining", "selection"},
+    "training": {"batching", "evaluation", "selection"},
 }
 LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("runtime",),
     ("data", "pages"),
     ("encode", "llm"),
     ("statistics", "upkeep"),
-    STAGES,
+    ("mining", "scoring"),
     ("deciding",),
+    STAGES,
     ("experiments",),
     ("cli",),
 )

@@ -39,7 +39,7 @@ import foils
 from common import answered, false_shares, hidden, load, mined, save
 from foils.data import Collection, load_collection
 from foils.deciding import BeliefSettings, decide
-from foils.deciding.benefit import FORM, HARM, added_losses, learnabilities, pulls
+from foils.deciding.benefit import FORM, HARM, added_losses, learnabilities, seen_similarities
 from foils.deciding.decision import TOLERANCE
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
@@ -246,16 +246,16 @@ def few(name: str, repetitions: int = 2_000) -> dict[str, float]:
         for method, how in (("bm25", {}), ("dense", {"encoder": MODEL, "max_length": 128}))
         for first in (0, 20, 100)
     }
-    ground = decide(collection, sources, encoder, VectorStore(cache_folder() / "vectors")).ground
-    records, measured, starts = ground.measured.records, ground.measured, ground.settings.starts
+    basis = decide(collection, sources, encoder, VectorStore(cache_folder() / "vectors")).basis
+    records, measured, starts = basis.measured.records, basis.measured, basis.settings.starts
     benefits = np.zeros((len(records), len(records.names) + 1))  # the last: none
     for bit in range(len(records.names)):
         own = np.flatnonzero(records.members >> bit & 1)
         added = added_losses(
-            records.record[own], *pulls(measured, own, starts), ground.in_batch, ScoreSettings.temperature
+            records.record[own], *seen_similarities(measured, own, starts), basis.in_batch, ScoreSettings.temperature
         )
-        learned = learnabilities(measured, own, starts, ground.recurrence)
-        worth = added * learned * (1 - (1 + HARM) * ground.expected[own])
+        learned = learnabilities(measured, own, starts, basis.recurrence)
+        worth = added * learned * (1 - (1 + HARM) * basis.expected[own])
         benefits[:, bit] = np.bincount(records.record[own], worth, len(records))
     every, rng = benefits.mean(axis=0), np.random.default_rng(0)
     good = every >= (1 - TOLERANCE) * every.max()

@@ -13,13 +13,13 @@ import foils.data.exports
 import foils.data.negatives
 import foils.data.read
 import foils.data.sources
-import foils.deciding.decision
-import foils.deciding.doors
+import foils.deciding.results
 import foils.encode.opening
 import foils.evaluation.systems
 import foils.experiments.analysis
 import foils.experiments.doors
 import foils.experiments.plan
+import foils.experiments.score
 import foils.experiments.tune
 import foils.labelling.doors
 import foils.labelling.relabelling
@@ -58,7 +58,6 @@ if not typing.TYPE_CHECKING:
     from .data.description import describe as describe
     from .data.read import load as load
     from .data.sources import export as export
-    from .deciding.doors import score as score
     from .deciding.mine import mine as mine
     from .evaluation.doors import evaluate as evaluate
     from .experiments.doors import demo as demo
@@ -66,6 +65,7 @@ if not typing.TYPE_CHECKING:
     from .experiments.doors import report as report
     from .experiments.doors import study as study
     from .experiments.doors import tune as tune
+    from .experiments.score import score as score
     from .labelling.doors import label as label
     from .labelling.relabelling import relabel as relabel
     from .mining.fusion import fuse as fuse
@@ -101,20 +101,6 @@ def export(collection: foils.data.read.CollectionLike, source: foils.data.source
     scores: str | None = ..., number: int | None = ..., split: str = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.data.exports.Exported: ...
-def score(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
-    rank_by: typing.Literal["benefit", "eci_sem", "eci"] = ..., labels_by: foils.labelling.doors.AskLike | None = ...,
-    split: str = ..., hybrids: int = ..., temperature: float = ..., regularization: float = ...,
-    sample: int | None = ..., seed: int = ..., labels: foils.deciding.decision.LabelsGiven | None = ...,
-    starts: typing.Literal["encoder", "nothing"] = ..., in_batch: int = ..., columns: collections.abc.Mapping[str,
-    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    ray: str | None = ..., llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ...,
-    key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: foils.llm.client.Price | None = ..., max_cost: float | None = ...,
-    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
-    query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
-    "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.deciding.doors.Scored: ...
 def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "bm25", "dense", "cross-encoder",
     "ance", "trisampler"] = ..., *, top: int = ..., split: str = ..., ranks: tuple[int, int | None] | str | None = ...,
     draw: str = ..., near_duplicate: float = ..., keep_positives: bool = ..., seed: int = ...,
@@ -174,6 +160,20 @@ def tune(collection: foils.data.read.CollectionLike | None = ..., *, model: str 
     b: float | None = ..., device: str | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.experiments.tune.Tuned | foils.experiments.plan.Plan: ...
+def score(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
+    rank_by: typing.Literal["benefit", "eci_sem", "eci"] = ..., labels_by: foils.labelling.doors.AskLike | None = ...,
+    split: str = ..., hybrids: int = ..., temperature: float = ..., regularization: float = ...,
+    sample: int | None = ..., seed: int = ..., labels: foils.deciding.results.LabelsGiven | None = ...,
+    starts: typing.Literal["encoder", "nothing"] = ..., in_batch: int = ..., columns: collections.abc.Mapping[str,
+    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
+    ray: str | None = ..., llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ...,
+    key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
+    price: foils.llm.client.Price | None = ..., max_cost: float | None = ...,
+    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
+    query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
+    "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.experiments.score.Scored: ...
 def label(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, n: int = ...,
     ask: foils.labelling.doors.AskLike | None = ..., output: str | pathlib.Path,
     answers: foils.data.read.AddedLike = ..., labeller: str = ..., checks: int = ...,
@@ -281,7 +281,7 @@ def compose(collection: foils.data.read.CollectionLike, sources: foils.data.sour
 def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table", "percentile", "mixture", "relative",
     "simans", "denoise", "optimal", "curriculum", "benefit"] = ..., settings: collections.abc.Mapping[str,
     typing.Any] | None = ..., collection: foils.data.read.CollectionLike | None = ..., split: str = ...,
-    seed: int = ..., temperature: float = ..., labels: foils.deciding.decision.LabelsGiven | None = ...,
+    seed: int = ..., temperature: float = ..., labels: foils.deciding.results.LabelsGiven | None = ...,
     starts: typing.Literal["encoder", "nothing"] = ..., in_batch: int = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,

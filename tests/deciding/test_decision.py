@@ -20,12 +20,13 @@ from foils.data.labels import Labels
 from foils.data.negatives import Recapture
 from foils.deciding import decide, unlabelled
 from foils.deciding.benefit import FORM, HARM, MOST, Odds, added_losses, learnabilities
-from foils.deciding.decision import GRID, _answer, _summed, _turns, _Weighed, signs_of_pooling
-from foils.deciding.doors import score
+from foils.deciding.decision import GRID, Weighed, benefits_by_block, turning_points
 from foils.deciding.mine import best_window, windows_of
 from foils.deciding.page import score_page
-from foils.deciding.unlabelled import Pairs, Relevance, Survey, rounded
+from foils.deciding.sentences import sentence_of
+from foils.deciding.unlabelled import Pairs, Relevance, Survey, rounded, signs_of_pooling
 from foils.encode import VectorStore
+from foils.experiments.score import score
 from foils.mining import mine_negatives
 from foils.mining.retrievers import BM25Retriever
 from foils.selection.doors import select
@@ -102,15 +103,15 @@ def test_a_plain_window_is_believed_to_hold_what_counting_says(half, plain):
     world, sources, folder = half
     without_counts = {name: Negatives(source.table, {}) for name, source in sources.items()}
     pairs = decided(world, without_counts, folder)
-    share = {each: pairs.ground.expected[_own(pairs, each)].mean() for each in ("hard", "middle")}
-    counted = {each: plain.ground.expected[_own(plain, each)].mean() for each in ("hard", "middle")}
+    share = {each: pairs.basis.expected[_own(pairs, each)].mean() for each in ("hard", "middle")}
+    counted = {each: plain.basis.expected[_own(plain, each)].mean() for each in ("hard", "middle")}
     scale = pairs.unlabelled_most / plain.unlabelled_most
     for name, value in share.items():
         assert value == pytest.approx(counted[name] * scale, rel=0.35), name
 
 
 def _own(decision, name):
-    records = decision.ground.measured.records
+    records = decision.basis.measured.records
     return np.flatnonzero(records.members >> records.names.index(name) & 1)
 
 
@@ -131,7 +132,7 @@ def test_none_and_random_are_candidates_like_any_other(half, plain):
     assert (none.benefit, none.gain, none.gain_low, none.gain_high, none.false_share_high) == (0, 0, 0, 0, 0)
     for each in (plain, decided(world, {"hard": sources["hard"]}, folder, starts="nothing")):
         tied = "none" in each.ties
-        assert each.source is None or ("(a tie)" in each.sentence) == tied == (each.candidates[0].gain_low <= 0)
+        assert each.source is None or each.sentence.startswith("A tie") == tied == (each.candidates[0].gain_low <= 0)
     drawn = decided(world, {"hard": sources["hard"]}, folder)
     assert {each.name for each in drawn.candidates} == {"hard", "random", "none"}
     assert not world.collection.known_positives.contain(*drawn.negatives["random"].rows_in(world.collection)).any()
@@ -150,7 +151,7 @@ def test_a_source_with_few_records_never_wins(half, plain):
     decision = decided(world, {**sources, "few": few}, folder)
     assert decision.worths["few"].records == 3
     assert decision.source == plain.source
-    share = 3 / len(decision.ground.measured.records)
+    share = 3 / len(decision.basis.measured.records)
     assert decision.worths["few"].strength < 3 * share * decision.worths["middle"].strength
 
 
@@ -170,7 +171,7 @@ def test_a_word_table_is_decided_for_by_what_recurs_among_training_pairs(half, p
     assert (plain.recurrence, words.recurrence) == (1.0, 0.0), "each document of this world answers one query"
     assert words.worths["hard"].learnability < 0.5 * words.worths["random"].learnability
     assert "0 % are expected to be positives of training queries too" in " ".join(words.sentences)
-    measured = plain.ground.measured
+    measured = plain.basis.measured
     everything = np.arange(len(measured.records.record))
     np.testing.assert_allclose(
         learnabilities(measured, everything, "encoder", 0.25), 0.25 + 0.75 * measured.gates.rho**16
@@ -269,6 +270,23 @@ def test_score_and_select_choose_as_studies_and_tunings_do(half):
     assert [table.title for table in scored.tables()] == [alone.sentence]
 
 
+def weighed_at(name, on_grid, shares):
+    """A candidate of which nothing but its benefit and its share at each o matters."""
+    return Weighed(
+        name=name,
+        records=1,
+        strength=0.0,
+        learnability=1.0,
+        on_grid=on_grid,
+        shares=shares,
+        drawn=on_grid[:, None],
+        drawn_shares=None,
+        confirmed=False,
+        spread=0.0,
+        error=np.zeros(1),
+    )
+
+
 @pytest.mark.parametrize(
     ("benefits", "ends"),
     [
@@ -283,22 +301,17 @@ def test_score_and_select_choose_as_studies_and_tunings_do(half):
 def test_a_choice_holds_between_two_ends(benefits, ends, plain):
     """Straight lines between o = 0, half of the bound, and the bound; the ends are where they cross."""
     o = np.linspace(0, 4, GRID)
-    curves = {name: np.interp(o, [0, 2, 4], values) for name, values in benefits.items()}
-    values = np.column_stack([*curves.values(), np.zeros(GRID)])
-    shares = np.column_stack([0.1 * o, 0.2 * o, 0.05 * o, 0 * o])
-    unused = np.zeros(4)
-    weighed = _Weighed(
-        names=("c", "f", "m", "none"), records=(1, 1, 1, 0), strengths=unused, learnability=unused,
-        grid=o, plain=values, shares=shares, benefits=values[:, None], drawn_shares=None, seen=unused, spreads=unused,
-        errors=(unused, unused), expected=unused,
-    )  # fmt: skip
-    above, below = _turns(weighed, 0, values.argmax(axis=1), float("nan"))
+    curves = {name: np.interp(o, [0, 2, 4], values) for name, values in benefits.items()} | {"none": 0 * o}
+    rates = {"c": 0.1, "f": 0.2, "m": 0.05, "none": 0.0}
+    weighed = [weighed_at(name, curve, rates[name] * o) for name, curve in curves.items()]
+    above, below = turning_points(weighed[0], weighed, o)
     assert (below and below.source, above and above.source) == ends
+    values = np.column_stack([*curves.values()])
     candidates = [replace(plain.candidates[0], name="c"), *plain.candidates[1:]]
     decision = replace(
         plain, source="c", candidates=tuple(candidates), turns_at=above or below, turns_below=below if above else None
     )
-    sentence = _answer(decision)
+    sentence = sentence_of(decision)
     for turn, words in ((below, "below that, "), (above, "beyond that, ")):
         assert (words in sentence) == (turn is not None)
         if turn is not None:
@@ -509,9 +522,11 @@ def test_points_rise_with_the_benefit_and_err_with_heavy_tails():
         assert form.mean(0.0) == 0
         assert form.mean(-0.4) == -form.mean(0.4)
         assert form.mean(0.5) > form.mean(0.2) > 0
-        errors = rng.standard_t(3, 20_000), rng.standard_t(3, (20_000, 2))
-        drawn = form.drawn(np.tile([0.5, 0.0], (20_000, 1)), errors)
-        gain = drawn[:, 0] - drawn[:, 1]
+        slope, *errors = rng.standard_t(3, (3, 20_000))
+        drawn = [
+            form.drawn(np.full(20_000, value), slope, error) for value, error in zip((0.5, 0.0), errors, strict=True)
+        ]
+        gain = drawn[0] - drawn[1]
         assert np.median(gain) == pytest.approx(float(form.mean(0.5)), abs=0.02)
         low, high = np.quantile(gain, [0.001, 0.999])
         assert high - low > 1.5 * 2 * 3.09 * (np.quantile(gain, 0.84) - np.median(gain)), "wider than a normal's"
@@ -600,10 +615,10 @@ def test_the_decision_sums_what_the_page_sums():
     """Σ s·(1 − (1 + κ)·π) by block, κ = 1.5, π = σ(constant + slope·log r): here ½, then r/(1 + r)."""
     strength, block = np.array([1.0, 2.0, 4.0]), np.array([0, 0, 1])
     logs = np.log([0.25, 1.0, 0.25])
-    sums, share = _summed(logs, strength, block, 2, 0.0, 0.0)
+    sums, share = benefits_by_block(logs, strength, block, 2, 0.0, 0.0)
     np.testing.assert_allclose(sums, [-0.25 * 3, -0.25 * 4])
     assert share == 0.5
-    sums, share = _summed(logs, strength, block, 2, 0.0, 1.0)
+    sums, share = benefits_by_block(logs, strength, block, 2, 0.0, 1.0)
     np.testing.assert_allclose(sums, [1 * (1 - 2.5 * 0.2) + 2 * (1 - 2.5 * 0.5), 4 * (1 - 2.5 * 0.2)])
     assert share == pytest.approx(0.3)
 

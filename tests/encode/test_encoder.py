@@ -22,7 +22,6 @@ from sentence_transformers.cross_encoder.modules import LogitScore
 from sentence_transformers.sentence_transformer import modules
 from transformers import BertConfig, BertForMaskedLM
 
-from foils.deciding.doors import score
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, find_model, load_encoder, opening
 from foils.encode import encoder as forward_module
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
@@ -38,6 +37,7 @@ from foils.encode.models import _PUBLISHED_SHA256, load_model
 from foils.encode.opening import EncodingSettings, computes_bfloat16, multiplies
 from foils.encode.tokens import Padded
 from foils.encode.vectors import cosine_loss
+from foils.experiments.score import score
 from foils.runtime.errors import FailureError, UnknownNameError
 from foils.training.models import load_trainable
 from refusals import refused

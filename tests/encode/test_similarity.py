@@ -15,12 +15,12 @@ from sentence_transformers.util import dot_score
 
 import foils
 from foils.batching.sampler import BatchPlanner
-from foils.deciding.doors import score
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, as_encoder, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.models import check_temperature_of, similarity_of
 from foils.encode.opening import EncodingSettings
 from foils.evaluation import measure_encoder
+from foils.experiments.score import score
 from foils.mining.scorers import EncoderScorer
 from foils.runtime.errors import UnknownNameError
 from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss

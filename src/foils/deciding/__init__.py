@@ -1,5 +1,6 @@
 """Which negatives to train on: one decision, for every verb."""
 
-from foils.deciding.decision import BeliefSettings, Candidate, Decision, Ground, Turn, decide
+from foils.deciding.decision import decide, score_and_decide
+from foils.deciding.results import Basis, BeliefSettings, Candidate, Decision, TurningPoint
 
-__all__ = ["BeliefSettings", "Candidate", "Decision", "Ground", "Turn", "decide"]
+__all__ = ["Basis", "BeliefSettings", "Candidate", "Decision", "TurningPoint", "decide", "score_and_decide"]

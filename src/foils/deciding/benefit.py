@@ -105,7 +105,7 @@ def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: 
     return np.asarray(recurrence + (1 - recurrence) * measured.gates.rho[triplets] ** ALREADY)
 
 
-def pulls(measured: Measured, triplets: Rows, starts: str) -> tuple[Float64s, Float64s]:
+def seen_similarities(measured: Measured, triplets: Rows, starts: str) -> tuple[Float64s, Float64s]:
     """Return s_n (k,) of triplets and s_p (T,), as the model that is trained sees them: all alike from nothing."""
     if starts == "nothing":
         return np.zeros(len(triplets)), np.zeros(len(measured.s_p))
@@ -156,14 +156,19 @@ class Points:
     error: float
 
     def mean(self, benefit: npt.ArrayLike) -> Float64s:
-        """Return the expected gain over no mined negatives, in points."""
-        given = np.asarray(benefit, np.float64)
-        return np.asarray(self.slope * np.sign(given) * np.abs(given) ** self.power)
+        """Return the expected gain over in-batch negatives alone, in points."""
+        benefits = np.asarray(benefit, np.float64)
+        return np.asarray(self.slope * np.sign(benefits) * np.abs(benefits) ** self.power)
 
-    def drawn(self, benefits: Float64s, errors: tuple[Float64s, Float64s]) -> Float64s:
-        """Return (D, S) gains with the errors of the form, (D,) of the slope and (D, S) of the sources."""
-        slope, own = errors
-        return np.asarray(self.mean(benefits) * (1 + self.slope_error / self.slope * slope[:, None]) + self.error * own)
+    def drawn(self, benefits: Float64s, slope_error: Float64s, error: Float64s) -> Float64s:
+        """Return (…, D) gains of a source with the errors of the form.
+
+        Args:
+            benefits: (…, D) draws.
+            slope_error: (D,) of the slope, the same for all sources.
+            error: (D,) of this source.
+        """
+        return np.asarray(self.mean(benefits) * (1 + self.slope_error / self.slope * slope_error) + self.error * error)
 
 
 FORM: Mapping[str, Points] = {

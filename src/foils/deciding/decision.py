@@ -1,44 +1,58 @@
-"""The decision: which negatives to train on, none and random ones among them, and where that would turn."""
+"""The decision: which negatives to train on, none and random ones among them, and where that would turn.
+
+`decide` goes five steps: draw (what is looked at), believe (how many of each source's negatives are unlabelled
+answers), weigh (what each source is worth then), choose, and explain (`foils.deciding.sentences`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from scipy.special import expit, ndtri
 
-from foils.data.collection import Collection, DocumentTexts, Rows
-from foils.data.labels import Labels, LabelsLike
+from foils.data.collection import Collection, Rows
+from foils.data.labels import Labels
 from foils.data.negatives import Negatives, Recapture, negatives_table
 from foils.data.splitting import expected_recurrence
-from foils.deciding.benefit import FORM, HARM, MOST, STARTS, Odds, added_losses, in_batch_odds, learnabilities, pulls
+from foils.deciding.benefit import (
+    FORM,
+    HARM,
+    MOST,
+    Odds,
+    Points,
+    added_losses,
+    in_batch_odds,
+    learnabilities,
+    seen_similarities,
+)
 from foils.deciding.judged import Judged, Posterior, Source, posterior
-from foils.deciding.unlabelled import Relevance, Survey, survey_pairs
+from foils.deciding.results import (
+    NONE,
+    RANDOM,
+    Basis,
+    BeliefSettings,
+    Candidate,
+    Decision,
+    TurningPoint,
+    list_length,
+)
+from foils.deciding.sentences import explain
+from foils.deciding.unlabelled import Relevance, Survey, signs_of_pooling, survey_pairs
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
-from foils.mining.retrievers import BM25Retriever
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
-from foils.runtime.files import without_nan
-from foils.runtime.options import Option, Settings
-from foils.runtime.results import Result, Table
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import Measured, measure
+from foils.scoring.scores import REPLICATES, Scores, ScoreSettings, score_sources
 from foils.scoring.triplets import make_records
 
-if TYPE_CHECKING:
-    LabelsGiven = LabelsLike
-else:
-    LabelsGiven = str
-
-NONE, RANDOM = "none", "random"
 RECORDS = 2_000  # queries of the split that are looked at, at most, drawn at random
-RANKED = 400  # queries whose positives BM25 ranks, about
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
 BLOCKS = 64  # of records, that are resampled
 DRAWS = 400  # resamplings
@@ -51,203 +65,153 @@ CONFIRMED = 0.975  # probability of an answer among the judged from which on a s
 TOLERANCE = 0.05  # share of the best benefit that a cheaper source may lose; the choice cells allow 5 to 20 %
 WORTH_LABELS = 0.1  # points of nDCG that the choice may lose before labels are asked for
 LABELS = 60  # that are asked for at a time
-ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
-RECURRING = 0.995  # share of recurring positives from which on nothing is said of the others
-ENOUGH = 50  # queries from which on nine choices of ten are those of all queries (`benchmarks/run.py decide few`)
-POOLED = 0.99  # share of the labelled positives among a retriever's first documents that pooling leaves
-CLIFF = 0.03  # share in the second half of these, of which a natural order leaves half as many beyond
-POOLS = (5, 10, 20, 50, 100)  # first documents that are judged together
-LEAST_POSITIVES = 20  # that pooling is told from
-SHORT = 40  # words of a document, at most, whose neighbours often answer as well
-LONGER = 1.5  # times the shortest source's negatives a query, above which benefits are of different lengths
 COSTS = {NONE: 0, RANDOM: 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "cross-encoder": 5, "llm": 6}
 UNKNOWN_COST = 4
 
 
 @dataclass(frozen=True)
-class BeliefSettings(Settings):
-    """What is known of the training and of unlabelled answers.
+class Draw:
+    """What a decision looks at, and what it was asked.
 
     Attributes:
-        labels: File of judged pairs, as `foils label` writes it. In Python also Labels, or a DataFrame.
-        starts: What the training starts from: the encoder that scores, or nothing, as a reranker from a masked language
-            model does.
-        in_batch: Negatives that a query has in its batch anyway, as random documents; 0 for a loss of the list alone.
+        collection: documents, queries, judgements.
+        sources: name -> negatives, random ones among them.
+        settings: of the belief. `labels`: its judged pairs, or None.
+        split, temperature, seed: see `decide`.
+        trained: how many queries of the split have a positive.
+        queries: (q,) rows of those that are looked at, ascending.
+        documents: (M,) rows of the documents that ranks are counted among, ascending.
+        rng: of what is drawn later.
     """
 
-    heading = "Decision"
-
-    labels: Annotated[LabelsGiven | None, Option(metavar="FILE")] = None
-    starts: Annotated[str, Option(names=STARTS)] = "encoder"
-    in_batch: Annotated[int, Option(least=0)] = 127
+    collection: Collection
+    sources: Mapping[str, Negatives]
+    settings: BeliefSettings
+    labels: Labels | None
+    split: str
+    temperature: float
+    seed: int
+    trained: int
+    queries: Rows
+    documents: Rows
+    rng: np.random.Generator
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """What is expected of one source, of random negatives, or of none.
+class Belief:
+    """What is believed of unlabelled answers.
 
     Attributes:
-        records: that it has a negative for, of those looked at.
-        benefit: B, a mean over all records; without labels at half of what the pairs cannot exclude. `benefit_low`,
-            `benefit_high`: its interval, without labels over all that they cannot exclude.
-        strength: what the benefit would be without unlabelled answers. `learnability`: mean ℓ, weighted by a.
-        gain: points of nDCG@10 expected over no mined negatives, with its interval.
-        false_share: φ, its share of unlabelled answers; NaN without labels. `false_share_low`, `false_share_high`: its
-            interval; without labels from 0 to what the pairs cannot exclude.
-        best_with_probability: of all candidates; NaN without labels.
-        verdict: good, tie with the chosen one, worse, harmful, or no better than none.
+        sources: name -> what is known of each before labels.
+        logs: (m,) log n_L/n_U of each triplet.
+        unlabelled: (G,) values of o, from 0 to the largest that is possible; the middle one of the first `GRID` is
+            half of the bound.
+        most: ō, the bound.
+        pooled: why the labels look pooled; empty: they do not.
+        after: what is believed after labels; None: there are none.
+        judged: pairs that were judged.
+    """
+
+    sources: Mapping[str, Source]
+    logs: Float64s
+    unlabelled: Float64s
+    most: float
+    pooled: str
+    after: Posterior | None
+    judged: int
+
+    def expected(self) -> Float64s:
+        """Return (m,) π of each triplet: at half of the bound, or its mean after labels.
+
+        A pair of several sources has their mean logit; what is drawn at random too is told by the others that have it.
+        """
+        held = {name: source.triplets for name, source in self.sources.items()}
+        if RANDOM in held:
+            others = [np.zeros(0, np.int64), *(rows for name, rows in held.items() if name != RANDOM)]
+            held[RANDOM] = np.setdiff1d(held[RANDOM], np.concatenate(others))
+        holders = np.bincount(np.concatenate(list(held.values())), minlength=len(self.logs))
+        if self.after is None:
+            likely = self.unlabelled[GRID - 1] / 2
+            lines = np.array([[source.odds.line(source.share(likely)) for source in self.sources.values()]])
+        else:
+            lines = self.after.lines[:: len(self.after.lines) // 50]
+        expected = np.zeros(len(self.logs))
+        for of_sources in lines:
+            logits = np.zeros(len(self.logs))
+            for (constant, slope), rows in zip(of_sources, held.values(), strict=True):
+                logits[rows] += constant + slope * self.logs[rows]
+            expected += expit(logits / np.maximum(holders, 1)) / len(lines)
+        return expected
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Blocks of records, and how often each is drawn.
+
+    Attributes:
+        block: (T,) of each record.
+        counts: (B,) queries of each block.
+        weights: (D, B) how often each is drawn.
+    """
+
+    block: Rows
+    counts: Float64s
+    weights: Float64s
+
+    @classmethod
+    def of(cls, records: int, queries: int, rng: np.random.Generator) -> Resampling:
+        """Deal records into blocks, and draw these; queries without a record belong to blocks evenly."""
+        block = rng.permutation(np.arange(records) % min(BLOCKS, records))
+        blocks = int(block.max()) + 1
+        counts = np.bincount(block, minlength=blocks).astype(np.float64) * (queries / records)
+        weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
+        return cls(block, counts, weights)
+
+    def means(self, sums: Float64s) -> Float64s:
+        """Return (G, D) means over queries in each draw, of (G, B) sums by block."""
+        # einsum: a product of matrices sums in an order that the number of threads decides
+        totals = np.einsum("db,b->d", self.weights, self.counts)
+        return np.asarray(np.einsum("ob,db->od", sums, self.weights) / totals)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """What one source, or none, is worth.
+
+    Attributes:
+        records: that it has a negative for.
+        strength: benefit without unlabelled answers. `learnability`: mean ℓ, weighted by a.
+        on_grid: (G,) benefit at each o. `shares`: (G,) φ there.
+        drawn: (G, D) benefit at each o in each draw of the queries; with labels (1, D), in each draw of the belief.
+        drawn_shares: (D,) φ with labels; None without.
+        confirmed: whether an answer was surely seen among its judged negatives.
+        spread: what the logarithm of its share may be wrong by, without labels.
+        error: (D,) what the form of the benefit is wrong by.
     """
 
     name: str
     records: int
-    benefit: float
-    benefit_low: float
-    benefit_high: float
     strength: float
     learnability: float
-    gain: float
-    gain_low: float
-    gain_high: float
-    false_share: float
-    false_share_low: float
-    false_share_high: float
-    best_with_probability: float
-    verdict: str = ""
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Where the decision would be another.
-
-    Attributes:
-        unlabelled: o there. `false_share`: φ of the chosen source there. `source`: that is better then; None: no mined
-            negatives. `above`: whether it is better with more unlabelled answers. `share_of_other`: its φ there.
-    """
-
-    unlabelled: float
-    false_share: float
-    source: str | None
-    above: bool
-    share_of_other: float = 0.0
-
-
-@dataclass(frozen=True)
-class Ground:
-    """What a decision rests on.
-
-    Attributes:
-        measured: the triplets of the records that are looked at.
-        expected: (m,) π of each triplet; without labels at half of what the pairs cannot exclude.
-        in_batch: (T,) log(M·E[x]) of each record.
-        settings: of the belief. `recurrence`: R; None: the training starts from nothing.
-    """
-
-    measured: Measured
-    expected: Float64s
-    in_batch: Float64s
-    settings: BeliefSettings
-    recurrence: float | None
-
-
-@dataclass(frozen=True)
-class Decision(Result):
-    """What to train on.
-
-    Attributes:
-        source: the one to train on, `random` where no source of the name was given too; None: no mined negatives.
-        candidates: sources, random negatives and none, best first.
-        best_with_probability: of the chosen one, with labels; None without. `runner_up`: the second of the candidates.
-        ties: candidates that the interval does not tell from the chosen one.
-        turns_at: where another is better with more unlabelled answers than is believed, or, where none is, with fewer;
-            None: nowhere up to the bound of o. `turns_below`: the end towards fewer answers, where there are two.
-        pooled: why the labels look pooled, as the judged first documents of a retriever; empty: they do not. Then the
-            bound of o means nothing, and all shares are thought possible.
-        queries: of the split, with a positive. Fewer than 50 are too few to tell.
-        label_next: labels that could change the choice by more than a tenth of a point; 0: none.
-        labels: judged pairs that the decision rests on.
-        unlabelled_most: ō, the bound of o, relevant documents without a label for each that has one.
-        ability: share of random negatives that the encoder puts below the positive.
-        recurrence: R, the share of the queries to come whose relevant documents are positives of training queries too;
-            None: the training starts from nothing.
-        curve: o from 0 to ō, and each candidate's benefit there.
-        sentences: the decision in words, the answer first. `cautions`: what speaks against relying on it. `next`: what
-            to type next.
-        negatives: sources and random negatives, as tables to train on. `ground`: what it rests on.
-    """
-
-    source: str | None
-    candidates: tuple[Candidate, ...]
-    best_with_probability: float | None
-    runner_up: str | None
-    ties: tuple[str, ...]
-    turns_at: Turn | None
-    label_next: int
-    labels: int
-    unlabelled_most: float
-    ability: float
-    recurrence: float | None
-    curve: Mapping[str, Any] = field(repr=False)
-    negatives: Mapping[str, Negatives] = field(repr=False)
-    ground: Ground = field(repr=False)
-    turns_below: Turn | None = None
-    pooled: str = ""
-    queries: int = 0
-    sentences: tuple[str, ...] = ()
-    cautions: tuple[str, ...] = ()
-    next: str = ""
+    on_grid: Float64s
+    shares: Float64s
+    drawn: Float64s
+    drawn_shares: Float64s | None
+    confirmed: bool
+    spread: float
+    error: Float64s
 
     @property
-    def worths(self) -> dict[str, Candidate]:
-        """The candidates by name, none left out."""
-        return {each.name: each for each in self.candidates if each.name != NONE}
+    def benefit(self) -> float:
+        """B: with labels the mean over the belief, else at half of the bound."""
+        return float(self.on_grid[GRID // 2] if self.drawn_shares is None else self.drawn.mean())
 
-    @property
-    def sentence(self) -> str:
-        """What to train on, in one sentence."""
-        return self.sentences[0]
-
-    def table(self) -> Table:
-        """Return the candidates, best first, under the sentence, with the next command below."""
-        labelled = self.labels > 0
-        columns = ["source", "gain over none", "unlabelled answers", *["P(best)"] * labelled, "verdict"]
-        rows = [
-            (each.name, points(each.gain, each.gain_low, each.gain_high), percents(each),
-             *[f"{each.best_with_probability:.2f}"] * labelled, each.verdict)
-            for each in self.candidates
-        ]  # fmt: skip
-        chosen = frozenset(at for at, each in enumerate(self.candidates) if each.name == (self.source or NONE))
-        return Table(self.sentence, columns, rows, "\n".join([*self.cautions, self.next]), chosen)
-
-    def tables(self) -> list[Table]:
-        """Return the one table that there is to see."""
-        return [self.table()]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the decision as scores.json holds it."""
-        hidden = ("curve", "negatives", "ground")
-        plain = {key: value for key, value in vars(self).items() if key not in hidden}
-        turns = {
-            key: asdict(turn) if turn else None
-            for key, turn in (("turns_at", self.turns_at), ("turns_below", self.turns_below))
-        }
-        candidates = [asdict(each) for each in self.candidates]
-        return dict(without_nan({**plain, **turns, "candidates": candidates}))
-
-
-def points(value: float, low: float, high: float) -> str:
-    """Return a gain in points with its interval, as +0.8 [0.1, 1.6]."""
-    return "0.0" if low == high == 0 else f"{value:+.1f} [{low:.1f}, {high:.1f}]"
-
-
-def percents(each: Candidate) -> str:
-    """Return the interval of a candidate's share of unlabelled answers."""
-    low, high = percent(each.false_share_low), percent(each.false_share_high)
-    return f"{low[:-2]}–{high}" if low != high else high
-
-
-def percent(share: float) -> str:
-    """Return a share for readers; what is above 0 is 0.01 % at the least."""
-    return f"{max(100 * share, 0.01):.2g} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+    def share_ends(self, tails: Sequence[float]) -> tuple[float, float]:
+        """Return the interval of φ; without labels, and where no answer was seen, from 0."""
+        if self.drawn_shares is None:
+            return 0.0, float(min(MOST, self.shares[-1] * np.exp(ndtri(tails[1]) * self.spread)))
+        low, high = np.quantile(self.drawn_shares, tails)
+        return float(low) if self.confirmed else 0.0, float(high)
 
 
 def decide(
@@ -287,11 +251,68 @@ def decide(
     Raises:
         InputError: fewer than two queries, no negatives, or labels that cannot be read or belong to other pairs.
     """
-    settings = settings or BeliefSettings()
-    labels = None if settings.labels is None else Labels.of(settings.labels, collection)
-    every = dict(sources) if RANDOM in sources else {**sources, RANDOM: _random(collection, sources, split, seed)}
-    if NONE in every:
+    drawn = draw(
+        collection, sources, settings or BeliefSettings(), split=split, temperature=temperature, seed=seed,
+        records=records,
+    )  # fmt: skip
+    of = make_records(collection, drawn.sources, split=split, control=False, queries=drawn.queries)
+    measured = measure(of, encoder, store, temperature, background=drawn.documents)
+    return decided(drawn, measured, encoder, confidence, candidates)
+
+
+def score_and_decide(
+    collection: Collection,
+    sources: Mapping[str, Negatives],
+    encoder: Encoder,
+    store: VectorStore,
+    scoring: ScoreSettings,
+    settings: BeliefSettings,
+    *,
+    replicates: int = REPLICATES,
+) -> tuple[Scores, Decision]:
+    """Return the published scores of sources and the decision between them, of one measurement.
+
+    Args:
+        collection: documents, queries, judgements.
+        sources: name -> negatives.
+        encoder: that the training starts from.
+        store: of vectors.
+        scoring: split, temperature and seed of both, and what else published scores need.
+        settings: of the decision.
+        replicates: of the published scores' bootstrap.
+
+    Raises:
+        InputError: what `score_sources` or `decide` raises.
+    """
+    split, seed = scoring.split, scoring.seed
+    drawn = draw(collection, sources, settings, split=split, temperature=scoring.temperature, seed=seed)
+    beside = {name: table for name, table in drawn.sources.items() if name not in sources}
+    every = make_records(
+        collection, sources, split=split, sample=scoring.sample, seed=seed, queries=drawn.queries, beside=beside
+    )
+    measured = measure(every, encoder, store, scoring.temperature, background=drawn.documents)
+    scores = score_sources(collection, sources, encoder, store, scoring, replicates=replicates, measured=measured)
+    looked_at = np.flatnonzero(np.isin(every.queries, drawn.queries))
+    return scores, decided(drawn, measured.part(looked_at, list(drawn.sources)), encoder)
+
+
+def draw(
+    collection: Collection,
+    sources: Mapping[str, Negatives],
+    settings: BeliefSettings,
+    *,
+    split: str,
+    temperature: float,
+    seed: int,
+    records: int | None = RECORDS,
+) -> Draw:
+    """Draw the queries and documents that a decision looks at, and random negatives where no source is called so."""
+    if NONE in sources:
         raise InputError(f"a source is called {NONE!r}, which stands for no mined negatives; give it another name")
+    labels = None if settings.labels is None else Labels.of(settings.labels, collection)
+    every = (
+        dict(sources) if RANDOM in sources else {**sources, RANDOM: random_negatives(collection, sources, split, seed)}
+    )
     rng, trained = np.random.default_rng([seed, seeds.MEASURED]), np.sort(collection.positives(split).query_rows)
     if len(trained) < 2:
         raise InputError(
@@ -300,113 +321,321 @@ def decide(
     queries = rng.permutation(trained)[:records]
     if labels is not None:
         queries = np.append(queries, np.intersect1d(collection.query_rows(labels.table["query_id"]), trained))
-    queries = np.unique(queries)
-    of = make_records(collection, every, split=split, control=False, queries=queries)
-    measured = measure(of, encoder, store, temperature)
-    rows = np.arange(len(collection.documents))
-    if len(rows) > DOCUMENTS:
-        rows = np.sort(rng.choice(rows, DOCUMENTS, replace=False))
-    survey = survey_pairs(measured, store.embed(encoder, DocumentTexts(collection, rows), "document"), rows, rng)
-    relevance = Relevance.fit(survey, seed=seed)
+    documents = np.arange(len(collection.documents))
+    if len(documents) > DOCUMENTS:
+        documents = np.sort(rng.choice(documents, DOCUMENTS, replace=False))
+    return Draw(
+        collection=collection,
+        sources=every,
+        settings=settings,
+        labels=labels,
+        split=split,
+        temperature=temperature,
+        seed=seed,
+        trained=len(trained),
+        queries=np.unique(queries),
+        documents=documents,
+        rng=rng,
+    )
+
+
+def decided(
+    drawn: Draw,
+    measured: Measured,
+    encoder: Encoder,
+    confidence: float = 0.95,
+    candidates: Sequence[str] | None = None,
+) -> Decision:
+    """Return the decision from what was drawn, and measured of the queries and sources that were drawn."""
+    starts, static = drawn.settings.starts, getattr(encoder, "static", False)
+    recurrence = None if starts == "nothing" else expected_recurrence(drawn.collection, drawn.split) if static else 1.0
+    survey = survey_pairs(measured, measured.background, drawn.documents, drawn.rng)
+    in_batch = in_batch_odds(measured, survey.unlabelled, drawn.settings.in_batch, drawn.temperature, starts)
+    resampling = Resampling.of(len(measured.records), len(drawn.queries), drawn.rng)
+    slope_error = drawn.rng.standard_t(3, DRAWS)
+    belief = believe(drawn, measured, survey)
+    basis = Basis(
+        measured=measured,
+        expected=belief.expected(),
+        in_batch=in_batch,
+        settings=drawn.settings,
+        recurrence=recurrence,
+    )
+    weighed = [weigh(drawn, name, place, belief, basis, resampling) for place, name in enumerate(belief.sources)]
+    weighed.append(weigh_none(drawn, weighed[0]))
+    return explain(choose(drawn, weighed, belief, basis, slope_error, confidence, candidates))
+
+
+def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
+    """Say how many of each source's negatives are unlabelled answers, as far as pairs, recaptures and labels tell."""
+    relevance = Relevance.fit(survey, seed=drawn.seed)
     logs = np.log(np.maximum(relevance.ratio(survey.negatives), LEAST_RATIO))
-    recurrence = None
-    if settings.starts != "nothing":
-        recurrence = expected_recurrence(collection, split) if getattr(encoder, "static", False) else 1.0
-    ground = Ground(
-        measured, np.zeros(len(logs)), in_batch_odds(measured, survey.unlabelled, settings.in_batch, temperature,
-        settings.starts), settings, recurrence,
-    )  # fmt: skip
-    known = {name: _source(measured, bit, every[name], logs) for bit, name in enumerate(of.names)}
-    most = SLACK * min([relevance.bound(survey), *filter(None, map(_bound, known.values(), map(every.get, known)))])
-    judged, listed, bound = Judged.of(labels, of), list(known.values()), max(most, 1e-9)
-    # Benefits on a grid of o, and, with labels, draws of them; blocks of records are resampled.
-    grid = np.linspace(0.0, bound, GRID)
-    if pooled := signs_of_pooling(collection, queries, survey):
+    known = {name: _source(measured, bit, drawn.sources[name], logs) for bit, name in enumerate(measured.records.names)}
+    bounds = [relevance.bound(survey)]
+    for name, source in known.items():
+        recapture = Recapture.of_table(drawn.sources[name])
+        if not math.isnan(source.rate) and recapture is not None and recapture.returned >= SURELY:
+            bounds.append(math.exp(2.6 * source.spread) / source.rate)  # no more answers than it has negatives
+    most = SLACK * min(bounds)
+    unlabelled = np.linspace(0.0, max(most, 1e-9), GRID)
+    if pooled := signs_of_pooling(drawn.collection, drawn.queries, survey):
         # No single o fits labels that prefer one retriever's documents: go on until all of each source may be answers.
-        held = [source for name, source in known.items() if len(source.triplets) and name != RANDOM]
-        rate = min((source.share(bound) / bound for source in held), default=1.0)
+        bound = float(unlabelled[-1])
+        mined = [source for name, source in known.items() if len(source.triplets) and name != RANDOM]
+        rate = min((source.share(bound) / bound for source in mined), default=1.0)
         most = max(bound, MOST / max(rate, LEAST_RATE))
-        grid = np.append(grid, np.geomspace(bound, most, GRID)[1:])
-    block_of = rng.permutation(np.arange(len(of)) % min(BLOCKS, len(of)))
-    blocks = int(block_of.max()) + 1
-    counts = np.bincount(block_of, minlength=blocks) * (len(queries) / len(block_of))
-    weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
-    # A source's errors are drawn by its name, so that its interval does not depend on the other sources.
-    streams = [np.random.default_rng([seed, seeds.MEASURED, *name.encode()]) for name in (*known, NONE)]
-    errors = (rng.standard_t(3, DRAWS), np.column_stack([stream.standard_t(3, DRAWS) for stream in streams]))
-    after = None if judged is None else posterior(judged, listed, logs, grid[-1], rng)
-    plain, shares = np.zeros((2, len(grid), len(listed) + 1))
-    benefits = np.zeros((len(grid) if after is None else 1, DRAWS, len(listed) + 1))
-    drawn_shares = np.zeros((DRAWS, len(listed) + 1))
-    strengths, learnability, having = np.zeros(len(listed) + 1), np.ones(len(listed) + 1), []
-    for at, source in enumerate(listed):
-        own = source.triplets
-        record = of.record[own]
-        learned = learnabilities(measured, own, settings.starts, recurrence)
-        added = added_losses(record, *pulls(measured, own, settings.starts), ground.in_batch, temperature)
-        strength, block = added * learned, block_of[record]
-        summed = partial(_summed, logs[own], strength, block, blocks)
-        strengths[at], learnability[at] = strength.sum() / counts.sum(), strength.sum() / max(added.sum(), 1e-300)
-        having.append(len(np.unique(record)))
-        shares[:, at] = [source.share(o) for o in grid]
-        on_grid = np.array([summed(*source.odds.line(share))[0] for share in shares[:, at].tolist()])
-        plain[:, at] = on_grid.sum(axis=1) / counts.sum()
-        if after is None:
-            # einsum: a product of matrices sums in an order that the number of threads decides
-            benefits[:, :, at] = np.einsum("ob,db->od", on_grid, weights) / np.einsum("db,b->d", weights, counts)
-        else:
-            for draw, (constant, slope) in enumerate(after.lines[:, at]):
-                sums, drawn_shares[draw, at] = summed(constant, slope)
-                benefits[0, draw, at] = weights[draw] @ sums / (weights[draw] @ counts)
-    spreads = np.array([*(source.spread for source in listed), 0.0])
-    seen = np.append(np.zeros(len(listed)) if after is None else after.seen_false, 0.0)
-    weighed = _Weighed(
-        (*known, NONE), (*having, 0), strengths, learnability, grid, plain, shares, benefits,
-        None if after is None else drawn_shares, seen, spreads, errors, _expected(known, logs, bound / 2, after),
-    )  # fmt: skip
-    return _decided(weighed, ground, every, candidates, judged, most, confidence, pooled, len(trained))
+        unlabelled = np.append(unlabelled, np.geomspace(bound, most, GRID)[1:])
+    judged = Judged.of(drawn.labels, measured.records)
+    after = None
+    if judged is not None:
+        after = posterior(judged, list(known.values()), logs, float(unlabelled[-1]), drawn.rng)
+    return Belief(
+        sources=known,
+        logs=logs,
+        unlabelled=unlabelled,
+        most=most,
+        pooled=pooled,
+        after=after,
+        judged=0 if judged is None else len(judged.triplets),
+    )
 
 
-def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> str:
-    """Say why the labels look as if they had been chosen among likely documents; empty where nothing speaks for it.
-
-    Signs are that the labelled positives reach evenly down to a rank of the encoder or of BM25 and end there, and one
-    positive a query in a collection of short texts, where neighbours of an answer answer as well.
+def weigh(drawn: Draw, name: str, place: int, belief: Belief, basis: Basis, resampling: Resampling) -> Weighed:
+    """Return what a source is worth at each o, or after labels in each draw of the belief.
 
     Args:
-        collection: documents, queries, judgements.
-        queries: rows of the queries that are looked at; BM25 searches for 400 of them, at most.
-        survey: the encoder's ranks of the labelled positives.
+        drawn: what is looked at.
+        name: of the source.
+        place: of the source among those of the belief.
+        belief: of unlabelled answers.
+        basis: what was measured.
+        resampling: of the queries.
     """
-    known = collection.known_positives
-    some = queries[:: max(1, len(queries) // RANKED)]
-    query = np.repeat(np.arange(len(some)), known.counts_of(some))
-    if len(query) < LEAST_POSITIVES:
-        return ""
-    labelled = np.concatenate([known.of(int(place)) for place in known.places(some)])
-    first, _ = BM25Retriever(collection).search(some, max(POOLS))
-    hit = first[query] == labelled[:, None]
-    ranks = {"BM25": np.where(hit.any(axis=1), hit.argmax(axis=1), np.inf), "the encoder": survey.labelled.rank}
-    for depth in POOLS:
-        for name, rank in ranks.items():
-            last = float(((rank >= depth / 2) & (rank < depth)).mean())
-            inside = float((rank < depth).mean())
-            if len(collection.documents) > 10 * depth and inside >= POOLED and last >= CLIFF:
-                return f"{percent(inside)} of the labelled positives are among the first {depth} of {name}"
-    words = [len(text.split()) for text in collection.document_texts(labelled[:RANKED])]
-    if len(query) == len(some) and np.median(words) <= SHORT:
-        return f"Each query has one labelled positive, in texts of about {np.median(words):.0f} words"
-    return ""
+    source, measured, starts = belief.sources[name], basis.measured, drawn.settings.starts
+    record = measured.records.record[source.triplets]
+    learned = learnabilities(measured, source.triplets, starts, basis.recurrence)
+    s_n, s_p = seen_similarities(measured, source.triplets, starts)
+    added = added_losses(record, s_n, s_p, basis.in_batch, drawn.temperature)
+    strength, logs = added * learned, belief.logs[source.triplets]
+    block, blocks, queries = resampling.block[record], len(resampling.counts), resampling.counts.sum()
+    shares = np.array([source.share(o) for o in belief.unlabelled.tolist()])
+    by_block = partial(benefits_by_block, logs, strength, block, blocks)
+    on_grid = np.array([by_block(*source.odds.line(share))[0] for share in shares.tolist()])
+    drawn_shares = None
+    if belief.after is None:
+        benefits = resampling.means(on_grid)
+    else:
+        lines = belief.after.lines[:, place]
+        sums, means = zip(*(by_block(*line) for line in lines), strict=True)
+        weights = resampling.weights
+        benefits = np.array([[w @ of / (w @ resampling.counts) for w, of in zip(weights, sums, strict=True)]])
+        drawn_shares = np.array(means)
+    return Weighed(
+        name=name,
+        records=len(np.unique(record)),
+        strength=float(strength.sum() / queries),
+        learnability=float(strength.sum() / max(added.sum(), 1e-300)),
+        on_grid=on_grid.sum(axis=1) / queries,
+        shares=shares,
+        drawn=benefits,
+        drawn_shares=drawn_shares,
+        confirmed=belief.after is not None and bool(belief.after.seen_false[place] >= CONFIRMED),
+        spread=source.spread,
+        error=_error(name, drawn.seed),
+    )
 
 
-def _lengths(sources: Mapping[str, Negatives]) -> list[float]:
-    """Negatives a query of each source."""
-    return [len(kept) / max(1, len(kept["query_id"].unique())) for kept in map(Negatives.kept, sources.values())]
+def weigh_none(drawn: Draw, like: Weighed) -> Weighed:
+    """Return what no mined negatives are worth: nothing, at every o; arrays have the shapes of `like`."""
+    return Weighed(
+        name=NONE,
+        records=0,
+        strength=0.0,
+        learnability=1.0,
+        on_grid=np.zeros_like(like.on_grid),
+        shares=np.zeros_like(like.shares),
+        drawn=np.zeros_like(like.drawn),
+        drawn_shares=None if like.drawn_shares is None else np.zeros(DRAWS),
+        confirmed=False,
+        spread=0.0,
+        error=_error(NONE, drawn.seed),
+    )
 
 
-def _random(collection: Collection, sources: Mapping[str, Negatives], split: str, seed: int) -> Negatives:
+def _error(name: str, seed: int) -> Float64s:
+    """(D,) errors drawn by the source's name, so that its interval does not depend on the other sources."""
+    return np.random.default_rng([seed, seeds.MEASURED, *name.encode()]).standard_t(3, DRAWS)
+
+
+def benefits_by_block(
+    logs: Float64s, strength: Float64s, block: Rows, blocks: int, constant: float, slope: float
+) -> tuple[Float64s, float]:
+    """Return (blocks,) sums of a source's benefit where logit π = constant + slope·log n_L/n_U, and its mean π."""
+    pi = expit(constant + slope * logs)
+    sums = np.bincount(block, strength * (1 - (1 + HARM) * pi), blocks).astype(np.float64)
+    return sums, float(pi.mean()) if len(pi) else 0.0
+
+
+def choose(
+    drawn: Draw,
+    weighed: Sequence[Weighed],
+    belief: Belief,
+    basis: Basis,
+    slope_error: Float64s,
+    confidence: float,
+    allowed: Sequence[str] | None,
+) -> Decision:
+    """Choose the best candidate, or a cheaper one that loses little, and compare it with the others.
+
+    Args:
+        drawn: what was looked at.
+        weighed: the sources, then none.
+        belief: of unlabelled answers.
+        basis: what was measured.
+        slope_error: (D,) what the slope of the points is wrong by.
+        confidence: of the intervals.
+        allowed: names that may be chosen; None: all.
+    """
+    form, labelled = FORM[drawn.settings.starts], belief.after is not None
+    may = [each for each in weighed if allowed is None or each.name in allowed]
+    most = max(each.benefit for each in may)
+    near = [each for each in may if each.benefit >= most - TOLERANCE * max(most, 0.0)]
+    chosen = min(near, key=lambda each: (_cost(each.name, drawn.sources), -each.benefit))
+    gains = {each.name: form.drawn(each.drawn, slope_error, each.error) for each in weighed}
+    best = np.stack([gains[each.name][0] for each in may]).argmax(axis=0)
+    ranked = sorted(weighed, key=lambda each: (each is not chosen, -each.benefit))
+    candidates = [_candidate(each, chosen, gains, form, confidence) for each in ranked]
+    if labelled:
+        wins = {each.name: float((best == place).mean()) for place, each in enumerate(may)}
+        candidates = [replace(each, best_with_probability=wins.get(each.name, 0.0)) for each in candidates]
+    # Points that the choice may lose for what is not known of unlabelled answers; the form's error is left out.
+    worth = {each.name: form.mean(each.drawn[0] if labelled else each.on_grid) for each in may}
+    lost = np.max([*worth.values()], axis=0) - worth[chosen.name]
+    asks = float(lost.mean() if labelled else lost.max()) > WORTH_LABELS or (bool(belief.pooled) and not labelled)
+    above, below = turning_points(chosen, may, belief.unlabelled)
+    others = [each.name for each in ranked[1:] if each in may]
+    return Decision(
+        source=None if chosen.name == NONE else chosen.name,
+        candidates=tuple(candidates),
+        best_with_probability=candidates[0].best_with_probability if labelled else None,
+        runner_up=others[0] if others else None,
+        ties=tuple(each.name for each in weighed if _tied(each, chosen, gains, confidence)),
+        turns_at=above or below,
+        turns_below=below if above else None,
+        pooled=belief.pooled,
+        queries=drawn.trained,
+        label_next=LABELS if asks else 0,
+        labels=belief.judged,
+        unlabelled_most=belief.most,
+        ability=_ability(basis.measured),
+        recurrence=basis.recurrence,
+        curve={
+            "unlabelled": belief.unlabelled.tolist(),
+            "benefit": {each.name: each.on_grid.tolist() for each in weighed},
+        },
+        negatives=drawn.sources,
+        basis=basis,
+    )
+
+
+def _candidate(
+    weighed: Weighed, chosen: Weighed, gains: Mapping[str, Float64s], form: Points, confidence: float
+) -> Candidate:
+    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    low, high = _interval(gains[weighed.name] - gains[NONE], confidence)
+    benefit_low, benefit_high = _interval(weighed.drawn, confidence)
+    share_low, share_high = weighed.share_ends(tails)
+    if weighed is chosen:
+        verdict = "good" if low > 0 else "chosen" if weighed.name != NONE else "the others may harm"
+    elif high < 0 and weighed.name != NONE:
+        verdict = "harmful"
+    else:
+        verdict = f"tie with {chosen.name}" if _tied(weighed, chosen, gains, confidence) else "worse"
+    return Candidate(
+        name=weighed.name,
+        records=weighed.records,
+        benefit=weighed.benefit,
+        benefit_low=benefit_low,
+        benefit_high=benefit_high,
+        strength=weighed.strength,
+        learnability=weighed.learnability,
+        gain=float(form.mean(weighed.benefit)),
+        gain_low=low,
+        gain_high=high,
+        false_share=math.nan if weighed.drawn_shares is None else float(weighed.drawn_shares.mean()),
+        false_share_low=share_low,
+        false_share_high=share_high,
+        best_with_probability=math.nan,
+        verdict=verdict,
+    )
+
+
+def _interval(values: Float64s, confidence: float) -> tuple[float, float]:
+    """The widest over what is not excluded; values are (K, D)."""
+    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2], axis=1)
+    return float(low.min()), float(high.max())
+
+
+def _tied(weighed: Weighed, chosen: Weighed, gains: Mapping[str, Float64s], confidence: float) -> bool:
+    """Whether the interval does not tell a candidate from the chosen one."""
+    low, high = _interval(gains[chosen.name] - gains[weighed.name], confidence)
+    return weighed is not chosen and low <= 0 <= high
+
+
+def _cost(name: str, sources: Mapping[str, Negatives]) -> int:
+    """How costly a source is to mine, in order alone."""
+    ways = ["none"] if name == NONE else sources[name].table["source"].unique().to_pylist()
+    return max((COSTS.get(str(way), UNKNOWN_COST) for way in ways), default=UNKNOWN_COST)
+
+
+def turning_points(
+    chosen: Weighed, may: Sequence[Weighed], unlabelled: Float64s
+) -> tuple[TurningPoint | None, TurningPoint | None]:
+    """Return where, nearest to what is believed, another candidate is better: with more answers, and with fewer.
+
+    Args:
+        chosen: the choice, one of `may`.
+        may: the candidates that may be chosen.
+        unlabelled: (G,) values of o.
+    """
+    today = GRID // 2
+    if chosen.drawn_shares is not None:
+        today = int(np.abs(chosen.shares - chosen.drawn_shares.mean()).argmin())
+    benefits = np.stack([each.on_grid for each in may], axis=1)
+    best = benefits.argmax(axis=1)
+    stays = chosen.on_grid >= benefits.max(axis=1) * (1 - TOLERANCE)
+    stays |= best == [each.name for each in may].index(chosen.name)
+
+    def turn(at: int, above: bool) -> TurningPoint:
+        other = may[best[at]]
+        return TurningPoint(
+            unlabelled=float(unlabelled[at]),
+            false_share=float(chosen.shares[at]),
+            source=None if other.name == NONE else other.name,
+            above=above,
+            share_of_other=float(other.shares[at]),
+        )
+
+    more, fewer = np.flatnonzero(~stays[today:]), np.flatnonzero(~stays[:today])
+    return (
+        turn(today + int(more[0]), above=True) if len(more) else None,
+        turn(int(fewer[-1]), above=False) if len(fewer) else None,
+    )
+
+
+def _ability(measured: Measured) -> float:
+    """Share of random negatives that the encoder puts below the positive; NaN without random ones."""
+    records = measured.records
+    if RANDOM not in records.names:
+        return math.nan
+    rows = np.flatnonzero(records.members >> records.names.index(RANDOM) & 1)
+    below = measured.similarities.s_n[rows] < measured.s_p[records.record[rows]]
+    return float(below.mean()) if len(rows) else math.nan
+
+
+def random_negatives(collection: Collection, sources: Mapping[str, Negatives], split: str, seed: int) -> Negatives:
     """As many random documents for each query of the split as the sources have on average, none a known positive."""
-    size = max(1, round(float(np.mean(_lengths(sources))))) if sources else 1
+    size = max(1, round(float(np.mean([list_length(each) for each in sources.values()])))) if sources else 1
     queries, documents = np.sort(collection.positives(split).query_rows), len(collection.documents)
     rng = np.random.default_rng([seed, seeds.RANDOM])
     query = np.repeat(queries, size + 8)
@@ -440,276 +669,3 @@ def _source(measured: Measured, bit: int, negatives: Negatives, logs: Float64s) 
     error = max(error, 0.5)
     counted = max(recapture.returned, error)
     return Source(triplets, odds, counted / recapture.kept, math.hypot(error / counted, COUNTED))
-
-
-def _bound(source: Source, negatives: Negatives | None) -> float | None:
-    """No source can have more unlabelled answers than it has negatives."""
-    recapture = None if negatives is None or math.isnan(source.rate) else Recapture.of_table(negatives)
-    if recapture is None or recapture.returned < SURELY:
-        return None
-    return math.exp(2.6 * source.spread) / source.rate
-
-
-@dataclass(frozen=True)
-class _Weighed:
-    """Benefits and shares, of S sources and none, the last.
-
-    Attributes:
-        names: of sources and none. `records`: that each has a negative for.
-        strengths: (S + 1,) benefits without unlabelled answers. `learnability`: (S + 1,).
-        grid: (G,) values of o. `plain`: (G, S + 1) benefits there. `shares`: (G, S + 1).
-        benefits: (K, D, S + 1) draws: without labels at each o of the grid, with labels K = 1.
-        drawn_shares: (D, S + 1) with labels. `seen`: (S + 1,) whether an answer was seen among the judged.
-        spreads: (S + 1,) what the logarithms of the shares without labels may be wrong by.
-        errors: of the form of the benefit, (D,) and (D, S + 1). `expected`: (m,) π of each triplet.
-    """
-
-    names: tuple[str, ...]
-    records: tuple[int, ...]
-    strengths: Float64s
-    learnability: Float64s
-    grid: Float64s
-    plain: Float64s
-    shares: Float64s
-    benefits: Float64s
-    drawn_shares: Float64s | None
-    seen: Float64s
-    spreads: Float64s
-    errors: tuple[Float64s, Float64s]
-    expected: Float64s
-
-
-def _summed(
-    logs: Float64s, strength: Float64s, block: Rows, blocks: int, constant: float, slope: float
-) -> tuple[Float64s, float]:
-    """(blocks,) sums of a source's benefit where logit π = constant + slope·log n_L/n_U, and its share."""
-    pi = expit(constant + slope * logs)
-    sums = np.bincount(block, strength * (1 - (1 + HARM) * pi), blocks).astype(np.float64)
-    return sums, float(pi.mean()) if len(pi) else 0.0
-
-
-def _expected(sources: Mapping[str, Source], logs: Float64s, unlabelled: float, after: Posterior | None) -> Float64s:
-    """(m,) π of each triplet: at `unlabelled`, or the mean after labels; of several sources, by their mean logit.
-
-    What is drawn at random too is told by the others that have it.
-    """
-    plain = [[source.odds.line(source.share(unlabelled)) for source in sources.values()]]
-    others = [np.zeros(0, np.int64), *(source.triplets for name, source in sources.items() if name != RANDOM)]
-    held = {name: source.triplets for name, source in sources.items()}
-    if RANDOM in held:
-        held[RANDOM] = np.setdiff1d(held[RANDOM], np.concatenate(others))
-    holders = np.bincount(np.concatenate(list(held.values())), minlength=len(logs))
-    lines = np.array(plain) if after is None else after.lines[:: len(after.lines) // 50]
-    expected = np.zeros(len(logs))
-    for of in lines:
-        logits = np.zeros(len(logs))
-        for (constant, slope), rows in zip(of, held.values(), strict=True):
-            logits[rows] += constant + slope * logs[rows]
-        expected += expit(logits / np.maximum(holders, 1)) / len(lines)
-    return expected
-
-
-def _decided(
-    weighed: _Weighed,
-    ground: Ground,
-    every: Mapping[str, Negatives],
-    allowed: Sequence[str] | None,
-    judged: Judged | None,
-    most: float,
-    confidence: float,
-    pooled: str,
-    queries: int,
-) -> Decision:
-    """Choose, compare, and say it in words."""
-    form, names = FORM[ground.settings.starts], weighed.names
-    drawn = weighed.drawn_shares
-    labelled = drawn is not None
-    benefit = weighed.benefits[0].mean(axis=0) if labelled else weighed.plain[GRID // 2]
-    may = [at for at, name in enumerate(names) if allowed is None or name in allowed]
-    tolerated = TOLERANCE * max(float(benefit[may].max()), 0.0)
-    costs = [_cost(name, every) for name in names]
-    near = [at for at in may if benefit[at] >= benefit[may].max() - tolerated]
-    chosen = min(near, key=lambda at: (costs[at], -benefit[at]))
-    gains = np.stack([form.drawn(each, weighed.errors) for each in weighed.benefits])  # (K, D, S + 1)
-    none, tails = len(names) - 1, [(1 - confidence) / 2, (1 + confidence) / 2]
-
-    def interval(values: Float64s) -> tuple[float, float]:
-        """The widest over what is not excluded; values are (K, D)."""
-        low, high = np.quantile(values, tails, axis=1)
-        return float(low.min()), float(high.max())
-
-    point = form.mean(benefit)
-    winners = gains[0][:, may].argmax(axis=1)
-    best_at = np.array(may)[weighed.plain[:, may].argmax(axis=1)]
-    listed, ties = [], []
-    for at, name in enumerate(names):
-        low, high = interval(gains[:, :, at] - gains[:, :, none])
-        if drawn is not None:
-            share, (least, most_false) = float(drawn[:, at].mean()), np.quantile(drawn[:, at], tails)
-            ends = (float(least) if weighed.seen[at] >= CONFIRMED else 0.0, float(most_false))
-        else:
-            bound = weighed.shares[-1, at] * np.exp(ndtri(tails[1]) * weighed.spreads[at])
-            share, ends = math.nan, (0.0, float(min(MOST, bound)))
-        apart = interval(gains[:, :, chosen] - gains[:, :, at])
-        tied = at != chosen and apart[0] <= 0 <= apart[1]
-        ties += [name] * tied
-        verdict = "harmful" if high < 0 and name != NONE else f"tie with {names[chosen]}" if tied else "worse"
-        if at == chosen:
-            verdict = "good" if low > 0 else "chosen" if name != NONE else "the others may harm"
-        listed.append(
-            Candidate(
-                name, weighed.records[at], float(benefit[at]), *interval(weighed.benefits[:, :, at]),
-                float(weighed.strengths[at]), float(weighed.learnability[at]),
-                float(point[at]), low, high, share, *ends,
-                float((np.array(may)[winners] == at).mean()) if labelled else math.nan, verdict,
-            )
-        )  # fmt: skip
-    # Points that the choice may lose for what is not known of unlabelled answers; the form's error is left out.
-    worth = form.mean(weighed.benefits[0] if labelled else weighed.plain)
-    lost = worth[:, may].max(axis=1) - worth[:, chosen]
-    asks = float(lost.mean() if labelled else lost.max()) > WORTH_LABELS or (bool(pooled) and not labelled)
-    above, below = _turns(weighed, chosen, best_at, listed[chosen].false_share)
-    order = sorted(range(len(names)), key=lambda at: (at != chosen, -benefit[at]))
-    others = [at for at in order if at != chosen and at in may]
-    decision = Decision(
-        source=None if chosen == none else names[chosen],
-        candidates=tuple(listed[at] for at in order),
-        best_with_probability=listed[chosen].best_with_probability if labelled else None,
-        runner_up=names[others[0]] if others else None,
-        ties=tuple(ties),
-        turns_at=above or below,
-        turns_below=below if above else None,
-        pooled=pooled,
-        queries=queries,
-        label_next=LABELS if asks else 0,
-        labels=0 if judged is None else len(judged.triplets),
-        unlabelled_most=most,
-        ability=_ability(ground.measured),
-        recurrence=ground.recurrence,
-        curve={"unlabelled": weighed.grid.tolist(), "benefit": dict(zip(names, weighed.plain.T.tolist(), strict=True))},
-        negatives=every,
-        ground=replace(ground, expected=weighed.expected),
-    )
-    sentences, cautions = (_answer(decision), *_remarks(decision)), tuple(_cautions(decision, every))
-    table = "" if decision.source is None else f"{decision.source}.parquet "
-    label = f"   (surer: foils label … -n {decision.label_next})" if decision.label_next else ""
-    following = f"Next: foils train PAIRS {table}-o model/{label}"
-    return replace(decision, sentences=sentences, cautions=cautions, next=following)
-
-
-def _cost(name: str, every: Mapping[str, Negatives]) -> int:
-    """How costly a source is to mine, in order alone."""
-    ways = ["none"] if name == NONE else every[name].table["source"].unique().to_pylist()
-    return max((COSTS.get(str(way), UNKNOWN_COST) for way in ways), default=UNKNOWN_COST)
-
-
-def _turns(weighed: _Weighed, chosen: int, best_at: Rows, share: float) -> tuple[Turn | None, Turn | None]:
-    """Where, nearest to what is believed, another candidate is better: with more answers, and with fewer."""
-    today = GRID // 2 if math.isnan(share) else int(np.abs(weighed.shares[:, chosen] - share).argmin())
-    rows = np.arange(len(weighed.grid))
-    stays = weighed.plain[:, chosen] >= weighed.plain[rows, best_at] * (1 - TOLERANCE)
-    stays |= best_at == chosen
-
-    def turn(at: int, above: bool) -> Turn:
-        other = int(best_at[at])
-        return Turn(
-            unlabelled=float(weighed.grid[at]),
-            false_share=float(weighed.shares[at, chosen]),
-            source=None if weighed.names[other] == NONE else weighed.names[other],
-            above=above,
-            share_of_other=float(weighed.shares[at, other]),
-        )
-
-    more, fewer = np.flatnonzero(~stays[today:]), np.flatnonzero(~stays[:today])
-    return (
-        turn(today + int(more[0]), above=True) if len(more) else None,
-        turn(int(fewer[-1]), above=False) if len(fewer) else None,
-    )
-
-
-def _ability(measured: Measured) -> float:
-    """Share of random negatives that the encoder puts below the positive; NaN without random ones."""
-    records = measured.records
-    if RANDOM not in records.names:
-        return math.nan
-    own = np.flatnonzero(records.members >> records.names.index(RANDOM) & 1)
-    below = measured.similarities.s_n[own] < measured.s_p[records.record[own]]
-    return float(below.mean()) if len(own) else math.nan
-
-
-def _answer(decision: Decision) -> str:
-    """What to train on, with its gain, and as long as what, or how surely."""
-    chosen = decision.candidates[0]
-    text = "Train without mined negatives" if decision.source is None else f"Train on {chosen.name}"
-    if decision.queries < ENOUGH:
-        text = f"Too few pairs to tell ({decision.queries} queries); as a guess, {text[0].lower()}{text[1:]}"
-    if decision.source is not None:
-        gain = points(chosen.gain, chosen.gain_low, chosen.gain_high).split(" ", 1)
-        text += f": {gain[0]} points over none expected {gain[1]}{' (a tie)' * (NONE in decision.ties)}"
-    if decision.best_with_probability is not None:
-        text += f", best with probability {decision.best_with_probability:.2f}"
-        shown = f"; {percents(chosen)} of it are unlabelled answers" if decision.source is not None else ""
-        return f"{text}{shown}."
-    ends = [turn for turn in (decision.turns_below, decision.turns_at) if turn is not None]
-    if not ends:
-        return f"{text}, if the labels were not pooled: no possible share of unlabelled answers changes the choice."
-    # The larger share of the two at a turning point is easier to see.
-    seen = [
-        (turn.source or NONE, turn.share_of_other)
-        if turn.share_of_other > turn.false_share
-        else (chosen.name, turn.false_share)
-        for turn in ends
-    ]
-    if len(ends) == 2 and seen[0][0] != seen[1][0]:
-        seen = [(chosen.name, turn.false_share) for turn in ends]
-    which = "it" if seen[0][0] == chosen.name else seen[0][0]
-    others = [f"{'beyond' if turn.above else 'below'} that, {turn.source or NONE}" for turn in ends]
-    if len(ends) == 2:
-        bound = f"between {percent(seen[0][1])[:-2]} and {percent(seen[1][1])}"
-    else:
-        bound = f"{'at most' if ends[0].above else 'at least'} {percent(seen[0][1])}"
-    return f"{text}, as long as {bound} of {which} are unlabelled answers; {'; '.join(others)}."
-
-
-def _remarks(decision: Decision) -> list[str]:
-    """What a reader of the decision has to know beside it, in sentences."""
-    lines = []
-    if decision.ties:
-        chosen = decision.candidates[0].name
-        lines.append(f"The interval does not tell {chosen} from {', '.join(decision.ties)}: these are ties.")
-    if decision.label_next:
-        labels = f"{decision.label_next} {'more ' * (decision.labels > 0)}labels"
-        lines.append(f"About {labels} could change the choice (foils label).")
-    if decision.recurrence is not None and decision.recurrence < RECURRING:
-        lines.append(
-            f"Of the positives of queries to come {percent(decision.recurrence)} are expected to be positives of "
-            "training queries too, so that hard negatives count for less."
-        )
-    return lines
-
-
-def _cautions(decision: Decision, every: Mapping[str, Negatives]) -> list[str]:
-    """What speaks against relying on the decision as it stands, in sentences."""
-    lines = []
-    if decision.queries < ENOUGH:
-        lines.append(
-            f"A choice among so few as {decision.queries} queries often differs from that of all; from {ENOUGH} on it "
-            "repeats nine times in ten."
-        )
-    if decision.pooled:
-        lines.append(
-            f"{decision.pooled}: such labels say nothing of the answers that nobody looked at, and any share of "
-            "unlabelled answers is possible. Judge some negatives (foils label)."
-        )
-    if decision.ability < ABLE:
-        lines.append(
-            f"The encoder puts only {percent(decision.ability)} of random documents below the positive: a model that "
-            "starts with so little learns from easy negatives first (--starts nothing)."
-        )
-    shortest, longest = min(lengths := _lengths(every)), max(lengths)
-    if longest > LONGER * shortest:
-        lines.append(
-            f"The sources have {shortest:.0f} to {longest:.0f} negatives a query, and a longer list is worth more for "
-            "its length alone; decide between lists of equal length."
-        )
-    return lines

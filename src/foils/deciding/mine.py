@@ -14,7 +14,8 @@ from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import provenance
-from foils.deciding.decision import Decision, decide
+from foils.deciding.decision import decide
+from foils.deciding.results import Decision
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from foils.data.analyser import load_bm25s
-from foils.deciding.decision import NONE, Decision, percent
+from foils.deciding.results import NONE, Decision, percent
 from foils.pages.page import (
     LEGEND,
     PALETTE,
@@ -64,7 +64,7 @@ def score_page(scores: Scores, decision: Decision | None, published: Sequence[Ta
         sources = [name for name in decision.negatives if name != "random"]
         colours = {name: PALETTE[at % len(PALETTE)] for at, name in enumerate(sources)}  # the same in every figure
         colours |= {"random": GREY, NONE: GREY}
-        numbers = replace(decision.table(), title="", caption=decision.next)
+        numbers = replace(decision.table(), title="", caption="")
         sections = [
             Section("What each choice gains", [gain_figure(decision, colours)], decision.cautions),
             Section("Read some", [examples_of(decision)]),
@@ -122,7 +122,7 @@ def turn_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
 
 def examples_of(decision: Decision) -> Examples:
     """Return three queries with their positive and each source's nearest negative, the query's words marked."""
-    measured, ground = decision.ground.measured, decision.ground
+    measured, expected = decision.basis.measured, decision.basis.expected
     records = measured.records
     held = np.array([np.bincount(records.record[records.members >> bit & 1 == 1], minlength=len(records)) > 0
                      for bit in range(len(records.names))])  # fmt: skip
@@ -138,7 +138,7 @@ def examples_of(decision: Decision) -> Examples:
                 hardest = int(own[measured.similarities.s_n[own].argmax()])
                 texts[name] = records.texts[int(records.document[hardest])]
                 if labelled:
-                    notes.append(f"{name} {percent(ground.expected[hardest])}")
+                    notes.append(f"{name} {percent(expected[hardest])}")
         shown = {name: marked(shortened(text), words) for name, text in texts.items()}
         note = f"Probability of an unlabelled answer: {', '.join(notes)}." if notes else ""
         listed.append(Example(shortened(query), shown, note))

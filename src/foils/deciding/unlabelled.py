@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.collection import Rows
+from foils.data.collection import Collection, Rows
 from foils.encode.vectors import Vectors
+from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress, seeds
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import Measured
@@ -43,6 +44,12 @@ FITTED = 60_000  # unlabelled pairs that a classifier sees, at most
 TREES, LEAF = 60, 60  # of the classifier; pairs of a leaf, at least
 SMOOTHING = 5.0  # pairs that each step of ranks is smoothed by
 TAILS = np.linspace(0.02, 0.5, 25)  # shares of the labelled pairs whose region may bound o
+RANKED = 400  # queries whose positives BM25 ranks, about
+POOLED = 0.99  # share of the labelled positives among a retriever's first documents that pooling leaves
+CLIFF = 0.03  # share in the second half of these, of which a natural order leaves half as many beyond
+POOLS = (5, 10, 20, 50, 100)  # first documents that are judged together
+LEAST_POSITIVES = 20  # that pooling is told from
+SHORT = 40  # words of a document, at most, whose neighbours often answer as well
 BITS = 11  # of a vector's component beside its sign, with which inner products are exact
 
 
@@ -330,3 +337,35 @@ def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> _Half:
     seen[:, np.isnan(seen).all(axis=0)] = 0.0  # known in the other half alone; the classifier refuses an empty column
     fitted = classifier.fit(seen, np.repeat([1, 0], [len(part) for part in columns]))
     return fitted, float(np.log(each[0] / each[1]))
+
+
+def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> str:
+    """Say why the labels look as if they had been chosen among likely documents; empty where nothing speaks for it.
+
+    Signs are that the labelled positives reach evenly down to a rank of the encoder or of BM25 and end there, and one
+    positive a query in a collection of short texts, where neighbours of an answer answer as well.
+
+    Args:
+        collection: documents, queries, judgements.
+        queries: rows of the queries that are looked at; BM25 searches for 400 of them, at most.
+        survey: the encoder's ranks of the labelled positives.
+    """
+    known = collection.known_positives
+    some = queries[:: max(1, len(queries) // RANKED)]
+    query = np.repeat(np.arange(len(some)), known.counts_of(some))
+    if len(query) < LEAST_POSITIVES:
+        return ""
+    labelled = np.concatenate([known.of(int(place)) for place in known.places(some)])
+    first, _ = BM25Retriever(collection).search(some, max(POOLS))
+    hit = first[query] == labelled[:, None]
+    ranks = {"BM25": np.where(hit.any(axis=1), hit.argmax(axis=1), np.inf), "the encoder": survey.labelled.rank}
+    for depth in POOLS:
+        for name, rank in ranks.items():
+            last = float(((rank >= depth / 2) & (rank < depth)).mean())
+            inside = float((rank < depth).mean())
+            if len(collection.documents) > 10 * depth and inside >= POOLED and last >= CLIFF:
+                return f"{100 * inside:.0f} % of the labelled positives are among the first {depth} of {name}"
+    words = [len(text.split()) for text in collection.document_texts(labelled[:RANKED])]
+    if len(query) == len(some) and np.median(words) <= SHORT:
+        return f"Each query has one labelled positive, in texts of about {np.median(words):.0f} words"
+    return ""

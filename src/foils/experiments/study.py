@@ -31,7 +31,7 @@ import numpy.typing as npt
 from foils.data import Collection, Negatives
 from foils.data.negatives import Recapture
 from foils.data.run import Fusion, fuse_runs
-from foils.deciding import BeliefSettings, decide
+from foils.deciding import BeliefSettings, score_and_decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_run
 from foils.experiments.cache import read_sealed
@@ -42,7 +42,7 @@ from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import cache_folder, digest_of, write_sealed
 from foils.runtime.options import Option, Settings, settings_of, settings_option, spelled
-from foils.scoring import ScoreSettings, score_sources
+from foils.scoring import ScoreSettings
 from foils.statistics.measures import parse_measures, parsed_names
 
 if TYPE_CHECKING:
@@ -392,10 +392,9 @@ class OpenCell:
         files = {name: source_file(self.folder, name, digest) for name, digest in digests.items()}
         sources = {name: self.sources.get(name) or Negatives.read(file) for name, file in files.items()}
         encoder = self.scorer
-        how: dict[str, Any] = {"split": settings.split, "temperature": settings.temperature}
-        scores = score_sources(self.collection, sources, encoder, store, ScoreSettings(hybrids=1, **how), replicates=0)
-        worths = decide(self.collection, sources, encoder, store, belief, **how).worths
-        write_sealed(path, {"of": basis, "sources": predict(scores, worths)})
+        scoring = ScoreSettings(hybrids=1, split=settings.split, temperature=settings.temperature)
+        scores, decision = score_and_decide(self.collection, sources, encoder, store, scoring, belief, replicates=0)
+        write_sealed(path, {"of": basis, "sources": predict(scores, decision.worths)})
 
     @property
     def belief(self) -> BeliefSettings:

@@ -410,7 +410,7 @@ class Tuning:
         made = decide(collection, tables, self.task.encoder, self.store, belief, split=split, seed=self.seed)
         table = made.table()
         shown = {"columns": list(table.columns), "rows": [list(map(str, row)) for row in table.rows]}
-        reason = " ".join(each.replace(made.next, "").strip() for each in made.sentences)
+        reason = " ".join(made.sentences)
         return {"source": made.source or "", "reason": reason, "table": shown}
 
     def _pairs_alone(self, reason: str) -> Section:

@@ -84,7 +84,7 @@ def evidence_of(
     every = Negatives(table.drop_columns([name for name in ("keep", "reason") if name in table.column_names]))
     sources = {"rows": every}
     decision = decide(collection, sources, encoder, store, split=split, seed=seed, records=None, confidence=0.99)
-    measured = decision.ground.measured
+    measured = decision.basis.measured
     triplet = triplets_of_rows(every, measured.records)
     rows = np.flatnonzero(triplet >= 0)
     triplet = triplet[rows]
@@ -93,7 +93,7 @@ def evidence_of(
     if "gap" in table.column_names:
         columns["gap"] = -table["gap"].to_numpy()[rows]
     columns |= _of_scorers(collection, negatives, rows, split)
-    belief = logits_of(decision.ground.expected[triplet])
+    belief = logits_of(decision.basis.expected[triplet])
     kept = {}  # the columns that vary, and their squares
     for name, values in {**columns, "belief": belief}.items():
         if (plain := _scaled(values)) is not None:

@@ -7,12 +7,12 @@ how large a block is, beyond rounding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.collection import Rows
+from foils.data.collection import DocumentTexts, Rows
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import Vectors, VectorStore
 from foils.runtime import progress
@@ -61,6 +61,7 @@ class Measured:
         similarities: per triplet (s_p spread to triplets).
         s_p: (T,) similarity of query and positive. `best_positive`: (T,) of query and most similar positive.
         gates: at the settings' temperature.
+        background: vectors of other documents of the collection that were asked for.
     """
 
     records: Records
@@ -69,30 +70,71 @@ class Measured:
     s_p: Float64s
     best_positive: Float64s
     gates: Gates
+    background: Vectors
+
+    def part(self, records: Rows, names: Sequence[str]) -> Measured:
+        """Return what was measured of some records and sources (`Records.part`)."""
+        part = self.records.part(records, names)
+        of = part.of
+        geometry = Geometry(
+            queries=self.geometry.queries.select(part.records),
+            documents=self.geometry.documents.select(part.texts),
+            positive=of.positives,
+            record=of.record,
+            document=of.document,
+        )
+        similarities = Similarities(**{name: each[part.triplets] for name, each in vars(self.similarities).items()})
+        gates = Gates(**{name: each[part.triplets] for name, each in vars(self.gates).items()})
+        s_p, best = self.s_p[part.records], self.best_positive[part.records]
+        return Measured(of, geometry, similarities, s_p, best, gates, self.background)
+
+    def with_coverage(self, coverage: Float64s) -> Measured:
+        """Return it with the coverage C of each triplet, (m,) (`Lexicon.coverage`)."""
+        similarities = replace(self.similarities, coverage=coverage)
+        return replace(self, similarities=similarities, gates=replace(self.gates, coverage=coverage))
 
 
 def measure(
-    records: Records, encoder: Encoder, store: VectorStore, temperature: float, coverage: Float64s | None = None
+    records: Records,
+    encoder: Encoder,
+    store: VectorStore,
+    temperature: float,
+    *,
+    background: Rows | None = None,
 ) -> Measured:
-    """Embed what is not embedded yet, and measure every triplet once.
+    """Embed what is not embedded yet, and measure every triplet once; the coverage is 0 until it is known.
 
     Args:
         records: the triplets.
         encoder: with the prompts and the maximum length of the training.
         store: of vectors.
         temperature: τ of the gates.
-        coverage: (m,) C of each triplet (`Lexicon.coverage`); None: 0, where no gate on words is looked at.
+        background: rows of documents of the collection whose vectors are wanted, too.
     """
     queries = store.embed(encoder, records.collection.query_texts(records.queries), "query")
-    documents = store.embed(encoder, records.texts, "document")
+    pool, wanted = np.asarray(records.texts.rows), np.zeros(0, np.int64) if background is None else background
+    place = np.full(len(records.collection.documents), -1)
+    place[pool[pool >= 0]] = np.flatnonzero(pool >= 0)
+    missing = wanted[place[wanted] < 0]
+    place[missing] = len(pool) + np.arange(len(missing))
+    texts = DocumentTexts(records.collection, np.concatenate([pool, missing]), records.texts.own)
+    vectors = store.embed(encoder, texts, "document")  # each text is asked for once
+    documents = vectors.select(np.arange(len(pool)))
     geometry = Geometry(queries, documents, records.positives, records.record, records.document)
     s_p, s_n, s_pn, distance = triplet_similarities(geometry)
     every = pair_similarities(queries, records.positive_record, documents, records.all_positives)
     best = np.full(len(records), -np.inf)
     np.maximum.at(best, records.positive_record, every)
-    words = np.zeros(len(s_n)) if coverage is None else coverage
-    similarities = Similarities(s_p[records.record], s_n, s_pn, words, distance)
-    return Measured(records, geometry, similarities, s_p, best, Gates.of(similarities, temperature))
+    similarities = Similarities(s_p[records.record], s_n, s_pn, np.zeros(len(s_n)), distance)
+    return Measured(
+        records=records,
+        geometry=geometry,
+        similarities=similarities,
+        s_p=s_p,
+        best_positive=best,
+        gates=Gates.of(similarities, temperature),
+        background=vectors.select(place[wanted]),
+    )
 
 
 def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, block: int = BLOCK) -> Float64s:

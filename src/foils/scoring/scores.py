@@ -237,6 +237,7 @@ def score_sources(
     replicates: int = REPLICATES,
     tokenizer: str = "alphanumeric",
     idf_corpus: str = "pooled",
+    measured: Measured | None = None,
 ) -> Scores:
     """Score sources of negatives, their hybrids and a random control with the frozen encoder training starts from.
 
@@ -250,6 +251,7 @@ def score_sources(
         replicates: of the bootstrap over blocks of records; 0 gives no intervals.
         tokenizer: of the lexical coverage, a name of `foils.data.tokens.TOKENIZERS`.
         idf_corpus: texts over which inverse document frequencies are counted (`Lexicon.idf`).
+        measured: what was measured of these sources, their sample and the control, and of more; None: it is done here.
 
     Raises:
         InputError: no negatives, unknown ids, settings out of range.
@@ -257,12 +259,17 @@ def score_sources(
     """
     settings = settings or ScoreSettings()
     check_temperature_of(getattr(encoder, "similarity", "cosine"), settings.temperature)
-    records = make_records(
-        collection, sources, split=settings.split, sample=settings.sample, control=control, seed=settings.seed
-    )
+    if measured is None:
+        records = make_records(
+            collection, sources, split=settings.split, sample=settings.sample, control=control, seed=settings.seed
+        )
+        measured = measure(records, encoder, store, settings.temperature)
+    else:
+        measured = measured.part(measured.records.sampled, [*sources, *[CONTROL] * control])
+    records = measured.records
     lexicon = Lexicon.of(records, tokenizer=tokenizer)
     idf, texts = lexicon.idf(records, idf_corpus)
-    measured = measure(records, encoder, store, settings.temperature, lexicon.coverage(records, idf))
+    measured = measured.with_coverage(lexicon.coverage(records, idf))
     targets, similarities, lam = records.targets(settings.hybrids), measured.similarities, settings.regularization
     weights = gated(similarities, settings.temperature)
     moments = target_moments(measured.geometry, weights, records.members, targets)

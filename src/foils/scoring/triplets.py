@@ -68,6 +68,7 @@ class Records:
         names: of the sources, by bit; the control, where there is one, is the last.
         dropped: source name -> reason -> number of negatives (of queries, where the reason says so) left out.
         corpus: (c,) pool indices of the distinct positives and negatives of the sources, the control's left out.
+        sampled: (s,) records that published scores are of; the others are looked at by the decision alone.
     """
 
     collection: Collection
@@ -81,10 +82,45 @@ class Records:
     texts: DocumentTexts
     names: tuple[str, ...]
     corpus: Rows
+    sampled: Rows
     dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.queries)
+
+    def part(self, records: Rows, names: Sequence[str]) -> Part:
+        """Return the triplets that some sources have of some records, and the places of these; names are kept as bits.
+
+        Args:
+            records: (t,) places among the records.
+            names: of the sources, the control's last, where it is among them.
+        """
+        members = np.zeros(len(self.record), np.int64)
+        for bit, name in enumerate(names):
+            members |= (self.members >> self.names.index(name) & 1) << bit
+        triplets = np.flatnonzero((members > 0) & np.isin(self.record, records))
+        kept = np.unique(self.record[triplets])
+        positives = np.flatnonzero(np.isin(self.positive_record, kept))
+        pool = [self.positives[kept], self.all_positives[positives], self.document[triplets]]
+        texts, numbers = np.unique(np.concatenate(pool), return_inverse=True)
+        first, every, document = np.split(numbers, np.cumsum([len(each) for each in pool[:2]]))
+        of_sources = members[triplets] & ~(1 << names.index(CONTROL) if CONTROL in names else 0)
+        part = Records(
+            collection=self.collection,
+            queries=self.queries[kept],
+            positives=first,
+            all_positives=every,
+            positive_record=np.searchsorted(kept, self.positive_record[positives]),
+            record=np.searchsorted(kept, self.record[triplets]),
+            document=document,
+            members=members[triplets],
+            texts=self.texts.select(texts),
+            names=tuple(names),
+            corpus=np.unique(np.concatenate([first, document[of_sources > 0]])),
+            sampled=np.flatnonzero(np.isin(kept, self.sampled)),
+            dropped=self.dropped,
+        )
+        return Part(part, kept, triplets, texts)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -108,6 +144,16 @@ class Records:
         return targets + ([Target(CONTROL, bits[CONTROL])] if CONTROL in bits else [])
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some of the records, with the places of their records, triplets and texts among the whole."""
+
+    of: Records
+    records: Rows
+    triplets: Rows
+    texts: Rows
+
+
 def make_records(
     collection: Collection,
     sources: Mapping[str, Negatives],
@@ -117,6 +163,7 @@ def make_records(
     control: bool = True,
     seed: int = 0,
     queries: Rows | None = None,
+    beside: Mapping[str, Negatives] | None = None,
 ) -> Records:
     """Unite sources into records (ECI_sem, Problem Setup).
 
@@ -135,7 +182,9 @@ def make_records(
             from the distinct texts of the sources, so that no further text has to be embedded; fewer where the
             sources have no more texts.
         seed: of sample and control.
-        queries: rows of the queries that alone are looked at; then a source may have no negative of theirs.
+        queries: rows of the queries that alone are looked at; then a source may have no negative of theirs. With
+            `beside` they are looked at in addition to the sample.
+        beside: name -> negatives of `queries` that sample, control and idf take no notice of.
 
     Raises:
         InputError: no source, a reserved or empty name, sources without any negative, or a sample below 1.
@@ -151,7 +200,7 @@ def make_records(
     positives = collection.positives(split)
     loaded = {name: _Loaded.of(negatives, collection, positives) for name, negatives in sources.items()}
     chosen, considered = np.unique(np.concatenate([part.record for part in loaded.values()])), len(positives)
-    if queries is not None:
+    if queries is not None and beside is None:
         chosen, considered = chosen[np.isin(positives.query_rows[chosen], queries)], len(queries)
     if sample is not None:
         rng, considered = np.random.default_rng([seed, seeds.RECORDS]), min(sample, len(chosen))
@@ -159,40 +208,69 @@ def make_records(
         drawn = rng.choice(common, min(considered, len(common)), replace=False)
         others = rng.choice(np.setdiff1d(chosen, common), considered - len(drawn), replace=False)
         chosen = np.sort(np.concatenate([drawn, others]))
-    loaded = {name: part.among(chosen) for name, part in loaded.items()}
+    sampled = chosen
+    if beside is not None and queries is not None:
+        also = np.flatnonzero(np.isin(positives.query_rows, queries))
+        more = {name: _Loaded.of(table, collection, positives).of_records(also) for name, table in beside.items()}
+        loaded |= more
+        chosen = np.union1d(sampled, also)
+    loaded = {name: part.of_records(chosen) for name, part in loaded.items()}
     rows = positives.query_rows[chosen]
     known_record, known_rows = _pairs_of(collection.known_positives, rows)
-    pool = _Pool(collection, [DocumentTexts(collection, known_rows), *(part.texts for part in loaded.values())])
-    labelled = PairIndex(known_record, pool.index_of(DocumentTexts(collection, known_rows)))
-    triplets = {name: part.distinct(pool.index_of(part.texts), labelled, considered) for name, part in loaded.items()}
-    dropped = {name: {why: n for why, n in part.dropped.items() if n} for name, part in loaded.items()}
-    if queries is None and (empty := [name for name, (record, _) in triplets.items() if not len(record)]):
+    known_texts = DocumentTexts(collection, known_rows)
+    pool = _Pool(collection, [known_texts, *(part.texts for part in loaded.values())])
+    labelled = PairIndex(chosen[known_record], pool.index_of(known_texts))
+    counted = np.zeros(len(positives), bool)
+    counted[sampled] = True
+    triplets = {
+        name: part.distinct(pool.index_of(part.texts), labelled, counted, considered) for name, part in loaded.items()
+    }
+    dropped = {name: {why: n for why, n in loaded[name].dropped.items() if n} for name in sources}
+    has = {name: np.flatnonzero(counted[record]) for name, (record, _) in triplets.items() if name in sources}
+    if (queries is None or beside is not None) and (empty := [name for name, kept in has.items() if not len(kept)]):
         listed = "; ".join(f"{name} ({left_out(dropped[name]) or 'it is empty'})" for name in empty)
         raise InputError(
             f"no negative left for the split {split!r} in {listed}; "
             "check that each source was made for this collection and split"
         )
     own_record, own_rows = _pairs_of(positives, rows)
-    own_texts = pool.index_of(DocumentTexts(collection, own_rows))
-    kept = np.unique(np.concatenate([record for record, _ in triplets.values()]))
-    first = own_texts[np.searchsorted(own_record, kept)]
-    corpus = np.unique(np.concatenate([first, *(document for _, document in triplets.values())]))
+    own_record, own_texts = chosen[own_record], pool.index_of(DocumentTexts(collection, own_rows))
+    scored = [(triplets[name][0][kept], triplets[name][1][kept]) for name, kept in has.items()]
+    sampled = np.unique(np.concatenate([record for record, _ in scored]))
     if control:
+        first = own_texts[np.searchsorted(own_record, sampled)]
+        corpus = np.unique(np.concatenate([first, *(document for _, document in scored)]))
         rng = np.random.default_rng([seed, seeds.CONTROL])
-        triplets = {**triplets, CONTROL: _draw_control(list(triplets.values()), corpus, labelled, rng)}
+        triplets[CONTROL] = _draw_control(scored, corpus, labelled, rng)
     # One row for each distinct (record, document), with bit s where source s has it.
     record, document = (np.concatenate(column) for column in zip(*triplets.values(), strict=True))
     bits = np.repeat(1 << np.arange(len(triplets)), [len(of) for of, _ in triplets.values()])
     codes, at, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
     record, document, members = record[at], document[at], np.zeros(len(codes), np.int64)
     np.bitwise_or.at(members, inverse, bits)
-    of_kept = np.isin(own_record, kept)
-    used, numbers = np.unique(np.concatenate([corpus, own_texts[of_kept]]), return_inverse=True)
-    return Records(
-        collection, rows[kept], np.searchsorted(used, first), numbers[len(corpus) :],
-        np.searchsorted(kept, own_record[of_kept]), np.searchsorted(kept, record), np.searchsorted(used, document),
-        members, pool.texts.select(used), tuple(triplets), numbers[: len(corpus)], dropped,
-    )  # fmt: skip
+    every = Records(
+        collection=collection,
+        queries=positives.query_rows,
+        positives=_firsts(own_record, own_texts, len(positives)),
+        all_positives=own_texts,
+        positive_record=own_record,
+        record=record,
+        document=document,
+        members=members,
+        texts=pool.texts,
+        names=tuple(triplets),
+        corpus=np.zeros(0, np.int64),
+        sampled=sampled,
+        dropped=dropped,
+    )
+    return every.part(chosen, [*sources, *(beside or {}), *[CONTROL] * control]).of
+
+
+def _firsts(record: Rows, text: Rows, count: int) -> Rows:
+    """(count,) the first text of each record, −1 where there is none; records ascend."""
+    firsts = np.full(count, -1, np.int64)
+    firsts[record[::-1]] = text[::-1]
+    return firsts
 
 
 def left_out(dropped: Mapping[str, int]) -> str:
@@ -223,20 +301,26 @@ class _Loaded:
         dropped[NOT_IN_SPLIT] = int((negatives.keep & (record < 0)).sum())
         return cls(record[keep], texts.select(np.flatnonzero(keep)), dropped)
 
-    def among(self, chosen: Rows) -> _Loaded:
-        """Return the rows of these records (ascending), which are numbered anew."""
-        keep = np.isin(self.record, chosen)
-        texts = self.texts.select(np.flatnonzero(keep))
-        return _Loaded(np.searchsorted(chosen, self.record[keep]), texts, self.dropped)
+    def of_records(self, chosen: Rows) -> _Loaded:
+        """Return the rows of these records."""
+        keep = np.flatnonzero(np.isin(self.record, chosen))
+        return _Loaded(self.record[keep], self.texts.select(keep), self.dropped)
 
-    def distinct(self, document: Rows, labelled: PairIndex, considered: int) -> tuple[Rows, Rows]:
-        """Records and texts of the distinct negatives, by record; what is left out is counted in `dropped`."""
+    def distinct(self, document: Rows, labelled: PairIndex, counted: Marks, considered: int) -> tuple[Rows, Rows]:
+        """Records and texts of the distinct negatives, by record; `dropped` counts what is left out of some records.
+
+        Args:
+            document: pool index of each row's text.
+            labelled: pairs of a record and a labelled positive's text.
+            counted: marks of the records in which is counted.
+            considered: how many of them there are.
+        """
         equal = labelled.contain(self.record, document)
-        self.dropped[EQUAL] += int(equal.sum())
+        self.dropped[EQUAL] += int((equal & counted[self.record]).sum())
         record, document = self.record[~equal], document[~equal]
         _, first = np.unique(pair_codes(record, document), return_index=True)
-        self.dropped[REPEATED] += len(record) - len(first)
-        self.dropped[NO_NEGATIVE] += considered - len(np.unique(record))
+        self.dropped[REPEATED] += int(counted[record].sum() - counted[record[first]].sum())
+        self.dropped[NO_NEGATIVE] += considered - len(np.unique(record[counted[record]]))
         return record[first], document[first]
 
 

@@ -20,7 +20,7 @@ from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, Decision, decide
-from foils.deciding.benefit import HARM, learnabilities, pulls
+from foils.deciding.benefit import HARM, learnabilities, seen_similarities
 from foils.encode.encoder import Encoder
 from foils.encode.opening import description
 from foils.encode.vectors import VectorStore
@@ -215,7 +215,7 @@ def select_by_benefit(
                 "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decision.recurrence,
                 "labels": decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
-    count = len(decision.ground.measured.records)
+    count = len(decision.basis.measured.records)
     return ByBenefit.of(
         _marked(united, decision, candidates, chosen, weigh),
         provenance=provenance("select", settings, inputs=inputs, seed=seed),
@@ -235,21 +235,21 @@ def select_by_benefit(
 
 def _candidates(decision: Decision, sources: Sequence[str], temperature: float) -> Candidates:
     """The negatives of these sources: random ones that the decision drew beside them are left out."""
-    ground, measured = decision.ground, decision.ground.measured
-    records, starts = measured.records, ground.settings.starts
+    basis, measured = decision.basis, decision.basis.measured
+    records, starts = measured.records, basis.settings.starts
     bits = [records.names.index(name) for name in sources]
     triplets = np.flatnonzero(records.members & sum(1 << bit for bit in bits))
     record = records.record[triplets]
-    gain = (1 - (1 + HARM) * ground.expected[triplets]) * learnabilities(measured, triplets, starts, ground.recurrence)
-    s_n, s_p = pulls(measured, triplets, starts)
-    pull = (s_n - s_p[record]) / temperature - np.logaddexp(0.0, ground.in_batch[record])
+    gain = (1 - (1 + HARM) * basis.expected[triplets]) * learnabilities(measured, triplets, starts, basis.recurrence)
+    s_n, s_p = seen_similarities(measured, triplets, starts)
+    pull = (s_n - s_p[record]) / temperature - np.logaddexp(0.0, basis.in_batch[record])
     lists = tuple((records.members[triplets] >> bit & 1) == 1 for bit in bits)
     return Candidates(triplets, record, pull, gain, lists)
 
 
 def _marked(united: Negatives, decision: Decision, candidates: Candidates, chosen: Rows, weigh: bool) -> Negatives:
     """The rows of all sources with what is believed of them; those that are not chosen are rejected."""
-    measured, triplets = decision.ground.measured, candidates.triplets
+    measured, triplets = decision.basis.measured, candidates.triplets
     count = len(measured.records.record)
     known, kept = np.zeros(count, bool), np.zeros(count, bool)
     known[triplets], kept[triplets[chosen]] = True, True
@@ -258,7 +258,7 @@ def _marked(united: Negatives, decision: Decision, candidates: Candidates, chose
     triplet = triplets_of_rows(united, measured.records)
     scored = (triplet >= 0) & known[triplet]
     keep = scored & kept[triplet] & ~repeats(triplet)
-    columns: dict[str, Any] = {"false_probability": pa.array(decision.ground.expected[triplet], mask=~scored)}
+    columns: dict[str, Any] = {"false_probability": pa.array(decision.basis.expected[triplet], mask=~scored)}
     if weigh:
         columns["weight"] = pa.array(np.where(keep, useful[triplet], 0.0))
     table = united.with_columns(columns)

@@ -261,7 +261,8 @@ def compose(
     united = fuse_sources({each.name: each.negatives for each in parts}) if len(parts) > 1 else parts[0].negatives
     records = make_records(loaded, {"union": united}, split=split, control=False)
     lexicon = Lexicon.of(records)
-    measured = measure(records, encoder, store, temperature, lexicon.coverage(records, lexicon.idf(records)[0]))
+    measured = measure(records, encoder, store, temperature)
+    measured = measured.with_coverage(lexicon.coverage(records, lexicon.idf(records)[0]))
     weights = WEIGHTINGS[weight](measured.similarities, temperature)
     chosen = composition(measured.geometry, weights, count=top, regularization=regularization)
     used = {"top": top, "lambda": regularization, "weight": weight, "split": split,

@@ -13,7 +13,7 @@ from foils.data.labels import Labels, LabelsLike
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
-from foils.deciding.decision import BeliefSettings, Candidate, Decision, decide
+from foils.deciding import BeliefSettings, Candidate, Decision, score_and_decide
 from foils.deciding.page import score_page
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.doors import SCORING, AskLike, Labelled, label
@@ -119,15 +119,12 @@ def score(
         judging = vars(llm) if kind == "llm" else vars(encoding) if kind in SCORING else {}
         belief = replace(belief, labels=judged_by(labels_by, loaded, negatives, belief.labels, judging, scoring.seed))
     encoder, store = encoding.open(loaded)
-    scores = score_sources(loaded, negatives, encoder, store, scoring)
-    decision = None
-    several = len(loaded.positives(scoring.split)) > 1  # one query decides nothing
-    if several and (rank_by == BENEFIT or belief.labels is not None):
-        decision = decide(
-            loaded, negatives, encoder, store, belief, split=scoring.split, temperature=scoring.temperature,
-            seed=scoring.seed,
-        )  # fmt: skip
-    by = "eci_sem" if rank_by == BENEFIT and not several else rank_by
+    decidable = len(loaded.positives(scoring.split)) > 1  # one query decides nothing
+    if decidable and (rank_by == BENEFIT or belief.labels is not None):
+        scores, decision = score_and_decide(loaded, negatives, encoder, store, scoring, belief)
+    else:
+        scores, decision = score_sources(loaded, negatives, encoder, store, scoring), None
+    by = "eci_sem" if rank_by == BENEFIT and not decidable else rank_by
     return Scored(**{**vars(scores), "by": by}, decision=decision)
 
 
