@@ -20,10 +20,8 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 
-from foils.data import Negatives
 from foils.encode import EmbeddingSettings
 from foils.evaluation import measure_encoder
-from foils.mining import BM25Retriever
 from foils.runtime.errors import InputError
 from foils.training import losses
 from foils.training.data import PairFacts, training_set
@@ -33,10 +31,9 @@ from foils.training.losses import (
     ContrastiveLoss,
     Share,
     average_gradients,
-    make_loss,
     matryoshka_loss,
 )
-from foils.training.masks import LOGITS, BM25Partner, FalseNegativeMask, guide_vectors, make_mask, mask_log_weights
+from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask, mask_log_weights
 from foils.training.objectives import MIXINGS, Temperature, debiased_infonce, weighted_infonce
 from foils.training.settings import DIMENSIONS, TrainSettings
 from refusals import refused
@@ -493,61 +490,10 @@ def test_what_makes_no_sense_is_refused(tmp_path, rated):
     wrong = replace(BASE, mask="guide:/no/such/model", loss_settings={"prior": 0.1})
     # before a guide is looked for
     refused("setting of the loss mnrl", train_model, static_model(), rated, tmp_path / "wrong", settings=wrong)
-    for how, said in (
-        ({"mask": "self"}, "mask self: no effect on a reranker"),
-        ({"beside": "bm25"}, "beside bm25: n"),
-    ):
-        refused(said, train_model, cross_encoder(tmp_path), rated, tmp_path / "out", settings=replace(BASE, **how))
+    how = {"settings": replace(BASE, mask="self")}
+    refused("mask self: no effect on a reranker", train_model, cross_encoder(tmp_path), rated, tmp_path / "out", **how)
     refused("expected a finite number", FalseNegativeMask, float("nan"))
     guided = FalseNegativeMask(guide=guide_vectors(static_model(seed=3), rated, settings=USE))
     refused("expected them in the labels", guided.compared, torch.ones(1, 2), torch.ones(1, 2), None)
     with pytest.raises(InputError, match=r"cannot load|no such folder"):
         make_mask(static_model(), rated, replace(BASE, mask="guide:/no/such/model"), USE)
-
-
-# BM25 beside the encoder: its scores are a fixed part of the logits
-
-
-COLLECTION = made_up()
-DATA = training_set(COLLECTION, table(COLLECTION), form="lists")
-
-
-@pytest.mark.parametrize("size", [None, 3])
-def test_the_loss_is_that_of_similarities_and_scores_together(model, size):
-    data = replace(DATA, facts=replace(DATA.facts, partner=BM25Partner(DATA)))
-    loss = make_loss("mnrl", model, data, mini_batch_size=size, settings={})
-    rows = np.array([4, 0, 9, 7])
-    batch = data.dataset[rows]
-    columns = [name for name in batch if name != "label"]
-    value = loss([model.preprocess(batch[name]) for name in columns], torch.tensor(batch["label"]))
-
-    vectors = {name: model.encode(batch[name], normalize_embeddings=True) for name in columns}
-    documents, ids = np.concatenate([vectors[name] for name in columns[1:]]), data.rows[rows, 1:].T.ravel()
-    every, best = BM25Retriever(COLLECTION).search(data.rows[rows, 0], len(COLLECTION.documents))
-    expected = []
-    for at, row in enumerate(rows):
-        scores = dict(zip(every[at].tolist(), best[at].tolist(), strict=True))
-        logits = vectors["anchor"][at] @ documents.T / 0.05
-        logits = logits + [LOGITS * scores.get(each, 0.0) / best[at, 0] for each in ids.tolist()]
-        left = data.facts.batch(rows)
-        out = left.columns[(left.rows == at) & np.isneginf(left.log_weights)]
-        logits[[*out, *np.flatnonzero(left.absent)]] = -np.inf
-        expected.append(np.logaddexp.reduce(logits) - logits[at])
-        assert row == batch["label"][at]
-    assert value.item() == pytest.approx(np.mean(expected), rel=1e-4)
-
-
-def test_what_bm25_knows_is_not_learned_again(tmp_path):
-    """With scores that separate every positive, there is next to nothing to learn."""
-    losses = {}
-    for beside in (None, "bm25"):
-        settings = TrainSettings(batch_size=16, learning_rate=0.05, beside=beside)
-        losses[beside] = train_model(static_model(), DATA, tmp_path / f"runs-{beside}", settings=settings).history[0][
-            "loss"
-        ]
-    assert losses["bm25"] < 0.5 * losses[None]
-
-
-def test_what_has_no_score_is_refused():
-    own = Negatives(DATA.negatives.table.append_column("text", [["a text of its own"] * len(DATA.negatives)]))
-    refused("a text of their own", BM25Partner, training_set(COLLECTION, own))

@@ -46,8 +46,6 @@ Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LeastGap = Callable[[int], float]
 """Epoch, counted from 1 → the gap that a negative must exceed to take part."""
-Partner = Callable[[Codes, int, int], NDArray[np.float32]]
-"""Row numbers of a batch, the first query and the one after the last → (queries, candidates) logits."""
 SAMPLED = 1000  # documents whose tokens are counted, for the length of training
 NONE = Negatives(negatives_table([], [], "none", [], []))
 
@@ -65,7 +63,6 @@ class BatchFacts:
         absent: ((1 + k)·b,) candidates that are no document at all; nobody's negatives.
         ratings: (b, 1 + k) standardised ratings, NaN where there is none.
         sources: (b,) of a mixture, each row's data set: documents of another one are left out; None: there is one.
-        partner: another retriever's part of the logits, the positives' too; None: there is none.
     """
 
     labels: Codes
@@ -75,18 +72,15 @@ class BatchFacts:
     absent: NDArray[np.bool_]
     ratings: Floats
     sources: Codes | None = None
-    partner: Partner | None = None
 
     def block(self, begin: int, end: int) -> NDArray[np.float32] | None:
         """Return the log-weights of queries begin … end − 1 as (end − begin, c), or None where all are 0."""
         inside = (self.rows >= begin) & (self.rows < end)
-        if not inside.any() and not self.absent.any() and self.sources is None and self.partner is None:
+        if not inside.any() and not self.absent.any() and self.sources is None:
             return None
         block = np.zeros((end - begin, len(self.absent)), np.float32)
         block[:, self.absent] = -np.inf
         block[self.rows[inside] - begin, self.columns[inside]] = self.log_weights[inside]
-        if self.partner is not None:
-            block += self.partner(self.labels, begin, end)
         if self.sources is not None:  # documents of another data set than the query's
             block[self.sources[begin:end, None] != np.resize(self.sources, len(self.absent))] = -np.inf
         return block
@@ -104,7 +98,6 @@ class PairFacts:
         known_log_weight: (m,) their log w; −inf for labelled positives and rejected rows.
         known_gap: (m,) their rating gap, NaN where there is none: what a curriculum looks at.
         sources: (N,) of a mixture, the data set of each row; None: there is one.
-        partner: see `BatchFacts`.
 
     Where a pair is given twice, the smaller weight counts.
     """
@@ -117,7 +110,6 @@ class PairFacts:
     known_log_weight: Floats
     known_gap: Floats
     sources: Codes | None = None
-    partner: Partner | None = None
     _known: sparse.csr_array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -166,7 +158,7 @@ class PairFacts:
         kept = (column != row) & (weight != 0)
         absent, sources = documents == ABSENT, None if self.sources is None else self.sources[rows]
         own = row[kept], column[kept], weight[kept]
-        return BatchFacts(rows, *own, absent, self.ratings[rows], sources, self.partner)
+        return BatchFacts(rows, *own, absent, self.ratings[rows], sources)
 
     def own_log_weights(self) -> Floats:
         """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""

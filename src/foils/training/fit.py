@@ -51,7 +51,7 @@ from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TokenCollator, TrainingSet
 from foils.training.losses import average_gradients, make_loss, matryoshka_loss
-from foils.training.masks import BM25Partner, FalseNegativeMask, guide_vectors, make_mask
+from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
 from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings
 
@@ -523,8 +523,7 @@ def train_model(
     if isinstance(model, CrossEncoder):
         from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
 
-        own = {"mask": settings.mask, "beside": settings.beside}
-        refuse(own, "on a reranker, whose loss compares no vectors; leave it out")
+        refuse({"mask": settings.mask}, "on a reranker, whose loss compares no vectors; leave it out")
         check_one_output(model, "the reranker")
         kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
         if kind.settings is None:
@@ -543,8 +542,6 @@ def train_model(
         return fit(model, Path(output), dataset=dataset, loss=loss, prompts=prompt, callbacks=callbacks, **how)
     name, of_loss = str(settings.loss), settings.loss_settings
     check_temperature_of(similarity_of(model), of_loss.get("temperature", OF_COSINES))
-    if settings.beside is not None:
-        data = replace(data, facts=replace(data.facts, partner=BM25Partner(data)))
     size = None if static or settings.mini_batch_size is None else min(settings.mini_batch_size, settings.batch_size)
     # a teacher's and a guide's texts are cut as the model's are
     use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))

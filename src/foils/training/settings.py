@@ -40,10 +40,6 @@ def parsed_data_sets(texts: Sequence[str]) -> list[str | tuple[str, str]]:
     return read
 
 
-def _weighted(loss: str | None) -> bool:
-    return loss in (None, "mnrl", "weighted")
-
-
 _OF_TRANSFORMERS: dict[str, Any] = {
     "model": lambda model: not (isinstance(model, str) and model.startswith(STATIC)),
     "why": "a bag of words, which reads whole texts and needs little memory",
@@ -87,8 +83,6 @@ class TrainSettings(Settings):
             another encoder (guide:MODEL).
         mask_margin: Leave out a negative that is nearer to the query than the positive by more than this. Default: 0.1;
             with a guide, or inner products, 0.
-        beside: Retriever that the model is deployed with (bm25). Its scores are a fixed part of the logits, so that the
-            model learns what it leaves; docs/training.md says when that helps.
         trainer: Argument of sentence-transformers' trainer, passed on as it is, as lr_scheduler_type=cosine,
             warmup_steps=0.2, gradient_accumulation_steps=4, gradient_checkpointing=true, save_steps=100 or
             report_to=tensorboard; may be given several times. In Python a dictionary. Default: the recipe's.
@@ -116,7 +110,6 @@ class TrainSettings(Settings):
     lora: Annotated[int | None, Option(metavar="RANK", least=1, needs=_OF_TRANSFORMERS)] = None
     mask: Annotated[str | None, Option(metavar="self|guide:MODEL", needs=_OF_ENCODERS)] = None
     mask_margin: Annotated[float | None, Option(needs={"mask": True})] = None
-    beside: Annotated[str | None, Option(names=("bm25",), needs={**_OF_ENCODERS, "loss": _weighted})] = None
     trainer: Annotated[Mapping[str, Any], settings_option("trainer", flag="--set-trainer", words=True)] = field(
         default_factory=dict
     )
