@@ -48,21 +48,24 @@ class Cache(Result):
         folder: the cache.
         entries: that are there.
         removed: the least recently used first.
+        pruned: whether entries were looked for to remove.
     """
 
     folder: Path
     entries: Sequence[Entry]
     removed: Sequence[Entry] = ()
+    pruned: bool = False
 
     def tables(self) -> list[Table]:
-        """Return a row for each kind: its entries and their size, and those that were removed."""
+        """Return a row for each kind with its entries and their size, and after pruning those that were removed."""
+        shown = {"entries": self.entries, **({"removed": self.removed} if self.pruned else {})}
+        columns = ["kind", *(name for part in shown for name in (part, "MiB"))]
         rows = []
         for kind in KINDS:
-            left, gone = ([each.bytes for each in of if each.kind == kind] for of in (self.entries, self.removed))
-            rows.append(
-                (kind, f"{len(left):,}", f"{sum(left) / 2**20:,.1f}", f"{len(gone):,}", f"{sum(gone) / 2**20:,.1f}")
-            )
-        return [Table(f"the cache, {self.folder}", ["kind", "entries", "MiB", "removed", "MiB"], rows)]
+            sizes = [[each.bytes for each in entries if each.kind == kind] for entries in shown.values()]
+            cells = [cell for part in sizes for cell in (f"{len(part):,}", f"{sum(part) / 2**20:,.1f}")]
+            rows.append((kind, *cells))
+        return [Table(f"the cache, {self.folder}", columns, rows)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries and what was removed."""
@@ -120,7 +123,7 @@ def cache(
                 raise FailureError(f"cannot remove {each.path}: {error.strerror}; look at its permissions") from error
             removed.append(each)
             size -= each.bytes
-    return Cache(folder, [each for each in entries if each not in removed], removed)
+    return Cache(folder, [each for each in entries if each not in removed], removed, action == "prune")
 
 
 def _entry(kind: str, path: Path) -> Entry:

@@ -56,9 +56,9 @@ def test_version(foils):
     (["--nope"], "unknown option '--nope'"),
     (["mine", "x", "-o", "y", "--tpo", "1"], "--top"),
     (["mine", "x", "-o", "y", "--top", "many"], "--top"),
-    (["mine", "x"], "-o requires an argument"),
+    (["mine", "x"], "foils mine needs -o FILE, which is missing. Write the table"),
     (["mine", "x", "z", "-o", "y"], "z"),
-    (["score", "x"], "SOURCE requires an argument"),
+    (["score", "x"], "foils score needs SOURCE, which is missing"),
 ])  # fmt: skip
 def test_usage_errors_are_one_line_that_points_to_the_help(foils, arguments, message):
     ended = foils(*arguments)

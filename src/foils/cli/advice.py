@@ -80,6 +80,18 @@ def _after_score(result: Any, given: Values) -> str | None:
     return command("train", [given["collection"], *source], given, **model, output="model")
 
 
+def _after_label(_: Any, given: Values) -> str | None:
+    """Decide with the labels; or read the sheet back, once it is filled in, with the same draw."""
+    draw = {name: given[key] for name, key in (("number", "n"), ("seed", "seed")) if key in given}
+    sources = [given["collection"], given["sources"]]
+    if given.get("sheet"):
+        output = given.get("output") or "labels.tsv"
+        return command("label", sources, given, answers=given["sheet"], **draw, output=output)
+    if not given.get("output"):
+        return None
+    return command("score", sources, given, labels=given["output"], **_encoder(given))
+
+
 def _train_on_output(_: Any, given: Values, **options: Any) -> str | None:
     return command("train", [given.get("collection"), given["output"]], given, **options, output="model")
 
@@ -107,9 +119,7 @@ ADVICE: dict[str, Callable[[Any, Values], str | None]] = {
     "fuse": _after_fuse,
     "score": _after_score,
     "score-pairs": lambda result, given: _train_on_output(result, given, loss="margin-mse"),
-    "label": lambda _, given: command(
-        "score", [given["collection"], given["sources"]], given, labels=given["output"], **_encoder(given)
-    ),
+    "label": _after_label,
     "rate": lambda _, given: command("select", [given["output"]], {}, output="train.parquet"),
     "select": _train_on_output,
     "relabel": _after_relabel,

@@ -10,10 +10,14 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from foils.cli.verbs import DOORS, EVERYWHERE, door_of
 from foils.runtime.errors import FoilsError, InputError, UnknownNameError
 from foils.runtime.options import STANDARD
+
+if TYPE_CHECKING:
+    from cyclopts import Argument
 
 EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
 PURPOSE = (
@@ -92,6 +96,7 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
         UsageError: options that the verb does not have, or values that are not of their form.
     """
     from cyclopts import CycloptsError
+    from cyclopts.exceptions import MissingArgumentError
 
     from foils.cli.program import program
     from foils.runtime.progress import bars, reporting
@@ -101,9 +106,20 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     try:
         with reporting(bars), messages():
             program(verb)([verb, "--help"] if bare else standard_joined(arguments))
+    except MissingArgumentError as error:
+        raise UsageError(_missing(verb, error.argument)) from error
     except CycloptsError as error:
         raise UsageError(" ".join(str(error).split())) from error
     return EXIT_INPUT if bare else 0
+
+
+def _missing(verb: str, argument: Argument | None) -> str:
+    """Say which argument or option of a verb is missing, and what it is."""
+    if argument is None:
+        return f"foils {verb} needs another argument"
+    name, option = argument.name, argument.parameter
+    value = f" {option.metavar}" if option.metavar and name.startswith("-") else ""
+    return f"foils {verb} needs {name}{value}, which is missing. {option.help or ''}".strip()
 
 
 def standard_joined(arguments: Sequence[str]) -> list[str]:

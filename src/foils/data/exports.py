@@ -125,6 +125,11 @@ FORMS: dict[str, Form] = {
     "tevatron": Form("Tevatron", tevatron, ranked=True),
 }
 """By name. Files are JSON lines."""
+ALIASES = {
+    "sentence-transformers": "triplets", "pylate": "triplets", "triplet": "triplets", "n-tuple": "tuples",
+    "labeled-pair": "labelled-pairs", "labeled-list": "labelled-lists",
+}  # fmt: skip
+"""What other tools, and the `output_format` of sentence-transformers, call these forms."""
 
 
 @dataclass(frozen=True)

@@ -44,25 +44,36 @@ PERSON = "person"
 
 
 SKIPPED = -1  # in the place of an answer, while a file is read
-_ANSWERS = {"1": 1, "yes": 1, "y": 1, "true": 1, "0": 0, "no": 0, "n": 0, "false": 0, "skip": SKIPPED, "s": SKIPPED}
+_ANSWERS = {
+    **dict.fromkeys(("1", "yes", "y", "true", "x"), 1),
+    **dict.fromkeys(("0", "no", "n", "false"), 0),
+    **dict.fromkeys(("skip", "s"), SKIPPED),
+}
 
 
 OF_LABELS: Names = {
     **{each: ROLES.get(each, (each,)) for each in LABELS.names},
-    "relevant": ("relevant", "relevance", "label"),
+    "relevant": ("relevant", "relevance", "label", "answer"),
 }
 """What a column of a table of labels can be, and its usual names."""
 
 
-_FORMULA = re.compile(r"'*[=+\-@\t]")  # what a spreadsheet takes for a formula, or for one that is quoted already
+_FORMULA = r"\s*[=+\-@＝＋－＠]|[\t\r\n]"
+"""How a cell begins that a spreadsheet takes for a formula."""
 
 
-_NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
+_REWRITTEN = (
+    r"(?:0\d+|\d{16,}|\d+(?=.*[^\d\s]).*|true|false|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\S*\d+)$"
+)
+"""An id that a spreadsheet rewrites, as 007 to 7, 1-2 and MAR1 to dates, 1e5 to 100000."""
+
+
+_QUOTED = re.compile(rf"'+(?:{_FORMULA}|{_REWRITTEN})", re.IGNORECASE)
 
 
 def _answer(value: Any) -> int | None:
     """1, 0, or −1 where the pair was skipped; None: it is no answer."""
-    return _ANSWERS.get(str(value).strip().lower().removesuffix(".0"))
+    return _ANSWERS.get(str(value).strip().lower().removesuffix(".0").removesuffix(",0"))
 
 
 def _probability(value: Any) -> float | None:
@@ -75,19 +86,27 @@ def _probability(value: Any) -> float | None:
 
 READ_LABELS_AS = {
     **READ_AS,
-    "relevant": (_answer, "1, 0, yes, no, true, false, or nothing"),
+    "relevant": (_answer, "1, 0, yes, no, y, n, x, true, false, or nothing"),
     "probability": (_probability, "a number above 0 and at most 1, or nothing"),
     **dict.fromkeys(("text", "judge", "sources"), (text_field, "a text")),
 }
 
 
-def _quoted(text: str) -> str:
+def cell_of(text: str, *, identifier: bool = False) -> str:
+    """Return a text as a cell of CSV that a spreadsheet shows as it is: with a ' before a formula.
+
+    Args:
+        text: of the cell.
+        identifier: whether it is an id, which gets a ' as well where a spreadsheet would rewrite it, as 007 to 7.
+    """
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # which a writer of CSV leaves bare
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+    risky = rf"{_FORMULA}|{_REWRITTEN}" if identifier else _FORMULA
+    return f"'{text}" if re.match(risky, text, re.IGNORECASE) or _QUOTED.match(text) else text
 
 
-def _without_quote(text: str) -> str:
-    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+def text_of(cell: str) -> str:
+    """Return the text that `cell_of` made a cell of."""
+    return cell[1:] if _QUOTED.match(cell) else cell
 
 
 Floats = npt.NDArray[np.float64]
@@ -136,16 +155,17 @@ class Labels(Result):
         return int(self.table.num_rows)
 
     @classmethod
-    def of(cls, given: LabelsLike, collection: Collection | None = None) -> Labels:
+    def of(cls, given: LabelsLike, collection: Collection | None = None, *, written: Sequence[str] = ()) -> Labels:
         """Return labels as they are, or those of a file, a DataFrame or an Arrow table.
 
         Files are TSV, CSV (divided by commas, semicolons or tabs), JSON, JSONL or Parquet. Columns come in any order,
-        others are passed over. `relevant` is 1, 0, yes, no, y, n, true or false; empty or skip: not judged. Rows of
-        empty cells are passed over.
+        others are passed over. `relevant`, or `answer`, is 1, 0, yes, no, y, n, x (yes), true or false; empty or skip:
+        not judged. Rows of empty cells are passed over.
 
         Args:
             given: labels, the path of a file, or a table.
             collection: whose ids they name; None: the ids are not looked at.
+            written: ids of further documents, that a language model wrote.
 
         Raises:
             InputError: no such file, or no table.
@@ -173,12 +193,12 @@ class Labels(Result):
             if any(value is not None for value in row.values()):
                 answer = None if row["relevant"] == SKIPPED else row["relevant"]
                 judge = row["judge"] or (None if answer is None else PERSON)
-                texts = {role: _without_quote(text) for role, text in row.items() if quoted and isinstance(text, str)}
+                texts = {role: text_of(text) for role, text in row.items() if quoted and isinstance(text, str)}
                 rows.append({**row, **texts, "relevant": answer, "judge": judge})
                 lines.append(line)
         complaints.raise_if_any()
         table = pa.Table.from_pylist(rows, LABELS)
-        _check(table, records.where, collection, lines)
+        _check(table, records.where, collection, lines, written)
         return cls(table)
 
     def write(self, path: str | Path) -> None:
@@ -205,7 +225,7 @@ class Labels(Result):
                 return
             writer = csv.writer(opened, delimiter=DELIMITERS[ending], lineterminator="\n")
             writer.writerow(self.table.column_names)
-            writer.writerows(["" if value is None else _quoted(str(value)) for value in row.values()] for row in rows)
+            writer.writerows(["" if value is None else cell_of(str(value)) for value in row.values()] for row in rows)
 
     def programs(self) -> list[str]:
         """Return the names of the programs that judged, in the order in which they come."""
@@ -307,7 +327,11 @@ def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _check(
-    table: pa.Table, where: str, collection: Collection | None = None, lines: Sequence[int] = ()
+    table: pa.Table,
+    where: str,
+    collection: Collection | None = None,
+    lines: Sequence[int] = (),
+    written: Sequence[str] = (),
 ) -> npt.NDArray[np.int64]:
     """Raise a FormatError for values out of range and unknown ids; return the rows to keep, one of each pair and judge.
 
@@ -315,9 +339,11 @@ def _check(
     """
     complaints, line_of, unknown = Complaints(where), dict(enumerate(lines)), dict[str, Any]()
     if collection is not None:
-        has_text = table["text"].is_valid().to_numpy()
+        elsewhere = pc.or_(
+            table["text"].is_valid(), pc.is_in(table["doc_id"], pa.array(written, pa.string()))
+        ).to_numpy()
         unknown["query_id"] = collection.query_rows(table["query_id"]) < 0
-        unknown["doc_id"] = (collection.document_rows(table["doc_id"]) < 0) & ~has_text
+        unknown["doc_id"] = (collection.document_rows(table["doc_id"]) < 0) & ~elsewhere
     rows, first = table.to_pylist(), dict[tuple[Any, ...], int]()
     for row, (key, each) in enumerate(zip(pair_keys(table).to_pylist(), rows, strict=True)):
         wrong = []

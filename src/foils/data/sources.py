@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, DocumentTexts, Rows
-from foils.data.exports import FORMS, Exported
+from foils.data.exports import ALIASES, FORMS, Exported
 from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
 from foils.data.pairs import EXPECTED, OF_SOURCE, ROLES, Columns, Example, Passage, hash_of, plain, text_id
 from foils.data.read import CollectionLike, CollectionSettings, read_hf
@@ -269,6 +269,9 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     several_given = isinstance(given, Sequence) and not isinstance(given, str) and listed_rows(given) is None
     listed: Sequence[Any] = given if several_given else [given]  # type: ignore[assignment]  # mypy does not narrow it
     sources = [as_source(each, collection) for each in listed]
+    paths = [str(Path(each)) for each in listed if isinstance(each, (str, Path))]
+    if twice := sorted({path for path in paths if paths.count(path) > 1}):
+        raise InputError(f"{', '.join(twice)}: given twice; leave one out")
     names = [each.name for each in sources]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         said = f"several sources are called {', '.join(repeated)}"
@@ -324,7 +327,7 @@ def export(
     collection: CollectionLike,
     source: SourceLike,
     *,
-    form: Annotated[str, Option(names=tuple(FORMS))] = "triplets",
+    form: Annotated[str, Option(names=(*FORMS, *ALIASES))] = "triplets",
     scores: Annotated[str | None, Option(metavar="COLUMN")] = None,
     number: Annotated[int | None, Option(least=1)] = None,
     split: str = "train",
@@ -333,7 +336,8 @@ def export(
     """Export the kept negatives, with their queries and positives, in a form that a training tool reads.
 
     Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers, PyLate), flagembedding and
-    tevatron. Files are JSON lines.
+    tevatron. sentence-transformers and pylate stand for triplets, which both train on; triplet, n-tuple, labeled-pair
+    and labeled-list are sentence-transformers' names. Files are JSON lines.
 
     Args:
         form: Form of the records.
@@ -349,6 +353,7 @@ def export(
         InputError: nothing to export, or scores that are missing.
         UnknownNameError: no such form, split or column.
     """
+    form = ALIASES.get(form, form)
     if form != "tuples":
         refuse({"number": number}, f"with {spelled('form')} {form}; it goes with {spelled('form')} tuples")
     loaded = reading.open(collection)

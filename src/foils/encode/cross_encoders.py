@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.encoder import model_outputs, pads_texts, weights_digest
-from foils.encode.models import CROSS_ENCODER, check_hub, find_model, loaded, set_length
+from foils.encode.models import ADVICE, CROSS_ENCODER, STATIC, check_hub, find_model, loaded, set_length
 from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,15 +34,18 @@ def load_cross_encoder(
     Args:
         name: a folder, or a hub's owner/name.
         max_length: in tokens, of query and document together; None: the model's own.
-        device: as torch names it; None: the first that is there.
+        device: torch device; None: the first one available.
         new_head: for training: a model without one output gets it.
         seed: of weights that the files do not have.
         trust_remote_code: run code that the model brings along.
 
     Raises:
         InputError: there is no such model, it cannot be loaded, it has several outputs, its files lack weights or have
-            others, or it is a model of another kind.
+            others, or it is a model of another kind, as a word table.
     """
+    if str(name).startswith(STATIC):
+        word_table = "is a word table, which gives each text a vector by itself and reads no pairs"
+        raise InputError(f"{name} {word_table}; {ADVICE[CROSS_ENCODER]}")
     check_hub(find_model(name), "cross-encoder")
     model: CrossEncoder = loaded(
         CROSS_ENCODER, "cross-encoder", name, device=device, trust_remote_code=trust_remote_code, new_head=new_head,

@@ -20,7 +20,17 @@ from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.sheet import LabelSheet, Pair, PairPool, go_through, keys_of_terminal, pairs_of, shown_of
+from foils.labelling.sheet import (
+    LabelSheet,
+    Pair,
+    PairPool,
+    go_through,
+    keys_of_terminal,
+    pairs_of,
+    read_answers,
+    shown_of,
+    write_sheet,
+)
 from foils.llm import Client, Form, LLMSettings, ModelUse, Purse, Questions, Sampling, Template
 from foils.llm.prompts import TemplateLike
 from foils.llm.questions import ATTEMPTS, LONGEST
@@ -30,7 +40,7 @@ from foils.rating.opening import open_judge as open_compared
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import LABEL_FILES, without_nan
 from foils.runtime.options import Option, Settings, door, several, spelled
-from foils.runtime.results import Result, Table, number
+from foils.runtime.results import Result, Table, counted, number
 from foils.statistics.survey import Rows, Share, estimate_share
 
 log = logging.getLogger(__name__)
@@ -230,12 +240,15 @@ class LabelSettings(Settings):
     Attributes:
         n: Number of pairs to label. A larger number keeps all pairs of a smaller one.
         ask: Who judges: terminal asks you here; programs are bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER
-            and llm[:MODEL]. Default: terminal, where there is one and no --answers are given. In Python also a judge of
-            `foils.rate`, or a function of query, positive and document that returns True, False or None.
+            and llm[:MODEL]. Default: terminal, where there is one and neither --answers nor --sheet is given. In
+            Python also a judge of `foils.rate`, or a function of query, positive and document that returns True, False
+            or None.
         output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
-            again.
-        answers: File with answers to add, as foils label writes it. May be given several times. In Python also labels
-            or a DataFrame.
+            again. Needed where somebody is asked.
+        sheet: Write the pairs that nobody has answered to this file, .csv or .tsv, for somebody with a spreadsheet, who
+            fills in its column answer with yes or no. --answers reads it back.
+        answers: File with answers to add: a sheet that was filled in, or labels of foils label. May be given several
+            times. In Python also labels or a DataFrame.
         labeller: Name under which a person's answers are kept.
         checks: Number of labelled positives, and of documents drawn at random, that a program also judges, so that its
             errors can be estimated; 0 for none.
@@ -248,7 +261,8 @@ class LabelSettings(Settings):
 
     n: Annotated[int, Option(flag="--number", short="-n", least=1)] = 60
     ask: Annotated[AskLike | None, Option(flag="--with", metavar="WHO")] = None
-    output: Annotated[str | Path, Option(short="-o", metavar="FILE", writes=LABEL_FILES)]
+    output: Annotated[str | Path | None, Option(short="-o", metavar="FILE", writes=LABEL_FILES)] = None
+    sheet: Annotated[str | Path | None, Option(metavar="FILE", writes=(".csv", ".tsv"), needs={"ask": False})] = None
     answers: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
     checks: Annotated[int, Option(least=0, needs={"ask": by_program})] = 100
@@ -298,7 +312,9 @@ class Labelled(Result):
         drawn: (k,) rows of the universe that were drawn.
         models: name -> use, of a language model that judged.
         facts: settings, seed and collection, for JSON.
-        output: the file of the labels.
+        output: the file of the labels; None: they were not written.
+        sheet: the file with the pairs that nobody has answered; None: none was asked for.
+        in_sheet: how many these are.
     """
 
     labels: Labels
@@ -306,7 +322,9 @@ class Labelled(Result):
     drawn: Rows = field(repr=False)
     models: Mapping[str, ModelUse]
     facts: Mapping[str, Any]
-    output: Path
+    output: Path | None
+    sheet: Path | None = None
+    in_sheet: int = 0
 
     @cached_property
     def shares(self) -> list[SourceShare]:
@@ -337,13 +355,20 @@ class Labelled(Result):
         programs = ", ".join(self.labels.programs())
         caption = f"{programs}: as judged, its errors not taken off; foils score --labels does." if programs else ""
         used = [Table(name, ("", "value"), use.rows(name)) for name, use in self.models.items()]
-        return [Table(f"Labels → {self.output}", columns, rows, caption), *used]
+        title = f"Labels → {self.output}" if self.output else "Labels"
+        if self.sheet is not None:
+            pairs = counted(self.in_sheet, "pairs")
+            how = f"{pairs} in {self.sheet}: fill in the column answer with yes or no; {spelled('answers')} reads it."
+            caption = f"{how}\n{caption}".rstrip()
+        return [Table(title, columns, rows, caption), *used]
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, and each source's counts and shares."""
         sources = [each.to_json() for each in self.shares]
         more = {name: use.to_json() for name, use in self.models.items()}
         facts = {**self.facts, "pairs": len(self.drawn), "sources": sources}
+        if self.sheet is not None:
+            facts |= {"sheet": str(self.sheet), "in_sheet": self.in_sheet}
         return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
 
 
@@ -365,10 +390,15 @@ def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = Fal
 
 
 def _check_labelling(labelling: LabelSettings) -> None:
-    """Refuse a question without anybody who answers it."""
-    if labelling.ask is None and not labelling.answers and not sys.stdin.isatty():
-        ways = f"{spelled('ask', 'llm:MODEL')} or {spelled('answers', 'FILE')}"
-        raise InputError(f"nobody is there to judge: there is no terminal; give {ways}, or in Python a function to ask")
+    """Refuse a question without anybody who answers it, and answers that would be lost."""
+    asks = labelling.ask is not None or not (labelling.answers or labelling.sheet)
+    if labelling.ask is None and asks and not sys.stdin.isatty():
+        raise InputError(
+            f"nobody is there to judge: there is no terminal; give {spelled('sheet', 'sixty.csv')}, a sheet to fill in "
+            f"(and then {spelled('answers', 'sixty.csv')}), {spelled('ask', 'llm:MODEL')}, or in Python a function"
+        )
+    if asks and labelling.output is None:
+        raise InputError(f"{spelled('output', 'FILE')} is missing: it keeps the answers, as labels.tsv")
 
 
 @door(check=_check_labelling, needs={"llm": {"ask": "llm"}, "encoding": {"ask": SCORING}})
@@ -392,6 +422,7 @@ def label(
 
     Example:
         foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv
+        foils label scifact/ bm25.parquet dense.parquet -n 60 --sheet sixty.csv
     """
     loaded = reading.open(collection)
     named = as_sources(sources, loaded)
@@ -402,12 +433,22 @@ def label(
     drawn = universe.draw(labelling.n, seed=labelling.seed)
     digests = {"collection": loaded.digest, **{source.name: source.digest for source in named}}
     made = provenance("label", settings, inputs=digests, seed=labelling.seed)
-    sheet = LabelSheet.of(Path(labelling.output), loaded, universe, drawn, provenance=made)
+    output = None if labelling.output is None else Path(labelling.output)
+    sheet = LabelSheet.of(output, loaded, universe, drawn, provenance=made)
     for given in several(labelling.answers):
-        sheet.add(Labels.of(given, loaded), person=labelling.labeller)
+        elsewhere = sheet.add(read_answers(given, loaded, universe), person=labelling.labeller)
+        if elsewhere:
+            said = (
+                "%d answers are about other pairs than the %d that these sources, -n and seed draw: they are kept, and"
+            )
+            log.warning(f"{said} no share counts them", elsewhere, len(drawn.rows))
     sheet.write()
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
-    if who == TERMINAL or (who is None and not labelling.answers):
+    unanswered: list[int] = []
+    if labelling.sheet is not None:
+        unanswered = sheet.unanswered()
+        write_sheet(Path(labelling.sheet), sheet, unanswered)
+    elif who == TERMINAL or (who is None and not labelling.answers):
         with keys_of_terminal() as key:
             go_through(sheet, labelling.labeller, key, out=sys.stderr, width=min(get_terminal_size().columns, 120))
     elif by_program(who):
@@ -425,4 +466,13 @@ def label(
         models = {program.name: program.questions.asked} if program.questions else {}
     elif who is not None:
         _judged(by_function(cast("Answer", who)), sheet, labelling.labeller, skips=True)
-    return Labelled(sheet.labels(), universe, drawn.rows, models, facts, sheet.path)
+    return Labelled(
+        labels=sheet.labels(),
+        universe=universe,
+        drawn=drawn.rows,
+        models=models,
+        facts=facts,
+        output=output,
+        sheet=None if labelling.sheet is None else Path(labelling.sheet),
+        in_sheet=len(unanswered),
+    )

@@ -1,7 +1,9 @@
-"""Which pairs are drawn to be judged, the sheet of them with their answers, on disk as soon as given, and who asks."""
+"""Which pairs are drawn to be judged, the sheet of them with their answers, the terminal's dialogue, spreadsheets."""
 
 from __future__ import annotations
 
+import csv
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +17,24 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import BETWEEN, CHECKS, LABELS, PERSON, Labels, pair_keys, pair_rows
+from foils.data.labels import (
+    BETWEEN,
+    CHECKS,
+    LABELS,
+    PERSON,
+    Labels,
+    LabelsLike,
+    cell_of,
+    pair_keys,
+    pair_rows,
+    text_of,
+)
 from foils.data.negatives import Negatives
+from foils.data.records import DELIMITERS, Complaints, records_of
 from foils.data.tables import Provenance, column_or_nulls
 from foils.pages.page import shortened
 from foils.runtime.errors import InputError
-from foils.runtime.files import alone
+from foils.runtime.files import alone, write_whole
 from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers
 
 
@@ -29,7 +43,8 @@ class PairPool:
     """The pairs that sources hold, each once.
 
     Attributes:
-        table: (N,) rows of `query_id, doc_id, text`; `text` is null for documents of the collection.
+        table: (N,) rows of `query_id, doc_id, text, rank`; `text` is null for documents of the collection, and
+            `rank` the smallest that a source has the pair at, from 0.
         members: source -> rows of the pairs that it holds.
     """
 
@@ -81,7 +96,8 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
         InputError: none of them keeps a row.
     """
     tables = [pairs_in(negatives.kept()) for negatives in sources.values()]
-    if not len(joined := pa.concat_tables(tables)):
+    joined = pa.concat_tables(tables)
+    if not len(joined):
         raise InputError("the sources keep no negative; there is nothing to label")
     indices = np.asarray(pair_keys(joined).combine_chunks().dictionary_encode().indices, np.int64)
     first = np.flatnonzero(np.diff(np.maximum.accumulate(indices), prepend=-1))  # codes count up as they are met
@@ -91,7 +107,10 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
         inside = np.zeros(len(first), bool)
         inside[part] = True
         members[name] = np.flatnonzero(inside)
-    return PairPool(joined.take(pa.array(first)), members)
+    ranks = np.concatenate([negatives.kept()["rank"].to_numpy() for negatives in sources.values()])
+    smallest = np.full(len(first), np.iinfo(ranks.dtype).max, ranks.dtype)
+    np.minimum.at(smallest, indices, ranks)
+    return PairPool(joined.take(pa.array(first)).append_column("rank", pa.array(smallest)), members)
 
 
 @dataclass(frozen=True)
@@ -111,7 +130,7 @@ class LabelSheet:
     """The drawn pairs and their answers.
 
     Attributes:
-        path: of the file of labels.
+        path: of the file of labels; None: the answers are kept in memory alone.
         collection: of the pairs.
         keys: (n,) of the drawn pairs, in the order in which they are asked about.
         shown: (n,) their texts.
@@ -121,7 +140,7 @@ class LabelSheet:
         changed: (key, judge) -> the answers that were given or taken back here.
     """
 
-    path: Path
+    path: Path | None
     collection: Collection
     keys: Sequence[str]
     shown: Sequence[Pair]
@@ -131,7 +150,7 @@ class LabelSheet:
     changed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, path: Path, collection: Collection, universe: PairPool, drawn: Drawn, **more: Any) -> LabelSheet:
+    def of(cls, path: Path | None, collection: Collection, universe: PairPool, drawn: Drawn, **more: Any) -> LabelSheet:
         """Return the sheet of drawn pairs, with the answers that the file has, where it is there."""
         pairs = universe.table.take(pa.array(drawn.rows)).to_pylist()
         keys = [universe.keys[row] for row in drawn.rows.tolist()]
@@ -143,7 +162,7 @@ class LabelSheet:
 
     def _take_in(self) -> None:
         """Add the answers that the file has and that were not changed here, as another person's meanwhile."""
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return
         changed, self.changed = self.changed, {}
         self.add(Labels.of(self.path, self.collection))
@@ -151,15 +170,17 @@ class LabelSheet:
         for (key, judge), answer in changed.items():
             self._set(key, judge, answer)
 
-    def add(self, labels: Labels, *, person: str = PERSON) -> None:
-        """Add answers; one judge's later answer takes the place of an earlier one.
+    def add(self, labels: Labels, *, person: str = PERSON) -> int:
+        """Add answers, and return how many are about pairs that were not drawn.
+
+        One judge's later answer takes the place of an earlier one.
 
         Args:
             labels: the answers.
             person: whose they are, where the labels do not say it.
         """
         drawn = pa.Table.from_pylist([self.pairs[key] for key in self.keys], LABELS)
-        places, keys = pair_rows(labels.table, drawn).tolist(), pair_keys(labels.table).to_pylist()
+        places, keys, elsewhere = pair_rows(labels.table, drawn).tolist(), pair_keys(labels.table).to_pylist(), 0
         for place, key, row in zip(places, keys, labels.table.to_pylist(), strict=True):
             if row["judge"] is None:
                 continue
@@ -167,6 +188,12 @@ class LabelSheet:
             self._set(key, person if row["judge"] == PERSON else row["judge"], row["relevant"])
             sources = row["sources"] if row["sources"] in CHECKS else None
             self.pairs.setdefault(key, {**row, "probability": None, "sources": sources})
+            elsewhere += place < 0 and sources is None
+        return elsewhere
+
+    def unanswered(self) -> list[int]:
+        """Return the places of the drawn pairs that nobody has judged or skipped."""
+        return [place for place, key in enumerate(self.keys) if not self.answers.get(key)]
 
     def _set(self, key: str, judge: str, answer: Any) -> None:
         self.changed[key, judge] = self.answers.setdefault(key, {})[judge] = answer
@@ -197,9 +224,91 @@ class LabelSheet:
 
     def write(self) -> None:
         """Write the file of labels, with what others wrote into it meanwhile: it is locked, read again, and written."""
+        if self.path is None:
+            return
         with alone(self.path):
             self._take_in()
             self.labels().write(self.path)
+
+
+SHEET = ("query_id", "doc_id", "query", "positive", "document", "rank", "source", "answer")
+CELL = 32_000  # characters of a cell; Excel takes 32,767
+BREAKS = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")  # line ends, other control characters, blanks
+
+
+def write_sheet(path: Path, sheet: LabelSheet, places: Sequence[int]) -> None:
+    """Write pairs for somebody with a spreadsheet, a row for each, whose column `answer` is empty.
+
+    Columns are query_id, doc_id, the three texts, rank (the best, from 1), source (all that hold the pair) and answer.
+    Each row is one line; texts are cut at 32,000 characters, and a cell that a spreadsheet would take for a formula, or
+    an id that it would rewrite, has a ' before it. `Labels.of` reads the file back by its ids and answers.
+
+    Args:
+        path: of the file, .csv or .tsv: UTF-8 with a byte order mark, by which Excel knows it.
+        sheet: of the drawn pairs.
+        places: of the pairs in the sheet.
+
+    Raises:
+        InputError: the file holds answers.
+        FailureError: the file cannot be written.
+    """
+    if path.exists() and _has_answers(path):
+        raise InputError(f"{path} holds answers, or is no sheet; read it with --answers, or give another name")
+    with write_whole(path) as aside, aside.open("w", encoding="utf-8-sig", newline="") as opened:
+        writer = csv.writer(opened, delimiter=DELIMITERS[path.suffix.lower()], lineterminator="\r\n")
+        writer.writerow(SHEET)
+        for place in places:
+            pair = sheet.pairs[sheet.keys[place]]
+            ids = [cell_of(pair[name], identifier=True) for name in ("query_id", "doc_id")]
+            texts = [shortened(BREAKS.sub(" ", text).strip(), CELL) for text in vars(sheet.shown[place]).values()]
+            writer.writerow([*ids, *map(cell_of, texts), pair["rank"] + 1, cell_of(pair["sources"]), ""])
+
+
+def read_answers(given: LabelsLike, collection: Collection, pool: PairPool) -> Labels:
+    """Return labels as `Labels.of` reads them; of a sheet the texts have to be those of the ids beside them.
+
+    Compared are the first 40 letters, since spreadsheets and readers change numbers, signs and blanks.
+
+    Args:
+        given: a sheet that was filled in, or labels.
+        collection: whose ids and texts they name.
+        pool: of the pairs that can be drawn, among them those with texts of a language model.
+
+    Raises:
+        InputError: what `Labels.of` refuses.
+        FormatError: a text that stands beside another id, as where one column was sorted by itself; by line.
+    """
+    written = pool.table.filter(pool.table["text"].is_valid())["doc_id"].to_pylist()
+    labels = Labels.of(given, collection, written=written)
+    if isinstance(given, Labels):
+        return labels
+    records = records_of(given)
+    if not {*SHEET} - {"positive", "rank", "source"} <= {*records.columns}:
+        return labels
+    complaints = Complaints(records.where)
+    for line, fields in records.read(complaints):
+        for name, text, rows_of, texts_of in (
+            ("query_id", "query", collection.query_rows, collection.query_texts),
+            ("doc_id", "document", collection.document_rows, collection.document_texts),
+        ):
+            identifier = text_of(str(fields[name] or ""))
+            row = rows_of(pa.array([identifier]))
+            if row[0] >= 0 and fields[text] and _letters(fields[text]) != _letters(texts_of(row)[0]):
+                said = f"the text in column {text} is not that of {name} {identifier!r}"
+                complaints.add(f"{said}; sort and move whole rows, not one column alone", line)
+    complaints.raise_if_any()
+    return labels
+
+
+def _letters(text: Any) -> str:
+    return "".join(filter(str.isalpha, str(text)[:1000].casefold()))[:40]
+
+
+def _has_answers(path: Path) -> bool:
+    try:
+        return bool(Labels.of(path).table["relevant"].is_valid().to_numpy().any())
+    except InputError:
+        return True
 
 
 def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Pair]:
