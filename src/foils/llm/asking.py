@@ -40,7 +40,8 @@ _UNKNOWN = (400, 422)  # statuses of a request with something that a server does
 
 R = TypeVar("R")
 Served = dict[str, Any]
-"""What a record came to, as JSON has it: `failure` says why it came to nothing, None where it came to something."""
+"""What a record came to, as JSON has it: `failure` says why it came to nothing, None where it came to something; `came`
+is then an answer that could not be read."""
 
 
 def digest(*parts: object) -> str:
@@ -87,7 +88,7 @@ def ask_all(
                 stopped.append(error)
             if stopped:
                 return
-            in_a_row = 0 if served["failure"] is None else in_a_row + 1
+            in_a_row = 0 if served["failure"] is None or "came" in served else in_a_row + 1
             if in_a_row >= client.patience:
                 where = f"(last: {served['failure']}) at {client.server or 'the default server'}"
                 said = f"{in_a_row} records in a row failed {where}; what was finished is kept"

@@ -29,6 +29,25 @@ ATTEMPTS = 2  # times that a question is asked until its answer can be read
 LONGEST, LISTED = 6_000, 1_800  # characters of a document that a model is shown, and of each in a list
 
 
+_NUMBER = r"(\d*\.\d+|\d+)"
+AROUND = r"[\s\"'`*}\].,)]*"  # what may stand behind a value
+
+
+def probability(value: Any) -> float | None:
+    """Return a number in [0, 1], or that of a text that is nothing but one, in quotes or with a bracket behind it."""
+    if isinstance(value, str):
+        alone = re.fullmatch(rf"[\s\"'`*({{\[]*{_NUMBER}{AROUND}", value)
+        value = float(alone.group(1)) if alone else None
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number and 0 <= value <= 1 else None
+
+
+def concluded(value: Any) -> float | None:
+    """Return the same, or the number at the end of a text."""
+    last = re.search(rf"(?<![\d./]){_NUMBER}{AROUND}$", value) if isinstance(value, str) else None
+    return probability(last.group(1) if last else value)
+
+
 @dataclass(frozen=True)
 class Form:
     """The form of an answer.
@@ -109,7 +128,7 @@ class Questions:
     ) -> None:
         self.client, self._form, self._purse = client, form, Purse(client.max_cost, purse)
         self._counted: dict[str, Served] = {}
-        self._heard = self._unread = 0  # questions that were asked in this run, and of them without a readable answer
+        self._heard = self._unread = 0  # questions that have an answer or were asked again, and those that stay unread
         self._store, self.sampling = AnswerStore(log), sampling or Sampling()
         decisive = {**described, **self.sampling.describe()}
         self.described = {**client.describe(), **decisive}
@@ -122,9 +141,11 @@ class Questions:
             template: the prompt with slots.
             domain: for its slot.
             listed: documents that are numbered from 1, for the slot `passages`.
-            texts: by slot.
+            texts: by slot; one that the template does not have is not shown.
         """
-        shown = {slot: text if "query" in slot else text[:LONGEST] for slot, text in texts.items()}
+        shown = {
+            slot: text if "query" in slot else text[:LONGEST] for slot, text in texts.items() if slot in template.slots
+        }
         numbered = {f"passage-{number}": text[:LISTED] for number, text in enumerate(listed, 1)}
         marked = fenced(**shown, **numbered)
         passages = "\n".join(marked.pop(name) for name in numbered)
@@ -165,6 +186,8 @@ class Questions:
         return values
 
     def _count(self, key: str, served: Served) -> None:
+        before = self._counted.get(key)
+        self._heard += served["failure"] is None and (before is None or before["failure"] is not None)
         self._counted[key] = {name: served[name] for name in _COUNTED if name in served}
         self._purse.pay(key, served, self.client.price)
         if self._heard >= LEAST_HEARD and self._unread > STOPPED * self._heard:
@@ -203,7 +226,7 @@ class Questions:
                     kept = {"reasoning": session.shown(answer, LONGEST)} if form.thinks else {}
                     break
                 failure, kept = unread, {"came": session.shown(str(answer))}
-            self._heard += 1
+            self._heard += value is None
             self._unread += value is None and failure == unread
             failed = failure if value is None else None
             return {form.name: value, "failure": failed, **kept, **session.usage.as_record()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,16 +19,17 @@ from foils.encode.cross_encoders import activated, check_one_output, cross_encod
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.vectors import Vectors, VectorStore
+from foils.llm import LLMSettings, ModelUse, RelevanceQuestions
 from foils.mining.rules import Marks, Scores, TextPairs
 from foils.runtime import memory
-from foils.runtime.errors import InputError
+from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, door, refuse, spelled
 from foils.runtime.results import Table, number
 
 PAIRS = 4_096  # whose vectors are multiplied at once, at most
 TEACHER = "teacher"
-KINDS = BI_ENCODER, CROSS_ENCODER = "bi-encoder", "cross-encoder"
+KINDS = BI_ENCODER, CROSS_ENCODER, LLM = "bi-encoder", "cross-encoder", "llm"
 _BREAK = "\x1f"  # between the length of the query, the query and the document
 
 if TYPE_CHECKING:
@@ -177,31 +178,38 @@ class ScoredPairs(Negatives):
         name: of the teacher.
         pairs: that were scored.
         prefers_positive: share of (positive, negative) of a query of which it prefers the positive.
+        models: name -> use, of a language model that was the teacher.
     """
 
     name: str
     pairs: int
     prefers_positive: float
+    models: Mapping[str, ModelUse]
 
     def tables(self) -> list[Table]:
         """Return what the teacher scored and prefers."""
         columns = ("teacher", "pairs scored", "prefers the positive")
-        return [Table(self.title, columns, [(self.name, f"{self.pairs:,}", number(self.prefers_positive))])]
+        scored = Table(self.title, columns, [(self.name, f"{self.pairs:,}", number(self.prefers_positive))])
+        used = [row for name, use in self.models.items() for row in use.rows(name)]
+        return [scored, Table("Language model", ("", "value"), used)] if used else [scored]
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, and what the teacher scored and prefers."""
         teacher = {"name": self.name, "pairs": self.pairs, "prefers_positive": self.prefers_positive}
-        return {"settings": self.provenance.get("settings", {}), "teachers": [without_nan(teacher)]}
+        used = {"language_models": {name: use.to_json() for name, use in self.models.items()}} if self.models else {}
+        return {"settings": self.provenance.get("settings", {}), "teachers": [without_nan(teacher)], **used}
 
 
 def check_teacher(teacher: EncoderLike, embedding: EmbeddingSettings) -> None:
     """Refuse options of an encoder where none is the teacher."""
+    if _kind_of(teacher)[0] == LLM:
+        refuse(embedding.changed(), f"with {spelled('teacher', 'llm:MODEL')}, which embeds no texts; leave it out")
     if _kind_of(teacher)[0] == CROSS_ENCODER:
         idle = {key: of for key, of in embedding.changed().items() if key not in (*OF_CROSS_ENCODERS, "vectors")}
         refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, which embeds texts; give it, or leave it out")
 
 
-@door(check=check_teacher)
+@door(check=check_teacher, needs={"llm": {"teacher": LLM}})
 def score_pairs(
     collection: CollectionLike,
     source: SourceLike,
@@ -210,6 +218,7 @@ def score_pairs(
     split: str = "train",
     reading: CollectionSettings,
     embedding: EmbeddingSettings,
+    llm: LLMSettings,
 ) -> ScoredPairs:
     """Score kept negatives and labelled positives by a teacher: a column `teacher`, for losses that learn from one.
 
@@ -217,7 +226,8 @@ def score_pairs(
     are scored, too. Scores and vectors are kept by the model and the texts, so that no pair is scored twice.
 
     Args:
-        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits. In
+        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits,
+            llm:MODEL, a language model on a server, by the logit of how likely it takes a document for an answer. In
             Python also a SentenceTransformer, an `Encoder` or a CrossEncoder.
         split: Split of the judgements whose positives are scored, of queries with a kept negative.
 
@@ -227,19 +237,28 @@ def score_pairs(
     Raises:
         InputError: a model or table that cannot be read, or the table has the column already.
         UnknownNameError: no such split.
-        FailureError: a score is infinite.
+        FailureError: a score is infinite, or a language model answered no question.
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     widened, rows, positive, pairs = taught_pairs(named.negatives, loaded, split)
     kind, model = _kind_of(teacher)
-    if kind == CROSS_ENCODER:
-        scorer: Any = CrossEncoderScorer.of(model, embedding)
-        of_model = scorer.describe()
+    models: dict[str, ModelUse] = {}
+    if kind == LLM:
+        client = replace(llm, llm_model=model or llm.llm_model).client()
+        questions = RelevanceQuestions(client, llm.folder(loaded), sampling=llm.sampling())
+        of_model = {"name": f"{LLM}:{client.model}", **questions.described}
+        scores = questions.scores(loaded.query_texts(pairs.query_rows), pairs.documents[:])
+        models[client.model] = questions.asked
+        if len(scores) and np.isnan(scores).all():
+            why = ", ".join(questions.asked.failures)
+            raise FailureError(f"{client.model} answered no question ({why}); the next run asks them again")
+    elif kind == CROSS_ENCODER:
+        scorer = CrossEncoderScorer.of(model, embedding)
+        scores, of_model = scorer.score(pairs), scorer.describe()
     else:
         encoder = embedding.open_encoder(model, loaded)
-        scorer, of_model = EncoderScorer(encoder, embedding.open_store()), description(encoder)
-    scores = scorer.score(pairs)
+        scores, of_model = EncoderScorer(encoder, embedding.open_store()).score(pairs), description(encoder)
     column = np.full(len(widened), np.nan)  # rows that are not scored
     column[rows] = scores
     facts = {"split": split, "teachers": [of_model]}
@@ -253,6 +272,7 @@ def score_pairs(
         name=of_model["name"],
         pairs=len(rows),
         prefers_positive=preferred_share(pairs.query_rows, positive, scores),
+        models=models,
     )
 
 
@@ -300,7 +320,7 @@ def _kind_of(given: Any) -> tuple[str, Any]:
     if not isinstance(given, (str, Path)):
         return (CROSS_ENCODER if hasattr(given, "predict") and not hasattr(given, "encode") else BI_ENCODER), given
     kind, _, model = str(given).partition(":")
-    if kind not in KINDS or not model:
+    if kind not in KINDS or not (model or kind == LLM):
         ways = ", ".join(f"{each}:MODEL" for each in KINDS)
         raise InputError(f"{spelled('teacher', given)}; expected one of {ways}")
     return kind, model

@@ -25,6 +25,7 @@ from .judges import CrossEncoderJudge as CrossEncoderJudge
 from .judges import Judge as Judge
 from .judges import ListJudge as ListJudge
 from .judges import LLMJudge as LLMJudge
+from .judges import PointwiseJudge as PointwiseJudge
 from .judges import QuestionSettings as QuestionSettings
 from .judges import ScoringJudge as ScoringJudge
 from .pairs import Candidates as Candidates

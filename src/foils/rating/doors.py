@@ -451,7 +451,7 @@ def _ask(
     announce(usages)
     name = "+".join(each.name for each in asking.judges)
     free = (ScoringJudge, PairwiseJudge, RecordedJudge)
-    if not (accepted or all(isinstance(each, free) for each in asking.judges)):
+    if not accepted and any(hasattr(each, "questions") or not isinstance(each, free) for each in asking.judges):
         whole = any(isinstance(each, ListJudge) for each in asking.judges)
         asking.ask(pairs.where(trial_of(pairs, rows.relevant, whole_queries=whole)))
         trial = evidence_of(asking.pairs, asking.judgements, rows.relevant, clearly=CLEARLY_IN_TRIAL)

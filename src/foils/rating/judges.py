@@ -35,7 +35,8 @@ from foils.encode.vectors import Texts
 from foils.llm import Client, Form, Purse, Questions, Sampling, Template, Usage, digest
 from foils.llm.answers import json_values
 from foils.llm.prompts import TemplateLike
-from foils.llm.questions import ATTEMPTS, LISTED, LONGEST
+from foils.llm.questions import AROUND, ATTEMPTS, LISTED, LONGEST, concluded, probability
+from foils.llm.relevance import RelevanceQuestions
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, Showings, texts_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
@@ -235,27 +236,10 @@ VERSION, LISTWISE, BETWEEN = "pairwise-1", "listwise-1", "between-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
 LISTWISE_SLOTS = {"needed": ("query", "passages"), "optional": ("domain", "answer")}
 BETWEEN_SLOTS = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
-PREFERENCE, THOUGHTS, TOKEN, ORDER = "preference", "thoughts", "token", "order"
+PREFERENCE, THOUGHTS, TOKEN, ORDER, RELEVANCE = "preference", "thoughts", "token", "order", "relevance"
 THOUGHT_TOKENS = 250  # about what reasons take
-_NUMBER = r"(\d*\.\d+|\d+)"
-_AROUND = r"[\s\"'`*}\].,)]*"  # what may stand behind a value
 _RANK = r"\[?\d+\]?"
 WINDOW, STEP = 20, 10  # documents of one question, and how many of them the next question about the query has not
-
-
-def _probability(value: Any) -> float | None:
-    """A number in [0, 1], or a text that is nothing but one, in quotes or with a bracket behind it."""
-    if isinstance(value, str):
-        alone = re.fullmatch(rf"[\s\"'`*({{\[]*{_NUMBER}{_AROUND}", value)
-        value = float(alone.group(1)) if alone else None
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if number and 0 <= value <= 1 else None
-
-
-def _concluded(value: Any) -> float | None:
-    """The same, or the number at the end of a text."""
-    last = re.search(rf"(?<![\d./]){_NUMBER}{_AROUND}$", value) if isinstance(value, str) else None
-    return _probability(last.group(1) if last else value)
 
 
 def _letters(probabilities: Mapping[str, float]) -> float | None:
@@ -281,7 +265,7 @@ def _numbers(value: Any) -> list[int] | None:
     """
     if isinstance(value, str):
         orders = re.findall(rf"{_RANK}(?:\s*>\s*{_RANK})+", value)
-        if not orders and re.fullmatch(rf"\s*{_RANK}(?:\s*,\s*{_RANK})*{_AROUND}", value):
+        if not orders and re.fullmatch(rf"\s*{_RANK}(?:\s*,\s*{_RANK})*{AROUND}", value):
             orders = [value]
         lists = [re.findall(r"\d+", each) for each in orders] or [
             each for each in json_values(value) if isinstance(each, list) and len(each) > 1
@@ -300,14 +284,14 @@ FORMS = {
         PREFERENCE,
         'Answer in JSON: {"preference": p}, where p, from 0 to 1, is the probability that A is the better one: '
         "1 if A surely is, 0 if B surely is, 0.5 if you cannot tell.",
-        _probability,
+        probability,
         {"type": "number", "minimum": 0, "maximum": 1},
     ),
     THOUGHTS: Form(
         PREFERENCE,
         'Answer in JSON: {"reasoning": "...", "preference": p}: first your reasons in a few sentences, then p, from 0 '
         "to 1, the probability that A is the better one: 1 if A surely is, 0 if B surely is, 0.5 if you cannot tell.",
-        _concluded,
+        concluded,
         {"type": "number", "minimum": 0, "maximum": 1},
         tokens=THOUGHT_TOKENS,
         thinks=True,
@@ -332,12 +316,12 @@ class QuestionSettings(Settings):
     """What a language model is asked about a pair.
 
     Attributes:
-        question: Text file with your prompt. It has {query}, {first}, {second}, of an order {query}, {passages}, and
-            optionally {domain} and {answer}; without {answer}, the form of the answer is explained at the end. In
-            Python also a `Template`.
+        question: Text file with your prompt. It has {query}, {first}, {second}, of an order {query}, {passages}, of
+            relevance {query}, {document}, and optionally {domain} and {answer}; without {answer}, the form of the
+            answer is explained at the end. In Python also a `Template`.
         answer: Form of the answer. It is a number from 0 to 1 (preference), the same after the model's reasons, which
-            are kept (thoughts), one token, A or B, whose log-probabilities are read (token), or the order of up to 20
-            documents at once (order).
+            are kept (thoughts), one token, A or B, whose log-probabilities are read (token), the order of up to 20
+            documents at once (order), or how likely one document is an answer (relevance).
         orders: Times that documents are shown for an order, each second time reversed; even.
         domain: Field of the collection, which the prompt names.
     """
@@ -345,7 +329,7 @@ class QuestionSettings(Settings):
     heading = "Language model"
 
     question: TemplateLike | None = None
-    answer: Annotated[str, Option(names=tuple(FORMS))] = PREFERENCE
+    answer: Annotated[str, Option(names=(*FORMS, RELEVANCE))] = PREFERENCE
     orders: Annotated[int, Option(least=2, needs={"answer": ORDER})] = 4
     domain: str = "general"
 
@@ -373,10 +357,8 @@ class QuestionSettings(Settings):
         return Questions(client, log, form, sampling, kind="llm judge", described=described, purse=purse)
 
 
-class LLMJudge:
-    """P(first ≻ second) as a language model says it, the first shown as A; NaN where no answer came or could be read.
-
-    It has a position bias as all such judges have: `ask` shows both orders and averages, and measures it.
+class LanguageJudge:
+    """A judge that asks a language model, and counts what that takes.
 
     Args:
         client: how to reach the model.
@@ -384,6 +366,7 @@ class LLMJudge:
         question: what is asked.
         sampling: how answers are drawn.
         purse: of all language models of the run.
+        more: what else decides the answers.
 
     Attributes:
         questions: asks them, and counts what that takes.
@@ -399,25 +382,36 @@ class LLMJudge:
         sampling: Sampling | None = None,
         *,
         purse: Purse | None = None,
+        **more: object,
     ) -> None:
         self.name, self._question = client.model, question or QuestionSettings()
-        self.questions = self._question.asked(client, log, sampling, purse)
+        self.questions = self._question.asked(client, log, sampling, purse, **more)
         self.fingerprint = self.questions.fingerprint
+
+    def _ask(self, prompts: Sequence[str]) -> list[Any]:
+        return self.questions.ask(prompts, announced=True)
+
+
+class LLMJudge(LanguageJudge):
+    """P(first ≻ second) as a language model says it, the first shown as A; NaN where no answer came or could be read.
+
+    It has a position bias as all such judges have: `ask` shows both orders and averages, and measures it.
+    """
 
     def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> Usage:
         """Return about what both orders of these pairs take, by the prompts of the first ones."""
-        prompts = self._prompts(candidates, pairs.at(np.arange(min(sample, len(pairs)))))
-        return self.questions.cost(prompts, 2 * len(pairs))
+        shown = pairs.at(np.arange(min(sample, len(pairs))))
+        return self.questions.cost(self._prompts(candidates, shown.first, shown.second), 2 * len(pairs))
 
     def cost_between(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
         """Return about what those of these comparisons between queries take that no answer is kept of."""
-        prompts = [*self._prompts_between(candidates, first, second), *self._prompts_between(candidates, second, first)]
-        return self.questions.cost(self.questions.unanswered(prompts))
+        both = np.append(first, second), np.append(second, first)
+        return self.questions.cost(self.questions.unanswered(self._prompts(candidates, *both, _between())))
 
     def recount(self, candidates: Candidates, pairs: Pairs) -> None:
         """Count what the answers about pairs took that are kept, in both orders."""
         for each in (pairs, pairs.turned):
-            self.questions.recalled(self._prompts(candidates, each))
+            self.questions.recalled(self._prompts(candidates, each.first, each.second))
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the model's answers, (m,), `concurrency` of them asked for at once.
@@ -425,12 +419,7 @@ class LLMJudge:
         Raises:
             As `Questions.ask`.
         """
-        return np.array(self.questions.ask(self._prompts(candidates, pairs), announced=True), np.float64)
-
-    def _prompts(self, candidates: Candidates, pairs: Pairs) -> list[str]:
-        template, domain = self._question.template, self._question.domain
-        texts = zip(*texts_of(candidates, pairs.first, pairs.second), strict=True)
-        return [self.questions.prompt(template, domain=domain, query=q, first=a, second=b) for q, a, b in texts]
+        return np.array(self._ask(self._prompts(candidates, pairs.first, pairs.second)), np.float64)
 
     def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
         """Return (m,) P(first answers its query better than second answers its own), by the prompt between-1.
@@ -438,20 +427,65 @@ class LLMJudge:
         Raises:
             As `Questions.ask`.
         """
-        prompts = self._prompts_between(candidates, first, second)
-        return np.array(self.questions.ask(prompts, announced=True), np.float64)
+        return np.array(self._ask(self._prompts(candidates, first, second, _between())), np.float64)
 
-    def _prompts_between(self, candidates: Candidates, first: Rows, second: Rows) -> list[str]:
+    def _prompts(
+        self, candidates: Candidates, first: Rows, second: Rows, template: Template | None = None
+    ) -> list[str]:
+        """The questions about pairs, by a template that names the texts which it shows."""
+        template, domain = template or self._question.template, self._question.domain
         queries, ones, others = texts_of(candidates, first, second)
         of_second = [candidates.queries[row] for row in candidates.query_of(second)]
-        template, domain = Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS), self._question.domain
         return [
-            self.questions.prompt(template, domain=domain, first_query=q, first=a, second_query=r, second=b)
+            self.questions.prompt(template, domain=domain, query=q, first_query=q, first=a, second_query=r, second=b)
             for q, a, r, b in zip(queries, ones, of_second, others, strict=True)
         ]
 
 
-class ListJudge:
+def _between() -> Template:
+    return Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS)
+
+
+class PointwiseJudge(ScoringJudge):
+    """P(i ≻ j) = σ(s_i − s_j), s the logit of how likely a language model takes a document for an answer to its query.
+
+    It is asked once for each document, whatever the degree, and has no bias of position.
+
+    Args:
+        questions: asks them, and counts what that takes.
+    """
+
+    def __init__(self, questions: RelevanceQuestions) -> None:
+        super().__init__(1.0, questions.client.model, questions.fingerprint)
+        self.questions = questions
+
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge | None:
+        """Return None: one machine asks the model."""
+        return None
+
+    def score(self, candidates: Candidates, rows: Rows) -> Floats:
+        """Return the logits, (k,); NaN where no answer came."""
+        return self.questions.scores(*self._texts(candidates, rows), announced=True)
+
+    def cost(self, candidates: Candidates, pairs: Pairs) -> Usage:
+        """Return about what the documents of these pairs take that no answer is kept of."""
+        return self.cost_between(candidates, pairs.first, pairs.second)
+
+    def cost_between(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
+        """Return the same of pairs of different queries."""
+        prompts = self.questions.prompts(*self._texts(candidates, np.unique(np.append(first, second))))
+        return self.questions.cost(self.questions.unanswered(prompts))
+
+    def recount(self, candidates: Candidates, pairs: Pairs) -> None:
+        """Count what the kept answers about the documents of these pairs took."""
+        rows = np.unique(np.append(pairs.first, pairs.second))
+        self.questions.recalled(self.questions.prompts(*self._texts(candidates, rows)))
+
+    def _texts(self, candidates: Candidates, rows: Rows) -> tuple[list[str], Sequence[str]]:
+        return [candidates.queries[row] for row in candidates.query_of(rows)], candidates.texts(rows)
+
+
+class ListJudge(LanguageJudge):
     """P(first ≻ second) as a language model orders up to 20 documents of a query at once.
 
     Documents are shown in an order drawn for the query, then in its reverse, and so on. A pair's answer is the share of
@@ -460,20 +494,11 @@ class ListJudge:
     front, of which the ten best move on; then those behind the first ten again.
 
     Args:
-        client: how to reach the model.
-        log: folder of the answers.
         question: what is asked, with `answer="order"`.
-        sampling: how answers are drawn.
-        purse: of all language models of the run.
-
-    Attributes:
-        questions: asks them, and counts what that takes.
 
     Source: the windows are those of Sun et al. 2023 (RankGPT), the averaging that of Tang et al. 2024 (permutation
     self-consistency), of pairs instead of whole orders.
     """
-
-    antisymmetric = False
 
     def __init__(
         self,
@@ -486,10 +511,8 @@ class ListJudge:
     ) -> None:
         if question.orders % 2:
             raise InputError(f"orders {question.orders}; expected an even number: each order is shown reversed, too")
-        self.name, self._question = client.model, question
-        self.questions = question.asked(client, log, sampling, purse, orders=question.orders, listed=LISTED)
-        self.fingerprint = self.questions.fingerprint
-        self._found: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what
+        super().__init__(client, log, question, sampling, purse=purse, orders=question.orders, listed=LISTED)
+        self._last: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what
 
     def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 20) -> Usage:
         """Return about what ordering the candidates of these pairs takes, by the prompts of the first queries."""
@@ -508,27 +531,19 @@ class ListJudge:
             As `Questions.ask`.
         """
         rows = np.unique(np.append(pairs.first, pairs.second))
-        last = self._found
+        last = self._last
         if last is None or last[0] is not candidates or not np.array_equal(last[1], rows):
             last = candidates, rows, self._orders(candidates, rows, self._ask)
-            self._found = last  # kept for the same pairs turned
-        shown, came = last[2]
-        first, second = np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
-        counts = (shown[:, first] < shown[:, second]) & np.isfinite(came[:, first])
-        wins = (counts & (came[:, first] < came[:, second])).sum(axis=0)
+            self._last = last  # kept for the same pairs turned
+        said = _compared(rows, last[2], pairs)
+        counts = (said.ahead > 0) & np.isfinite(said.wins)
         with np.errstate(invalid="ignore"):
-            return np.asarray(wins / counts.sum(axis=0))
+            return np.asarray(np.where(counts, said.wins, 0.0).sum(axis=0) / counts.sum(axis=0))
 
     def showings(self, candidates: Candidates, pairs: Pairs) -> Showings:
         """Return what each kept showing of the pairs' candidates says about them."""
         rows = np.unique(np.append(pairs.first, pairs.second))
-        shown, came = self._orders(candidates, rows, self.questions.recalled)
-        first, second = np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
-        wins = np.where(np.isfinite(came[:, first]), came[:, first] < came[:, second], np.nan)
-        return Showings(wins, shown[:, second] - shown[:, first])
-
-    def _ask(self, prompts: Sequence[str]) -> list[Any]:
-        return self.questions.ask(prompts, announced=True)
+        return _compared(rows, self._orders(candidates, rows, self.questions.recalled), pairs)
 
     def _orders(
         self, candidates: Candidates, rows: Rows, ask: Callable[[Sequence[str]], list[Any]]
@@ -565,6 +580,13 @@ class ListJudge:
         query = candidates.queries[candidates.query_of(window[:1])[0]]
         listed = [texts[row] for row in window.tolist()]
         return self.questions.prompt(self._question.template, domain=self._question.domain, listed=listed, query=query)
+
+
+def _compared(rows: Rows, orders: tuple[Floats, Floats], pairs: Pairs) -> Showings:
+    """What each order of these rows says about pairs of them."""
+    (shown, came), first, second = orders, np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
+    wins = np.where(np.isfinite(came[:, first]), came[:, first] < came[:, second], np.nan)
+    return Showings(wins, shown[:, second] - shown[:, first])
 
 
 def _by_query(candidates: Candidates, rows: Rows) -> list[Rows]:

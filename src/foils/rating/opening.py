@@ -16,16 +16,18 @@ from foils.data.sources import NamedSource
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.models import DEFAULT_MODEL
 from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
-from foils.llm import LLMSettings, Purse
+from foils.llm import LLMSettings, Purse, RelevanceQuestions
 from foils.rating.distilling import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
 from foils.rating.judges import (
     ORDER,
+    RELEVANCE,
     BiEncoderJudge,
     CrossEncoderJudge,
     Judge,
     ListJudge,
     LLMJudge,
+    PointwiseJudge,
     QuestionSettings,
     ScoringJudge,
 )
@@ -170,8 +172,10 @@ class Opening:
         every = [each for each in (*self.judges.judges, self.judges.between_judge) if isinstance(each, str)]
         own = [_own(each) for each in every if each.partition(":")[0] == "llm"]
         addresses = [each.get("base_url") for each in own if "key_variable" not in each]
-        known = self.llm.base_url or os.environ.get("OPENAI_BASE_URL") or (None not in addresses and addresses)
-        return urlsplit(known[0] if isinstance(known, list) else known or "")[:2]
+        address = self.llm.base_url or os.environ.get("OPENAI_BASE_URL")
+        if not address and addresses and None not in addresses:
+            address = addresses[0]
+        return urlsplit(address or "")[:2]
 
     def with_own(self, settings: Mapping[str, Any]) -> Opening:
         """Return these with one judge's own settings in the place of those of all."""
@@ -226,8 +230,16 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
     llm = replace(opening.llm, llm_model=model) if model else opening.llm
     if not llm.llm_model:
         raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
-    made = ListJudge if opening.question.answer == ORDER else LLMJudge
-    return made(llm.client(), llm.folder(collection), opening.question, llm.sampling(), purse=opening.purse)
+    question, client, folder = opening.question, llm.client(), llm.folder(collection)
+    if question.answer == RELEVANCE:
+        return PointwiseJudge(
+            RelevanceQuestions(
+                client, folder, template=question.question, domain=question.domain, sampling=llm.sampling(),
+                purse=opening.purse,
+            )
+        )  # fmt: skip
+    made = ListJudge if question.answer == ORDER else LLMJudge
+    return made(client, folder, question, llm.sampling(), purse=opening.purse)
 
 
 def _names(*groups: type) -> frozenset[str]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from foils.data.records import whole_json
 from foils.data.tables import read_table, with_types, write_table
 from foils.rating.graph import Keys, candidate_keys, hashed_ids, mixed
-from foils.rating.judges import Judge, ListJudge
+from foils.rating.judges import Judge, ListJudge, PointwiseJudge
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, Showings, combined, parts_by_query
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
@@ -305,9 +305,14 @@ class JudgeSession:
         return np.where(self.pairs.first[at] == pairs.first, known, 1 - known)
 
     def unknown(self, judge: Judge, pairs: Pairs) -> Pairs:
-        """Return the pairs that a judge, one of those asked, has not answered before by its record."""
+        """Return the pairs that a judge, one of those asked, has not answered before; count what the others cost."""
         record = self._records[self.judges.index(judge)]
-        return pairs if record is None else pairs.where(np.isnan(record.find(self.candidates, pairs).preference))
+        if record is None:
+            return pairs
+        unknown = np.isnan(record.find(self.candidates, pairs).preference)
+        if hasattr(judge, "recount") and not unknown.all():
+            judge.recount(self.candidates, pairs.where(~unknown))
+        return pairs.where(unknown)
 
     def showings(self) -> Showings | None:
         """Return what each showing says about `pairs`, of one judge who orders lists; None of others."""
@@ -328,7 +333,7 @@ class JudgeSession:
         Raises:
             InputError: not one; or nothing is asked pair by pair.
         """
-        free = (RecordedJudge, ListJudge)  # the second orders all documents at once, whatever pairs are asked about
+        free = (RecordedJudge, ListJudge, PointwiseJudge)  # the last two are asked about documents, not about pairs
         each = sum(2 - judge.antisymmetric for judge in self.judges if not isinstance(judge, free))
         if not each or budget < each:
             raise InputError(
