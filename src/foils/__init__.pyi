@@ -38,6 +38,7 @@ import foils.searching.settings
 import foils.selection.benefit
 import foils.selection.doors
 import foils.training.doors
+import foils.training.results
 import foils.training.settings
 import foils.upkeep
 
@@ -310,6 +311,6 @@ def train(collection: foils.data.read.CollectionLike, source: foils.data.sources
     max_positives: int | None = ..., dev: str | None = ..., dev_run: foils.training.doors.RunLike | None = ...,
     resume: bool = ..., device: str | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ...) -> foils.training.doors.Trained: ...
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.training.results.Trained: ...
 def cache(action: typing.Literal["size", "prune"] = ..., *, keep: int | None = ...,
     older_than: float | None = ...) -> foils.upkeep.Cache: ...

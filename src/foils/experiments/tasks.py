@@ -19,7 +19,7 @@ from foils.runtime.files import cache_folder, file_digest
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
-    from foils.training.fit import TrainingRun
+    from foils.training.results import TrainingRun
     from foils.training.settings import TrainSettings
 
 BM25 = "bm25"

@@ -483,8 +483,8 @@ class Tuning:
     def _trained(
         self, rows: Section, how: Mapping[str, Any], place: Path, checkpoints: Path, clock: Any
     ) -> dict[str, Any]:
-        from foils.training.doors import Trained
         from foils.training.fit import save_model
+        from foils.training.results import Trained
         from foils.training.settings import TrainSettings
 
         begin, task, batches = time.monotonic(), self.task, self.plan["batches"]

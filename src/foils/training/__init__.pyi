@@ -1,7 +1,5 @@
 from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
-from .doors import Trained as Trained
-from .fit import TrainingRun as TrainingRun
 from .fit import train_model as train_model
 from .losses import LOSSES as LOSSES
 from .losses import CachedContrastiveLoss as CachedContrastiveLoss
@@ -29,6 +27,8 @@ from .objectives import weighted_listnet as weighted_listnet
 from .reranker import RERANKER_LOSSES as RERANKER_LOSSES
 from .reranker import RerankerLoss as RerankerLoss
 from .reranker import reranker_loss as reranker_loss
+from .results import Trained as Trained
+from .results import TrainingRun as TrainingRun
 from .settings import RECIPES as RECIPES
 from .settings import Recipe as Recipe
 from .settings import TrainSettings as TrainSettings

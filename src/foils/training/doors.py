@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -15,13 +15,14 @@ from foils.batching.methods import METHODS, method_named
 from foils.data import Collection, Run
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike
-from foils.data.tables import Provenance, provenance
+from foils.data.tables import provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
 from foils.runtime.errors import InputError
 from foils.runtime.files import FOLDER, check_writable
 from foils.runtime.options import Option, Settings, door, spelled
-from foils.runtime.results import Result, Table, counted, number
+from foils.runtime.results import counted
+from foils.training.results import Trained
 from foils.training.settings import (
     CHECKPOINTS,
     OPEN,
@@ -36,7 +37,6 @@ from foils.training.settings import (
 
 if TYPE_CHECKING:
     from foils.encode.opening import EmbeddingModel, PairModel
-    from foils.training.fit import TrainingRun
 
     ModelLike = str | Path | EmbeddingModel | PairModel
     RunLike = str | Path | Run
@@ -44,68 +44,6 @@ else:
     ModelLike = RunLike = str
 
 MEASURE = "nDCG@10"
-SHOWN = 8  # losses in the table, about
-
-
-@dataclass(frozen=True)
-class Trained(Result):
-    """A trained model.
-
-    Attributes:
-        model: a SentenceTransformer or a CrossEncoder; with an evaluation on dev, the best of those evaluated.
-        path: the folder that it is written to.
-        run: the loss over time.
-        provenance: collection, negatives, settings, seed, versions.
-        counts: what was used and left out.
-        scores: name → value, as nDCG@10 on dev before and after.
-        remarks: lines on where texts were cut, and on the steps of a training on the pairs alone.
-    """
-
-    model: Any = field(repr=False)
-    path: Path
-    run: TrainingRun = field(repr=False)
-    provenance: Provenance = field(repr=False)
-    counts: Mapping[str, int]
-    scores: Mapping[str, float]
-    remarks: Sequence[str] = ()
-
-    @property
-    def brief(self) -> str:
-        """Folder, steps, and the last measure or loss, for `repr`."""
-        losses = [entry["loss"] for entry in self.run.history if "loss" in entry]
-        last = {**({"loss": losses[-1]} if losses else {}), **self.scores}
-        shown = [f"{name} {value:.4f}" for name, value in list(last.items())[-1:]]
-        return ", ".join([f"{str(self.path)!r}: {counted(self.run.steps, 'steps')}", *shown])
-
-    def tables(self) -> list[Table]:
-        """Return the loss over the steps, and what was trained on."""
-        losses = [entry for entry in self.run.history if "loss" in entry]
-        every, tenth = max(1, len(losses) // SHOWN), max(1, len(losses) // 10)
-        rows = [(f"{e['step']:,.0f}", number(e["epoch"], 2), number(e["loss"], 4)) for e in losses[::every]]
-        notes = [f"{name}: {count:,}" for name, count in self.counts.items()]
-        notes.append(f"{self.run.steps:,} steps in {self.run.seconds:,.1f} s, {self.run.precision}")
-        if self.run.facts["weights"] != self.run.precision:
-            notes[-1] += f"; weights in {self.run.facts['weights']}"
-        if losses:
-            first, last = (fmean(e["loss"] for e in part) for part in (losses[:tenth], losses[-tenth:]))
-            notes.append(f"loss: {first:.4f} in the first tenth of the steps, {last:.4f} in the last")
-        notes += [*self.remarks, *(f"{name}: {value:.4f}" for name, value in self.scores.items())]
-        masked = self.run.masked["shares"] if self.run.masked else {}
-        notes += [f"negatives masked in epoch {epoch}: {share:.2%}" for epoch, share in masked.items()]
-        return [Table(f"Training → {self.path}", ["step", "epoch", "loss"], rows, "\n".join(notes))]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return settings, counts, scores and the loss over time, as they lie beside the model."""
-        return {
-            "provenance": self.provenance,
-            "counts": dict(self.counts),
-            "scores": dict(self.scores),
-            "best_dev": self.run.best,
-            "steps": self.run.steps,
-            **self.run.facts,
-            "history": self.run.history,
-            **({} if self.run.masked is None else {"masked": self.run.masked}),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +77,26 @@ class DevSettings(Settings):
             return measure_run(order, collection, dev, [MEASURE]).means[MEASURE]
 
         return reranked
+
+
+def checked_batches(method: MethodSettings, recipe: Recipe) -> tuple[str, dict[str, Any]]:
+    """Return how batches are filled, and the settings of that way.
+
+    Raises:
+        UnknownNameError: no such way, or no such setting of it.
+        InputError: settings of a way that has none, or several data sets for one that takes one.
+    """
+    batches, settings = method.batches or recipe.batches, dict(method.batch_settings or {})
+    Option(names=ways_of_batching).check("way of batching", batches)
+    if batches in METHODS:
+        method_named(batches, settings)
+    elif settings:
+        raise InputError(f"{batches} has no settings; settings of batches go with the others")
+    elif method.also:
+        raise InputError(
+            f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of {', '.join(METHODS)}"
+        )
+    return batches, settings
 
 
 @door(
@@ -206,15 +164,7 @@ def train(
         )
     if reranker and evaluation.dev is not None and evaluation.dev_run is None:
         raise InputError(f"{spelled('dev')} needs a run for the reranker to rerank: give {spelled('dev_run')}")
-    batches, batch_settings = method.batches or recipe.batches, dict(method.batch_settings or {})
-    Option(names=ways_of_batching).check("way of batching", batches)
-    if batches in METHODS:
-        method_named(batches, batch_settings)
-    elif batch_settings:
-        raise InputError(f"{batches} has no settings; settings of batches go with the others")
-    elif method.also:
-        raise InputError(f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of "
-                         f"{', '.join(METHODS)}")  # fmt: skip
+    batches, batch_settings = checked_batches(method, recipe)
     negatives = source is not None or any(isinstance(each, tuple) for each in method.also)
     form = "lists" if reranker else recipe.form or ("triplets" if negatives else "pairs")
     rows = rows.completed(form, max_positives=recipe.max_positives)
@@ -239,31 +189,25 @@ def train(
 
     def settings_for(count: int) -> TrainSettings:
         """Return the settings of a training on a number of rows."""
-        chosen = recipe
+        plain = recipe
         if method.recipe is None:
-            names = ("batch_size", "epochs", "steps", "lora", "trainer")
-            own = {name: getattr(training, name) for name in names}
-            chosen = Recipe(training=plain_recipe(count, trainable, **own))
-        completed_settings = completed(training, chosen, evaluated=evaluation.dev is not None)
-        return with_defaults(completed_settings, trainable)
+            asked = {name: getattr(training, name) for name in ("batch_size", "epochs", "steps", "lora", "trainer")}
+            plain = Recipe(training=plain_recipe(count, trainable, **asked))
+        return with_defaults(completed(training, plain, evaluated=evaluation.dev is not None), trainable)
 
-    settings = settings_for(data.epoch_rows)
-    remarks = []
+    settings, remarks = settings_for(data.epoch_rows), list[str]()
     if method.recipe is None or training.max_length is not None:
         length = data.length_for(trainable, training.max_length)
         settings = replace(settings, max_length=length.tokens)
         if length.cut > 0:
-            remarks.append(
-                f"documents are cut after {length.tokens} tokens in training: {length.cut:.1%} of their tokens"
-            )
-    steps, pairs = settings.steps_of(data.epoch_rows), data.counts["pairs"]
+            share = f"{length.cut:.1%} of their tokens"
+            remarks.append(f"documents are cut after {length.tokens} tokens in training: {share}")
     if negatives and not (reranker or sets.mixed):
+        steps, pairs = settings.steps_of(data.epoch_rows), data.counts["pairs"]
         alone = settings_for(pairs).steps_of(pairs)
         if alone != steps:
-            remarks.append(
-                f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: train both with "
-                f"{spelled('steps', steps)} to compare"
-            )
+            advice = f"train both with {spelled('steps', steps)} to compare"
+            remarks.append(f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}")
     card = getattr(model, "model_card_data", None)
     name = str(model if named else getattr(card, "base_model", None) or loaded.__name__)
     described = {

@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -53,10 +53,8 @@ from foils.training.data import TokenCollator, TrainingSet
 from foils.training.losses import average_gradients, make_loss, matryoshka_loss
 from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
-from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings
-
-if TYPE_CHECKING:
-    from foils.training.doors import Trained
+from foils.training.results import Trained, TrainingRun
+from foils.training.settings import CHANCE, NO_DUPLICATES, PROGRESS, TrainSettings
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +63,6 @@ WHOLE = "foils_checkpoint.json"
 TRAINING, ARGUMENTS = "foils_training.json", "foils_arguments.json"
 ONLY_REPORT = ("report_to", "run_name", "logging", "log_", "dataloader", "save_total_limit")
 DEV = "dev"
-CHANCE = "chance of "
 FEW = 16
 """Texts that a processor embeds together: more are no faster there."""
 OF_FOILS = frozenset({
@@ -235,37 +232,6 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
         if not math.isfinite(value):
             raise FailureError(f"the evaluation on dev gave {value}; expected a finite score")
         return {DEV: value}
-
-
-@dataclass(frozen=True)
-class TrainingRun:
-    """A training: its model, and how it got there.
-
-    Attributes:
-        model: with an evaluation on dev, the best of the evaluated ones; else the last.
-        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers.
-        best: the best score on dev; None without one.
-        steps: optimizer steps taken in all.
-        seconds: of this run, checkpoints and evaluations included.
-        precision: of the computation.
-        types: of the weights, by name, as they were before training: in float32 they are trained, in these saved.
-        masked: the `mask`, and the `shares` of candidate negatives that it left out by epoch; None without one.
-    """
-
-    model: Any
-    history: list[dict[str, float]]
-    best: float | None
-    steps: int
-    seconds: float
-    precision: str
-    types: Mapping[str, torch.dtype] = field(repr=False)
-    masked: Mapping[str, Any] | None = None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What it was computed in, what the weights are saved in, and the model's own maximum length."""
-        weights = sorted({str(each).removeprefix("torch.") for each in self.types.values()})
-        return {"precision": self.precision, "weights": ", ".join(weights), "model_max_length": length_of(self.model)}
 
 
 def trainer_arguments(kind: type[Any] = BaseTrainingArguments) -> list[str]:

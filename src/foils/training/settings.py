@@ -24,6 +24,7 @@ else:
 CHECKPOINTS = "checkpoints"
 NO_DUPLICATES = "no-duplicates"
 PROGRESS = "progress"
+CHANCE = "chance of "  # before the name of a tier, in the history of a curriculum
 ST = "st:"  # before the name of a reranker's loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 LABELS, TEACHER, ELO, ZONES = TARGETS = ("labels", "teacher", "elo", "zones")  # what a reranker learns from

@@ -30,7 +30,7 @@ from foils.runtime.files import write_text
 from foils.selection.curriculum import LearningProgress
 from foils.selection.rules import BOUNDS, TIERS, tier_of
 from foils.training.data import TrainingSet, rated
-from foils.training.fit import CHANCE
+from foils.training.settings import CHANCE
 
 CURRICULUM = "foils_curriculum.json"
 DANGER = "negatives in the danger zone, left out"
