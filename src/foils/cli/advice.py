@@ -66,11 +66,15 @@ def _after_fuse(_: Any, given: Values) -> str | None:
 
 
 def _after_score(result: Any, given: Values) -> str | None:
-    """Train on what was chosen, from the model that was asked: the sources are typed as [NAME=]PATH."""
-    if result.decision is None:
+    """Label where labels may settle a tie; else train on what was chosen: the sources are typed as [NAME=]PATH."""
+    decision = result.decision
+    if decision is None:
         return None
+    if decision.tied and decision.label_next and not decision.labels:
+        arguments = [given["collection"], given["sources"]]
+        return command("label", arguments, given, number=decision.label_next, output="labels.tsv")
     model = {"model": given["encoder"]} if given.get("encoder") else {}
-    chosen = result.decision.source
+    chosen = decision.source
     typed = {
         word: word.partition("=")[0] if "=" in word else Path(word).name.split(".")[0] for word in given["sources"]
     }

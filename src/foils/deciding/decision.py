@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import expit, ndtri
+from scipy.special import expit, ndtri, stdtrit
 
 from foils.data.collection import Collection, Rows
 from foils.data.labels import Labels
@@ -167,11 +167,25 @@ class Resampling:
         weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
         return cls(block, counts, weights)
 
-    def means(self, sums: Float64s) -> Float64s:
-        """Return (G, D) means over queries in each draw, of (G, B) sums by block."""
-        # einsum: a product of matrices sums in an order that the number of threads decides
+    def means(self, sums: Float64s, *, of_draws: bool = False) -> Float64s:
+        """Return means over queries in each draw, of sums by block: (G, D) of (G, B), or (1, D) of each draw's own.
+
+        The deviations of B blocks fall short by √((B − 1)/B), and their normal tails by those of Student's t with B − 1
+        degrees of freedom; they are widened by both.
+
+        Args:
+            sums: (G, B) the same for all draws.
+            of_draws: sums are (D, B), a row for each draw.
+        """
         totals = np.einsum("db,b->d", self.weights, self.counts)
-        return np.asarray(np.einsum("ob,db->od", sums, self.weights) / totals)
+        # einsum: a product of matrices sums in an order that the number of threads decides
+        drawn = np.einsum("db,db->d" if of_draws else "gb,db->gd", sums, self.weights) / totals
+        blocks, whole = len(self.counts), sums.sum(axis=1) / self.counts.sum()
+        widening = 1.0  # a single block does not vary
+        if blocks > 1:
+            widening = math.sqrt(blocks / (blocks - 1)) * stdtrit(blocks - 1, 0.975) / ndtri(0.975)
+        whole = whole[None] if of_draws else whole[:, None]
+        return np.asarray(whole + widening * (drawn - whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,8 +441,7 @@ def weigh(drawn: Draw, name: str, place: int, belief: Belief, basis: Basis, resa
     else:
         lines = belief.after.lines[:, place]
         sums, means = zip(*(by_block(*line) for line in lines), strict=True)
-        weights = resampling.weights
-        benefits = np.array([[w @ of / (w @ resampling.counts) for w, of in zip(weights, sums, strict=True)]])
+        benefits = resampling.means(np.array(sums), of_draws=True)
         drawn_shares = np.array(means)
     return Weighed(
         name=name,

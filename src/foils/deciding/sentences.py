@@ -91,10 +91,12 @@ def cautions_of(decision: Decision) -> list[str]:
     """Return what speaks against relying on the decision as it stands, and what to do then, in sentences."""
     lines = []
     if decision.tied:
-        labels = f"judge {'sixty more' if decision.labels else 'sixty'} of the negatives"
+        tell = "Labels would hardly change that; more pairs would, or to train on both (foils study)."
+        if decision.label_next:
+            count = f"{decision.label_next}{' more' if decision.labels else ''}"
+            tell = f"To tell, judge {count} of the negatives (foils label, or --labels-by), or add pairs."
         lines.append(
-            f"In-batch negatives alone are the simplest choice and may do as well as {decision.source}. To tell, "
-            f"{labels} (foils label, or --labels-by), or add pairs."
+            f"In-batch negatives alone are the simplest choice and may do as well as {decision.source}. {tell}"
         )
     if decision.queries < ENOUGH:
         lines.append(
