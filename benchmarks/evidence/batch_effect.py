@@ -15,8 +15,8 @@ rates each sampler takes the one of the highest nDCG@10 on dev, trained with see
 dev, a fifth of the training queries, 500 at most, is dev and not trained on. Where two rates are about as good on a
 small dev, which of them a sampler gets may matter more than the sampler: with --shared-rate all samplers take the rate
 of the highest mean over them. With --hide, a share of the training positives is not known; with --relabel, as many
-documents of each query by dense search with all-MiniLM-L6-v2's word table are relabelled without a judge, by what is
-labelled: all losses leave out the rows that are called positive.
+documents of each query by dense search with all-MiniLM-L6-v2's word table are relabelled by that encoder's answers: all
+losses leave out the rows that are called positive.
 HOBIT's Table 3 (RQ1) is --pooling cls --measures R@10 R@100 RR@10 RR@100; its Table 4 (RQ3) adds --negatives, eight
 of each query, mined again by the model in training after every --refresh epochs, where AdamW begins anew; its Figure 3
 (RQ4) adds --known K, 2 to 64: of each training query the first K positives are all that anything knows, and the others
@@ -147,7 +147,7 @@ def with_dev(collection: Collection) -> Collection:
 def relabelled(collection: Collection, top: int) -> Negatives:
     """The first documents of each query by dense search, with what the labels of other queries say of them."""
     mined = foils.mine(collection, "dense", top=top, encoder="static:all-MiniLM-L6-v2")
-    return foils.relabel(collection, mined, encoder="static:all-MiniLM-L6-v2")
+    return foils.relabel(collection, mined, judge="bi-encoder", unsure="reject", encoder="static:all-MiniLM-L6-v2")
 
 
 @dataclass

@@ -5,9 +5,9 @@
         [--model NAME=FOLDER]
 
 A share of each training query's positives is hidden, and the first `--top` documents of dense retrieval (the word
-table of all-MiniLM-L6-v2) are mined. `find`: precision and recall of the rows that are called positive, by evidence and
-by how many rows a noisy oracle is asked about (it is wrong about a tenth of them), with all evidence and without what
-labels of other queries say; beside them what a threshold on likeness reaches that knows the truth.
+table of all-MiniLM-L6-v2) are mined. `find`: precision and recall of the rows that are called positive, by how many
+rows a noisy oracle is asked about (it is wrong about a tenth of them), with what labels of other queries say and
+without it; beside them what a threshold on the likeness to the nearest positive reaches that knows the truth.
 
 `train`: the word table trained on the table as it is (untouched), with rows rejected that are not called negative
 (rejected), with the promoted rows as positives as well (relabelled), with every false negative rejected that there is
@@ -31,16 +31,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import foils
 from common import hidden, load, narrowed, save
-from foils.data import Collection, Negatives, Run, load_collection
+from foils.data import Collection, Labels, Negatives, Run, load_collection
 from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
-from foils.labelling.doors import by_function
-from foils.labelling.evidence import Evidence, evidence_of
-from foils.labelling.relabelling import Cascade
+from foils.labelling.doors import by_function, judge_known
+from foils.labelling.evidence import evidence_of
+from foils.labelling.relabelling import answers_of, ask_judge, believed_errors, verdicts_of, with_errors
 from foils.labelling.sheet import pairs_in
+from foils.statistics.noisy_labels import Answers, learn
 
 MODEL = "static:all-MiniLM-L6-v2"
 GUIDE = "all-MiniLM-L6-v2"
@@ -48,8 +50,6 @@ NOISE = 0.1
 MEASURE = "nDCG@10"
 ENCODING = replace(AT_128, encoder=MODEL)
 CELL = ("collection", "hidden", "seed", "top")
-ALIKE = ("similarity", "resemblance", "nearest")
-OF_OTHERS = ("other queries", "labelled elsewhere", "labelled together")
 STEPS = {"epochs": 1, "batch_size": 128, "form": "triplets", "max_positives": 4}
 STEPS_OF_LANGUAGE_MODELS = {"epochs": 1, "batch_size": 32, "form": "lists", "max_positives": 1, "max_length": 64}
 WAYS_OF_LANGUAGE_MODELS = ("untouched", "rejected", "relabelled", "masked by a guide")
@@ -93,28 +93,27 @@ def found(verdict: np.ndarray, truth: np.ndarray) -> dict[str, float | int | Non
     }  # fmt: skip
 
 
-def without_others(every: Evidence) -> Evidence:
-    """The evidence without what labels of other queries say."""
-    own = [place for place, name in enumerate(every.names) if name.removesuffix(", squared") not in OF_OTHERS]
-    return replace(every, names=tuple(every.names[place] for place in own), features=every.features[:, own])
-
-
 def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     whole = load_collection(given)
     collection, _ = hidden(whole, hide, seed)
     mined = foils.mine(collection, "dense", top=top, encoder=MODEL)
     start = time.process_time()
-    every = evidence_of(collection, mined, *ENCODING.open(collection), seed=seed)
+    every = evidence_of(collection, mined, *ENCODING.open(collection))
     seconds, rows = time.process_time() - start, []
     truth, pairs = false_ones(mined, whole)[every.rows], pairs_in(mined.table.take(every.rows))
-    score = {name: recall_at(every.features[:, every.names.index(name)], truth) for name in ALIKE}
-    for evidence in (every, without_others(every)):
-        for budget in (0.0, 0.01, 0.05, 0.2):
-            start, cascade = time.process_time(), Cascade(collection, pairs, evidence, seed=seed)
-            if budget:
-                cascade.ask(by_function(Oracle(whole, NOISE, seed)), round(budget * len(pairs)), checks=100)
-            verdict = cascade.verdicts(0.9, 0.95)[0]
-            rows.append({"budget": budget, "other_queries": evidence is every, **found(verdict, truth),
+    score = {"nearest": recall_at(every.features[:, every.names.index("nearest")], truth)}
+    nobody = answers_of(Labels(pa.table({})), pairs, None)
+    for names in (every.names, ("nearest",)):
+        features = every.features[:, [every.names.index(name) for name in names]]
+        for budget in (60 / len(pairs), 300 / len(pairs), 0.01, 0.05):
+            start, judge = time.process_time(), by_function(Oracle(whole, NOISE, seed))
+            checked = judge_known(judge, collection, pairs["query_id"], pairs=100, seed=seed).checks(judge.name)
+            errors = Answers(nobody.answers.rows, nobody.answers.relevant, *believed_errors(*checked))
+            known, count = replace(nobody, answers=errors), round(budget * len(pairs))
+            asked = with_errors(ask_judge(judge, collection, pairs, features, known, count, seed=seed), nobody)[0]
+            crowd = learn(features, np.zeros(len(pairs)), [asked.answers])
+            verdict = verdicts_of(crowd, [asked], nobody, 0.9, 0.95)[0]
+            rows.append({"budget": budget, "other_queries": len(names) > 1, **found(verdict, truth),
                          "seconds": round(time.process_time() - start, 1)})  # fmt: skip
     return {"collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "rows": len(pairs),
             "false": float(truth.mean()), "recall_at_90_by_truth": score, "found": rows,
@@ -126,7 +125,9 @@ def train(given: str, hide: float, seed: int, top: int, model: str = MODEL) -> d
     collection, _ = hidden(whole, hide, seed)
     mined = foils.mine(collection, "dense", top=top, encoder=MODEL)
     truth = false_ones(mined, whole)
-    relabelled = foils.relabel(collection, mined, judge=Oracle(whole, NOISE, seed), encoder=MODEL, seed=seed)
+    relabelled = foils.relabel(
+        collection, mined, judge=Oracle(whole, NOISE, seed), unsure="reject", encoder=MODEL, seed=seed
+    )
     more = foils.load(collection, add_judgements=relabelled.promoted)
     ways: dict[str, tuple[Collection, Negatives | None, str | None]] = {
         "untouched": (collection, mined, None),

@@ -1,10 +1,9 @@
-"""`foils relabel`: verdicts by a cascade of judges, and what becomes of the rows."""
+"""`foils relabel`: verdicts by a judge and a threshold, and what becomes of the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,14 @@ import foils
 from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Collection, Labels, Negatives
+from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
-from foils.labelling.evidence import Evidence, evidence_of
-from foils.labelling.relabelling import Cascade, Judged, Relabelled
+from foils.labelling.doors import PairJudge
+from foils.labelling.evidence import evidence_of
+from foils.labelling.relabelling import Answered, Relabelled, ask_judge, verdicts_of, with_errors
 from foils.llm import Client
 from foils.runtime.errors import FailureError, InputError
-from foils.statistics.noisy_labels import Answers
+from foils.statistics.noisy_labels import Answers, Crowd
 from llm_server import Reply, serving
 
 
@@ -74,62 +75,35 @@ def weak(query: str, positive: str, document: str) -> bool:
     return number % 10 < 7 if oracle(query, positive, document) else number % 8 == 0
 
 
-@pytest.mark.parametrize(
-    ("judge", "confirmed", "heeded"),
-    [
-        (oracle, True, True), (oracle, False, True), (weak, True, True), (weak, False, False),
-        (guess, True, False), (guess, False, False), (always, False, False),
-    ],
-)  # fmt: skip
-def test_a_judge_is_heeded_as_far_as_is_known_of_it(
-    tmp_path: Path, judge: Callable[..., bool], confirmed: bool, heeded: bool
+@pytest.mark.parametrize("confirmed", [True, False])
+@pytest.mark.parametrize(("judge", "believed"), [(oracle, True), (weak, True), (guess, False), (always, False)])
+def test_a_judge_is_believed_as_far_as_is_known_of_it(
+    tmp_path: Path, judge: Callable[..., bool], confirmed: bool, believed: bool
 ) -> None:
     answers = people(source("a", 1), 3) if confirmed else ()
-    unasked, result = (relabelled(tmp_path, labels=answers, **how) for how in ({}, {"judge": judge, "budget": 1.0}))
-    use, called, right = result.judges[0], verdicts(result) == "positive", truth(result)
+    result = relabelled(tmp_path, labels=answers, judge=judge, budget=1.0)
+    use, called, right = result.judges[-1], verdicts(result) == "positive", truth(result)
     assert (use["asked"], use["answered"]) == (len(result), len(result))
-    assert (use["name"], use["confirmed"], use["heeded"]) == (f"function:{judge.__name__}", confirmed, heeded)
-    assert np.array_equal(result.keep, verdicts(result) == "negative")
-    if not heeded:
-        assert result.table["relevance"] == unasked.table["relevance"]
-        assert "not heeded" in str(result)
-    elif judge is oracle:
+    assert (use["name"], use["confirmed"]) == (f"function:{judge.__name__}", confirmed)
+    if confirmed:
+        assert use["believed"] == believed, "people show how often it errs"
+    if not use["believed"]:
+        assert "not believed" in str(result)
+        assert np.array_equal(called[::3], right[::3]) if confirmed else not called.any()
+    if judge is oracle:
         assert min(right[called].mean(), called[right].mean()) > 0.9
         assert (min(use["sensitivity"], use["specificity"]) > 0.9) == confirmed
-        assert ("not confirmed" in str(result)) == ("To confirm a judge, label 30" in str(result)) != confirmed
+    assert np.array_equal(result.keep, ~called)
 
 
-def test_a_better_judge_confirms_a_weak_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = relabelled(tmp_path, judge=[weak, oracle], budget=1.0)
-    assert [use["heeded"] for use in both.judges] == [True, True]
-    assert truth(both)[verdicts(both) == "positive"].mean() > 0.9
-    monkeypatch.setattr("foils.labelling.relabelling.LEAST_POWER", 0.0)
-    assert relabelled(tmp_path, judge=weak, budget=1.0).judges[0]["heeded"], "it is this bar that decides"
+def table_of(size: int) -> pa.Table:
+    rows = np.arange(size)
+    return pa.table({"query_id": ["q"] * size, "doc_id": [f"d{row}" for row in rows], "text": rows.astype(str)})
 
 
-def cascade_of(features: np.ndarray, belief: float = 0.0, **more: Any) -> Cascade:
-    """Rows with these features, which are all that is seen of them."""
-    rows = np.arange(len(features))
-    pairs = pa.table({"query_id": ["q"] * len(rows), "doc_id": [f"d{row}" for row in rows], "text": rows.astype(str)})
-    names = tuple(map(str, range(features.shape[1])))
-    return Cascade(world(), pairs, Evidence(rows, np.full(len(rows), belief), 1.0, names, features), **more)
-
-
-def test_a_judge_with_many_answers_does_not_confirm_itself() -> None:
-    """Its answers follow a feature that has nothing to do with the truth; a better judge answered to a tenth."""
-    rows, rng = np.arange(2000), np.random.default_rng(1)
-    right, feature = rng.random(2000) < 0.4, rng.normal(size=2000)
-    cascade = cascade_of(feature[:, None])
-    for name, count, known, relevant in (
-        ("cheap", 2000, (0.6, 0.9), feature > 0), ("good", 200, (0.95, 0.95), right[:200]),
-    ):  # fmt: skip
-        answers = Answers(rows[:count], relevant.astype(float))
-        cascade.judges[name] = Judged(np.full(2000, count / 2000), known, answers)
-    for _ in range(3):
-        cascade._learn()
-    cheap = cascade.use("cheap")
-    assert abs(cheap["sensitivity"] + cheap["specificity"] - 1) < 0.2
-    assert not cheap["heeded"]
+def asked_before(size: int) -> Answered:
+    """Nothing was answered yet, and nobody knows how often the judge errs."""
+    return Answered(Answers(np.zeros(0, np.int64), np.zeros(0)), np.full(size, np.nan))
 
 
 def test_the_draws_of_a_judge_together_weigh_every_row_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,25 +112,76 @@ def test_the_draws_of_a_judge_together_weigh_every_row_alike(monkeypatch: pytest
     feature = rng.normal(size=1000)
     right = rng.random(1000) < 1 / (1 + np.exp(2 - 3 * feature))
     monkeypatch.setattr("foils.labelling.relabelling.shown_of", lambda collection, pairs: pairs)
-    judge = SimpleNamespace(name="function:right", judge=lambda pairs: [right[int(pair["text"])] for pair in pairs])
+    judge = PairJudge("function:right", lambda pairs: [bool(right[int(pair["text"])]) for pair in pairs])
     shares = []
     for seed in range(20):
-        cascade = cascade_of(feature[:, None], -1.0, seed=seed)
-        cascade.ask(judge, 200, checks=0)
-        own = cascade.judges[judge.name]
-        assert len(own.answers.rows) == 200
-        weights = 1 / own.probability[own.answers.rows]
-        shares.append([weights.sum() / 1000, weights @ right[own.answers.rows] / 1000])
+        asked = ask_judge(judge, world(), table_of(1000), feature[:, None], asked_before(1000), 200, seed=seed)
+        assert len(asked.answers.rows) == asked.asked == 200
+        weights = 1 / asked.probability[asked.answers.rows]
+        shares.append([weights.sum() / 1000, weights @ right[asked.answers.rows] / 1000])
     np.testing.assert_allclose(np.mean(shares, axis=0), [1, right.mean()], atol=0.03)
 
 
+def test_errors_where_people_judged_the_same_rows_by_hand() -> None:
+    """40 rows, 10 relevant: the judge finds 8 of them and calls 3 of the 30 others relevant; 29 rows are too few."""
+    truth_of, called = np.r_[np.ones(10), np.zeros(30)], np.r_[np.ones(8), np.zeros(2), np.ones(3), np.zeros(27)]
+    program = Answered(Answers(np.arange(40), called, 0.9, 0.96), np.ones(40))
+    shown, confirmed = with_errors(program, Answered(Answers(np.arange(40), truth_of), np.ones(40)))
+    assert confirmed
+    assert shown.answers.sensitivity == pytest.approx((8 + 1) / (10 + 2))
+    assert shown.answers.specificity == pytest.approx((27 + 1) / (30 + 2))
+    alone, confirmed = with_errors(program, Answered(Answers(np.arange(29), truth_of[:29]), np.ones(40)))
+    assert not confirmed
+    assert (alone.answers.sensitivity, alone.answers.specificity) == pytest.approx((0.9, (0.5 + 0.96) / 2))
+    assert [each.believed for each in (shown, alone)] == [True, True]
+    assert not Answered(Answers(np.arange(1), np.ones(1), 0.7, 0.69), np.ones(1)).believed
+
+
+def test_verdicts_by_hand() -> None:
+    """The mean from .8 up is .9; people answered about every row, and the first row against all expectation."""
+    p = np.repeat([1.0, 0.8, 0.5, 0.2, 0.0], 40)
+    crowd = Crowd(np.zeros(1), p, p)
+    people = Answered(Answers(np.arange(1), np.zeros(1)), np.ones(200))
+    every = Answered(Answers(np.arange(200), np.r_[np.ones(80), np.zeros(120)]), np.ones(200))
+    verdict, high, low = verdicts_of(crowd, [every], people, 0.89, 0.95)
+    assert (high, low) == (0.8, 0.0)
+    assert verdict.tolist() == ["negative", *["positive"] * 79, *["unsure"] * 80, *["negative"] * 40]
+    half = Answered(Answers(np.arange(200), np.r_[np.ones(40), np.zeros(160)]), np.ones(200))
+    verdict, high, _ = verdicts_of(crowd, [half], people, 0.89, 0.95)
+    assert high == 1.0, "answers about the rows of .8 deny what is expected of them"
+    verdict, high, low = verdicts_of(crowd, [], people, 0.89, 0.95)
+    assert (high > 1, low < 0) == (True, True), "where nobody confirms a share there is no threshold"
+    assert verdict.tolist() == ["negative", *["unsure"] * 199]
+
+
+def test_what_is_not_known_of_a_judge_calls_nothing_negative() -> None:
+    """Of 400 rows it calls a third relevant: all by mistake, if its specificity is 2/3, and all rightly, if it is 1."""
+    p = np.full(400, 0.01)
+    answers = Answers(np.arange(400), np.resize([1.0, 0.0, 0.0], 400), 0.99, 2 / 3)
+    crowd, nobody = Crowd(np.zeros(1), p, p), asked_before(400)
+    known, unknown = (Answered(answers, np.ones(400), highest=highest) for highest in (0.0, 1.0))
+    assert (verdicts_of(crowd, [known], nobody, 0.9, 0.95)[0] == "negative").all()
+    assert (verdicts_of(crowd, [unknown], nobody, 0.9, 0.95)[0] == "unsure").all()
+
+
 def test_the_best_judge_says_what_share_is_relevant() -> None:
-    """A cheap judge with many answers does not outvote a better one that was asked after it."""
-    cascade, rows = cascade_of(np.zeros((400, 0))), np.arange(400)
-    for name, count, relevant in (("cheap", 400, 1.0), ("good", 100, 0.0)):
-        answers = Answers(rows[:count], np.full(count, relevant), 0.9, 0.9)
-        cascade.judges[name] = Judged(np.full(400, count / 400), answers=answers, confirmed=True)
-    assert cascade.judged_share(rows >= 0) == 0.0
+    """A program with many answers does not outvote people."""
+    p = np.full(400, 0.95)
+    program = Answered(Answers(np.arange(400), np.ones(400), 0.9, 0.9), np.ones(400))
+    people = Answered(Answers(np.arange(100), np.zeros(100)), np.full(400, 0.25))
+    crowd, nobody = Crowd(np.zeros(1), p, p), asked_before(400)
+    assert (verdicts_of(crowd, [program, people], nobody, 0.9, 0.95)[0] == "positive").all()
+    assert (verdicts_of(crowd, [people, program], nobody, 0.9, 0.95)[0] == "unsure").all()
+
+
+def test_few_labels_leave_the_table_as_it_was_but_for_what_they_answer(tmp_path: Path) -> None:
+    labels = people(source("a", 1), 12)
+    result = relabelled(tmp_path, labels=labels)
+    answered = np.arange(len(result)) % 12 == 0
+    assert np.array_equal(verdicts(result) == "unsure", ~answered)
+    assert np.array_equal(result.keep, ~(answered & truth(result)))
+    assert f"{int(result.keep.sum()):,} of {len(result)} rows are left to train on." in str(result)
+    assert "Most rows are unsure" in str(result)
 
 
 def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> None:
@@ -205,12 +230,25 @@ def test_a_dead_judge_loses_nothing_and_invents_nothing(tmp_path: Path, monkeypa
         assert len(server.seen) - before == len(result) - 6, "what was answered is not asked again"
 
 
-def test_unsure_rows_are_left_out_or_kept(tmp_path: Path) -> None:
-    strict = {"positive_precision": 1.0, "negative_precision": 1.0}
-    rejected = relabelled(tmp_path, **strict)
-    assert (verdicts(rejected) == "unsure").all()
-    assert rejected.rejected() == {"may be relevant": len(rejected)}
-    assert relabelled(tmp_path, unsure="keep", **strict).keep.all()
+def test_unsure_rows_are_kept_or_left_out(tmp_path: Path) -> None:
+    strict: dict[str, Any] = {"labels": people(source("a", 1), 60), "positive_precision": 1.0}
+    unsure = verdicts(relabelled(tmp_path, **strict)) == "unsure"
+    assert unsure.sum() > 200
+    assert relabelled(tmp_path, **strict).keep[unsure].all()
+    rejected = relabelled(tmp_path, unsure="reject", **strict)
+    assert not rejected.keep[unsure].any()
+    assert rejected.rejected()["may be relevant"] == unsure.sum()
+
+
+def test_too_few_rows_that_are_left_end_in_no_training_of_one_step(tmp_path: Path) -> None:
+    queries, half = {f"q{i}": f"subject {i}" for i in range(400)}, {f"q{i}": {f"d{i}": 1} for i in range(400)}
+    collection = Collection.from_dicts("c", {f"d{i}": f"text {i}" for i in range(401)}, queries, {"train": half})
+    ids = [pa.array([f"q{i}" for i in range(400)]), pa.array([f"d{i + 1}" for i in range(400)])]
+    table = Negatives(negatives_table(*ids, "s", np.zeros(400), np.zeros(400)))
+    few = table.reject(np.arange(400) > 5, "may be relevant")
+    with pytest.raises(InputError, match=r"6 of 400 pairs have a negative that is kept, fewer than a batch of \d+"):
+        foils.train(collection, few, model="static:all-MiniLM-L6-v2", output=tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_texts_that_are_not_in_the_collection_are_never_promoted(tmp_path: Path) -> None:
@@ -236,48 +274,42 @@ def test_rows_of_queries_that_the_split_does_not_judge_have_no_verdict(tmp_path:
     assert result.keep[of_dev].all()
 
 
-def test_the_evidence_follows_labels_by_hand(tmp_path: Path) -> None:
-    """q0 and q1 share document a; b is labelled for q1 alone, c for nobody."""
+def test_the_evidence_by_hand(tmp_path: Path) -> None:
+    """q0 and q1 share document a; b is labelled for q1 alone, c for nobody: q0–a–q1–b is the one way there is."""
     documents = {name: f"text {name}" for name in "abcde"}
     qrels = {"q0": {"a": 1}, "q1": {"a": 1, "b": 1}, "q2": {"d": 1}}
     collection = Collection.from_dicts("c", documents, {name: f"query {name}" for name in qrels}, {"train": qrels})
-    pairs = [("q0", "b"), ("q0", "c"), ("q0", "d"), ("q1", "c"), ("q2", "e")]
-    table = {"query_id": [q for q, _ in pairs], "doc_id": [d for _, d in pairs], "source": ["s"] * 5}
-    negatives = Negatives(pa.table({**table, "rank": list(range(5)), "score": [1.0] * 5, "teacher": [1.0] * 5}))
-    evidence = evidence_of(collection, negatives, HashingEncoder(), VectorStore(tmp_path))
-    ways = dict(zip(pairs, evidence.features[:, evidence.names.index("labelled together")], strict=True))
-    assert ways["q0", "b"] == max(ways.values()) > ways["q0", "c"]
-    assert ways["q0", "c"] == ways["q0", "d"] == ways["q1", "c"]
-    elsewhere = dict(zip(pairs, evidence.features[:, evidence.names.index("labelled elsewhere")], strict=True))
-    assert elsewhere["q0", "b"] == elsewhere["q0", "d"] > elsewhere["q0", "c"]
-    plain = [at for at, name in enumerate(evidence.names) if not name.endswith("squared")]
-    assert np.allclose(evidence.features[:, plain].mean(axis=0), 0)
-    assert "teacher" not in evidence.names, "a column that does not vary says nothing"
+    pairs = [("q0", "b"), ("q0", "c"), ("q0", "d"), ("q1", "c"), ("q1", "a"), ("q2", "e")]
+    table = {"query_id": [q for q, _ in pairs], "doc_id": [d for _, d in pairs], "source": ["s"] * 6}
+    negatives = Negatives(pa.table({**table, "rank": list(range(6)), "score": [1.0] * 6}))
+    encoder = HashingEncoder()
+    evidence = evidence_of(collection, negatives, encoder, VectorStore(tmp_path))
+    assert evidence.names == ("nearest", "labelled together")
+    assert evidence.rows.tolist() == [0, 1, 2, 3, 5], "q1's a is a positive"
+    vectors = dict(zip(documents, encoder.encode([*documents.values()], "document"), strict=True))
+    known = {query: [*of] for query, of in qrels.items()}
+    nearest = [max(vectors[d] @ vectors[each] for each in known[q]) for q, d in pairs if (q, d) != ("q1", "a")]
+    for column, values in zip(evidence.features.T, (nearest, np.log1p([1, 0, 0, 0, 0])), strict=True):
+        np.testing.assert_allclose(column, (values - np.mean(values)) / np.std(values), atol=1e-5)
 
 
-def test_scores_of_the_table_are_evidence_beside_those_of_the_positives(tmp_path: Path) -> None:
-    collection, table, how = world(), source("a", 1), (HashingEncoder(), VectorStore(tmp_path))
-    query, document = collection.positives("train").pairs()
-    ids = (pa.array([f"{letter}{row}" for row in of]) for letter, of in (("q", query), ("d", document)))
-    wide, at = table.with_rejected(*ids)
-    scores = np.random.default_rng(0).normal(size=len(wide))
-    scores[[5, at[0]]] = np.nan  # q0 has the positive at[0] alone
-    plain, found = (evidence_of(collection, each, *how) for each in (table, wide.with_columns({"teacher": scores})))
-    assert [name for name in found.names if "teacher" not in name] == list(plain.names)
-    means = [np.nan, *(np.nanmean(scores[at][query == row]) for row in range(1, 30))]
-    of_positives = np.array(means)[wide.rows_in(collection)[0][found.rows]]
-    for name, values in (("teacher", scores[found.rows]), ("positives' teacher", of_positives)):
-        scaled = np.nan_to_num((values - np.nanmean(values)) / np.nanstd(values))
-        assert found.features[:, found.names.index(name)] == pytest.approx(scaled)
+def test_a_text_of_a_language_model_is_near_an_answer_or_not(tmp_path: Path) -> None:
+    collection = world()
+    texts = ["document 0 of subject 0", "something else"]
+    columns = {"query_id": ["q0", "q0"], "doc_id": ["x", "y"], "source": ["llm"] * 2, "rank": [0, 1], "text": texts}
+    table = pa.table({**columns, "score": [0.0, 0.0]})
+    evidence = evidence_of(collection, Negatives(table), HashingEncoder(), VectorStore(tmp_path))
+    assert evidence.names == ("nearest",), "no label of another query leads to a text that is in no collection"
+    assert evidence.features[0, 0] > evidence.features[1, 0]
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"judge": "wise:m"}, "unknown judge 'wise'; expected one of: bi-encoder"),
-        ({"judge": oracle, "budget": [0.1, 0.1]}, "2 values of .*budget.* for 1 judges"),
+        ({}, "nobody says which rows are answers; give judge JUDGE, or answers of foils label"),
         ({"judge": oracle, "budget": 0.0}, "budget 0; expected above 0"),
-        ({"budget": 0.5}, "budget 0.5: no effect without judge"),
+        ({"budget": 0.5, "labels": pa.table({})}, "budget 0.5: no effect without judge"),
         ({"judge": oracle, "llm_model": "m"}, "it goes with judge llm"),
         ({"judge": lambda *texts: "yes"}, "answered 'yes'"),
     ],
@@ -299,4 +331,4 @@ def test_the_program_does_the_same(tmp_path: Path, capsys: pytest.CaptureFixture
     assert Negatives.read(tmp_path / "out.parquet").digest == result.digest
     assert Labels.of(tmp_path / "found.tsv").table["doc_id"] == result.promoted.table["doc_id"]
     with pytest.raises(InputError, match="relevance and verdict already"):
-        relabelled(tmp_path, table=Negatives(result.table))
+        relabelled(tmp_path, table=Negatives(result.table), judge=oracle)

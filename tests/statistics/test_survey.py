@@ -180,3 +180,4 @@ def test_the_threshold_is_the_lowest_that_keeps_the_precision():
     assert threshold([0.75, 0.5, 1.0, 0.25], 1.0) == 1.0
     assert threshold([0.9, 0.5], 0.95) > 1
     assert threshold([], 0.5) > 1
+    assert threshold([1.0, 0.8, 0.8], 0.89) == 1.0, "those of .8 are all called so, or none is"

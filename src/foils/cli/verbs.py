@@ -160,7 +160,7 @@ DOORS: dict[str, Verb] = {
         "Label a sample of negatives: which of them are relevant after all, and what share of each source that makes.",
     ),
     "relabel": Verb(
-        "Relabel negatives: say of each row whether it is an answer after all, by a cascade of judges within a budget.",
+        "Relabel negatives: say of each row whether it is an answer after all, by a judge's answers about some.",
         (NEGATIVES, PROMOTED),
     ),
     "select": Verb(

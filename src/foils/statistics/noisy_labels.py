@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.special import expit
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -110,11 +110,6 @@ def threshold(probability: npt.ArrayLike, precision: float) -> float:
     """
     descending = -np.sort(-np.asarray(probability, np.float64))
     means = np.cumsum(descending) / np.arange(1, len(descending) + 1)
-    enough = np.flatnonzero(means >= precision)
+    last_of_its_value = np.append(descending[1:] != descending[:-1], True)[: len(descending)]
+    enough = np.flatnonzero((means >= precision) & last_of_its_value)
     return float(descending[enough[-1]]) if len(enough) else 2.0
-
-
-def logits_of(probability: npt.ArrayLike) -> Floats:
-    """Return log p/(1 − p), within ±30."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.clip(logit(np.asarray(probability, np.float64)), -SUREST, SUREST))

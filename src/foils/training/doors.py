@@ -204,7 +204,14 @@ def train(
             remarks.append(f"documents are cut after {length.tokens} tokens in training: {share}")
     if negatives and not (reranker or sets.mixed):
         steps, pairs = settings.steps_of(data.epoch_rows), data.counts["pairs"]
-        alone = settings_for(pairs).steps_of(pairs)
+        of_pairs = settings_for(pairs)
+        if data.epoch_rows < of_pairs.batch_size <= pairs:
+            raise InputError(
+                f"{data.epoch_rows:,} of {pairs:,} pairs have a negative that is kept, fewer than a batch of "
+                f"{of_pairs.batch_size:,}: a training would end after a step or two; keep more rows (foils describe "
+                "counts them), or train without the table, on in-batch negatives alone"
+            )
+        alone = of_pairs.steps_of(pairs)
         if alone != steps:
             advice = f"train both with {spelled('steps', steps)} to compare"
             remarks.append(f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}")
