@@ -70,8 +70,8 @@ def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArra
         raise InputError(f"{spelled('between', degree)}: expected an even number, at least 2")
     rows = np.flatnonzero(rated)
     queries = np.searchsorted(offsets, rows, side="right") - 1
-    there, begins = np.unique(queries, return_index=True)
-    if len(there) < 2:
+    rated_queries, begins = np.unique(queries, return_index=True)
+    if len(rated_queries) < 2:
         return np.zeros((0, 2), np.int64)
 
     def drawn(salt: int) -> Rows:
@@ -81,7 +81,7 @@ def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArra
 
     edges = []
     for cycle in range(degree // 2):
-        order = np.argsort(mixed(query_keys[there] ^ mixed(np.array([cycle], np.uint64))), kind="stable")
+        order = np.argsort(mixed(query_keys[rated_queries] ^ mixed(np.array([cycle], np.uint64))), kind="stable")
         edges.append(np.stack([drawn(2 * cycle)[order], np.roll(drawn(2 * cycle + 1)[order], -1)], axis=1))
     return np.concatenate(edges)
 
@@ -93,9 +93,9 @@ def answers_between(judges: Sequence[Any], candidates: Candidates, first: Rows, 
     """
     answers = []
     for judge in judges:
-        there = judge.between(candidates, first, second)
-        back = 1 - there if judge.antisymmetric else judge.between(candidates, second, first)
-        answers.append(Judgements(there, back))
+        forward = judge.between(candidates, first, second)
+        backward = 1 - forward if judge.antisymmetric else judge.between(candidates, second, first)
+        answers.append(Judgements(forward, backward))
     return combined(answers).preference
 
 
@@ -148,5 +148,5 @@ def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings
 
 def fitted_offsets(over: Pairs, w: Floats, link: Link, lead: Floats, belief: Spread) -> Floats:
     """Return the offsets that a belief leads to, in the model's unit: (Q,), NaN where no answer names a query."""
-    found, _ = maximum(block_of(over, np.zeros(1, np.int64)), w, link, 1 / belief.prior_sd**2, lead)
-    return np.where(over.degrees > 0, found[0], np.nan)
+    offset, _ = maximum(block_of(over, np.zeros(1, np.int64)), w, link, 1 / belief.prior_sd**2, lead)
+    return np.where(over.degrees > 0, offset[0], np.nan)

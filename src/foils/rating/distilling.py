@@ -62,9 +62,9 @@ class PairwiseJudge:
         """Return P(first ≻ second), (m,); NaN where the model's logit is no number."""
         queries, first, second = texts_of(candidates, pairs.first, pairs.second)
         shown = triples(self.model, queries, first, second) + triples(self.model, queries, second, first)
-        found = logits(self.model, shown).astype(np.float64) if shown else np.zeros(0)
-        there, back = np.where(np.isfinite(found), found, np.nan).reshape(2, -1) / self._temperature
-        return np.asarray((expit(there) + expit(-back)) / 2)
+        scores = logits(self.model, shown).astype(np.float64) if shown else np.zeros(0)
+        forward, backward = np.where(np.isfinite(scores), scores, np.nan).reshape(2, -1) / self._temperature
+        return np.asarray((expit(forward) + expit(-backward)) / 2)
 
 
 def triples(
@@ -79,21 +79,21 @@ def triples(
     Raises:
         InputError: the model's tokenizer does not say where tokens end.
     """
-    tokenizer, own, length = model.tokenizer, model.tokenizer.sep_token, int(model.max_seq_length)
+    tokenizer, separator, length = model.tokenizer, model.tokenizer.sep_token, int(model.max_seq_length)
     if not getattr(tokenizer, "is_fast", False):
         raise InputError("a pairwise judge needs a fast tokenizer, as BERT's; take another model")
     of_query, blank = length // 4, len(tokenizer(PARAGRAPH, add_special_tokens=False)["input_ids"])
-    special = tokenizer.num_special_tokens_to_add(pair=True) + (1 if own else 2 * blank)
+    special = tokenizer.num_special_tokens_to_add(pair=True) + (1 if separator else 2 * blank)
 
     def cut(texts: Sequence[str], tokens: int) -> list[str]:
-        clean = [text.replace(own or PARAGRAPH, " ") for text in texts]
+        clean = [text.replace(separator or PARAGRAPH, " ") for text in texts]
         at = tokenizer(clean, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
         return [text if len(of) <= tokens else text[: of[tokens - 1][1]] for text, of in zip(clean, at, strict=True)]
 
     if not len(queries):
         return []
     ones, others = (cut(texts, (length - of_query - special) // 2) for texts in (first, second))
-    after, between = ("", f" {own} ") if own else (PARAGRAPH, PARAGRAPH)
+    after, between = ("", f" {separator} ") if separator else (PARAGRAPH, PARAGRAPH)
     return [
         (f"{query}{after}", f"{one}{between}{other}")
         for query, one, other in zip(cut(queries, of_query), ones, others, strict=True)
@@ -234,9 +234,9 @@ def distil(
         queries, first, second = texts_of(candidates, np.array(rows["first"]), np.array(rows["second"]))
         lists: Any = list(zip(first, second, strict=True))
         if form == PAIRWISE:
-            there, back = triples(model, queries, first, second), triples(model, queries, second, first)
-            queries = [q for q, _ in there]
-            lists = [[one, other] for (_, one), (_, other) in zip(there, back, strict=True)]
+            forward, backward = triples(model, queries, first, second), triples(model, queries, second, first)
+            queries = [q for q, _ in forward]
+            lists = [[one, other] for (_, one), (_, other) in zip(forward, backward, strict=True)]
         shares = np.stack([rows["w"], 1 - np.array(rows["w"])], 1)
         with np.errstate(divide="ignore"):
             targets = shares if form == PAIRWISE else np.log(shares)

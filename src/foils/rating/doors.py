@@ -113,10 +113,10 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     queries = np.unique(query[row])
     labelled = labels.counts_of(queries) > 0
     first = labels.first[labels.places(queries[labelled])]
-    of = np.concatenate([query[row], queries[labelled]])  # a positive comes after the rows of its query
-    order = np.argsort(of, kind="stable")
+    query_of = np.concatenate([query[row], queries[labelled]])  # a positive comes after the rows of its query
+    order = np.argsort(query_of, kind="stable")
     candidate, positive = np.split(np.argsort(order), [len(row)])
-    offsets = np.searchsorted(of[order], np.append(queries, len(collection.queries)))
+    offsets = np.searchsorted(query_of[order], np.append(queries, len(collection.queries)))
     texts = replace(texts, rows=np.concatenate([texts.select(row).rows, first])[order])
     ids = [
         table["doc_id"].take(pa.array(rows)) for table, rows in ((negatives.table, row), (collection.documents, first))
@@ -241,8 +241,8 @@ class Rated(Negatives):
         ]
         for each in did.judges:
             agrees, bias = number(each["agreement"], 2), number(each["position_bias"])
-            said = f"agrees with the others {agrees}, position bias {bias}, missing {each['missing']:,}"
-            rows.append((f"judge {each['name']}", said))
+            shown = f"agrees with the others {agrees}, position bias {bias}, missing {each['missing']:,}"
+            rows.append((f"judge {each['name']}", shown))
         if did.between is not None:
             rows.append(("comparisons between queries", f"{did.between.comparisons:,}"))
             rows.append(("of them missing", f"{did.between.missing:,}"))

@@ -331,13 +331,13 @@ def order_biased(
     preference, count = np.where(np.isfinite(answers.preference), answers.preference, np.nan), len(w)
     known = np.isfinite(preference)
     w = np.where(known, w, np.nan)
-    heard = np.isfinite(w)
-    if not known.any() or np.abs((w - preference)[heard]).max() < _AGREE:
+    answered = np.isfinite(w)
+    if not known.any() or np.abs((w - preference)[answered]).max() < _AGREE:
         return ESTIMATORS[model](pairs, preference, prior_sd=prior_sd, standard_errors=standard_errors)
     every = Pairs.unchecked(pairs.offsets, np.tile(pairs.first, count), np.tile(pairs.second, count))
     order = np.argsort(every.query, kind="stable")
     every = Pairs.unchecked(pairs.offsets, every.first[order], every.second[order])
-    scale = float(np.abs(x[heard]).mean())
+    scale = float(np.abs(x[answered]).mean())
     w, x = w.ravel()[order], np.nan_to_num(x.ravel()[order]) / scale
 
     def rated(beta: float) -> Ratings:
@@ -345,28 +345,28 @@ def order_biased(
 
     if bias is not None:
         return rated(bias)
-    beta, curvature, said = 0.0, 1.0, np.isfinite(w)
+    beta, curvature, answered = 0.0, 1.0, np.isfinite(w)
     ratings = ESTIMATORS[model](pairs, preference, prior_sd=prior_sd, standard_errors=False)
     for _ in range(_TURNS):
-        lead, before = (ratings.rating[every.first] - ratings.rating[every.second])[said], beta
+        lead, before = (ratings.rating[every.first] - ratings.rating[every.second])[answered], beta
         for _ in range(_STEPS):
-            terms = link.terms(lead + beta * x[said], w[said])
-            curvature = float((terms.curvature * x[said] ** 2).sum()) + count / _WIDEST_BIAS**2
-            step = (float((x[said] * terms.slope).sum()) - count * beta / _WIDEST_BIAS**2) / curvature
+            terms = link.terms(lead + beta * x[answered], w[answered])
+            curvature = float((terms.curvature * x[answered] ** 2).sum()) + count / _WIDEST_BIAS**2
+            step = (float((x[answered] * terms.slope).sum()) - count * beta / _WIDEST_BIAS**2) / curvature
             beta += float(np.clip(step, -1, 1))
             if abs(step) < _SETTLED:
                 break
         ratings = rated(beta)
         if abs(beta - before) < _BIAS_SETTLED:
             break
-    shares = np.quantile(np.abs(x[said]), (np.arange(_DISTANCES) + 0.5) / _DISTANCES)
+    shares = np.quantile(np.abs(x[answered]), (np.arange(_DISTANCES) + 0.5) / _DISTANCES)
     distances = (1.0,) if np.ptp(shares) < _AGREE else tuple(shares.tolist())
     error, judged = ratings.standard_error, pairs.where(known)
-    found = replace(ratings, order_bias=beta, order_bias_error=sqrt(count / curvature), distances=distances)
+    biased = replace(ratings, order_bias=beta, order_bias_error=sqrt(count / curvature), distances=distances)
     if standard_errors:
-        error = _errors(judged, ratings.rating, found.link, 1 / prior_sd**2)
+        error = _errors(judged, ratings.rating, biased.link, 1 / prior_sd**2)
         error[np.isnan(ratings.rating)] = np.nan
-    return replace(found, standard_error=error)
+    return replace(biased, standard_error=error)
 
 
 def maximum(
@@ -530,12 +530,12 @@ def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: floa
 
     Source: ANMI 2.0 eqs. 44–45 for C, the inverse Fisher information.
     """
-    of, link = np.repeat(leader, judged.sizes), ratings.link
-    leads = Pairs.unchecked(judged.offsets, of, np.arange(len(of)))
+    leaders = np.repeat(leader, judged.sizes)
+    leads = Pairs.unchecked(judged.offsets, leaders, np.arange(len(leaders)))
     variance = lead_variances(judged, ratings, prior_sd=prior_sd, leads=leads)
-    known = np.isfinite(ratings.rating) & np.isfinite(ratings.rating[of])
-    known &= ratings.component == ratings.component[of]
-    return np.where(known, link.elo_per_unit * np.sqrt(np.maximum(variance, 0.0)), np.nan)
+    known = np.isfinite(ratings.rating) & np.isfinite(ratings.rating[leaders])
+    known &= ratings.component == ratings.component[leaders]
+    return np.where(known, ratings.link.elo_per_unit * np.sqrt(np.maximum(variance, 0.0)), np.nan)
 
 
 def lead_variances(judged: Pairs, ratings: Ratings, *, prior_sd: float, leads: Pairs | None = None) -> Floats:
@@ -551,9 +551,9 @@ def lead_variances(judged: Pairs, ratings: Ratings, *, prior_sd: float, leads: P
     variance = np.full(len(leads), np.nan)
     for block in judged.blocks(_cells()):
         spread = covariance(block, ratings.rating[block.at], link, precision=1 / prior_sd**2)
-        own, of = np.diagonal(spread, axis1=1, axis2=2), block_of(leads, block.queries)
-        shared = spread[of.query, np.maximum(of.first, of.second), np.minimum(of.first, of.second)]
-        variance[of.pairs] = own[of.query, of.first] + own[of.query, of.second] - 2 * shared
+        single, pair = np.diagonal(spread, axis1=1, axis2=2), block_of(leads, block.queries)
+        shared = spread[pair.query, np.maximum(pair.first, pair.second), np.minimum(pair.first, pair.second)]
+        variance[pair.pairs] = single[pair.query, pair.first] + single[pair.query, pair.second] - 2 * shared
     return variance
 
 

@@ -103,9 +103,9 @@ def fit_ratings(
     known = np.isfinite(judgements.preference)
     if showings is not None:
         known &= np.isfinite(showings.preference)
-    judged, heard = pairs.where(known), Judgements(judgements.forward[known], judgements.backward[known])
+    judged, answered = pairs.where(known), Judgements(judgements.forward[known], judgements.backward[known])
     parts = None if showings is None else showings.where(known)
-    answers: Judgements | Showings = parts or heard
+    answers: Judgements | Showings = parts or answered
 
     def estimate(sd: float) -> Ratings:
         return order_biased(judged, answers, model=model, prior_sd=sd, standard_errors=False)
@@ -115,12 +115,12 @@ def fit_ratings(
     elif spread is None and prior_sd is not None:
         spread = Spread(prior_sd)
     elif spread is None:
-        bias = heard.position_bias if len(judged) else 0.0
-        first = spread_of(judged, heard.preference, model=model, position_bias=bias)
-        spread = refined(judged, heard.preference, first, model=model, estimate=estimate)
+        bias = answered.position_bias if len(judged) else 0.0
+        first = spread_of(judged, answered.preference, model=model, position_bias=bias)
+        spread = refined(judged, answered.preference, first, model=model, estimate=estimate)
     ratings = order_biased(judged, answers, model=model, prior_sd=spread.prior_sd)
     scaled = replace(ratings, standard_error=spread.dispersion**0.5 * ratings.standard_error)
-    return Fit(scaled, spread, judged, heard, parts)
+    return Fit(scaled, spread, judged, answered, parts)
 
 
 def _spread_of_lists(
@@ -132,8 +132,8 @@ def _spread_of_lists(
     dispersion = 1.0
     for _ in range(_TURNS):
         used = sd / dispersion**0.5 if prior_sd is None else prior_sd
-        found = showing_dispersion(pairs, showings, estimate(used), prior_sd=used)
-        dispersion = max(found, (sd / unit / WEAKEST) ** 2)
+        between_showings = showing_dispersion(pairs, showings, estimate(used), prior_sd=used)
+        dispersion = max(between_showings, (sd / unit / WEAKEST) ** 2)
     return Spread(sd if prior_sd is None else prior_sd * dispersion**0.5, dispersion)
 
 
@@ -154,8 +154,8 @@ def showing_dispersion(pairs: Pairs, showings: Showings, ratings: Ratings, *, pr
         rating = np.nan_to_num(ratings.rating[block.at])
         shape, n = rating.shape, rating.shape[1]
         lower = covariance(block, rating, link, precision=precision)
-        own = np.tril(lower) + np.tril(lower, -1).transpose(0, 2, 1)
-        own = np.where(np.isfinite(own), own, 0.0)
+        whole = np.tril(lower) + np.tril(lower, -1).transpose(0, 2, 1)
+        whole = np.where(np.isfinite(whole), whole, 0.0)
         first, second = block.query * n + block.first, block.query * n + block.second
         moves = []
         for wins, ahead in zip(showings.wins[:, block.pairs], showings.ahead[:, block.pairs], strict=True):
@@ -164,11 +164,11 @@ def showing_dispersion(pairs: Pairs, showings: Showings, ratings: Ratings, *, pr
             slope = np.where(known, single.terms(lead, np.where(known, wins, 0.5)).slope, 0.0)
             size = shape[0] * n
             gradient = (np.bincount(first, slope, size) - np.bincount(second, slope, size)).reshape(shape)
-            moved = np.einsum("bij,bj->bi", own, gradient)
+            moved = np.einsum("bij,bj->bi", whole, gradient)
             moves.append(moved[:, -1:] - moved)
         moves_of = np.stack(moves)
         between += float(((moves_of - moves_of.mean(axis=0)) ** 2).sum()) / (count * (count - 1))
-        sampling = own - precision * np.einsum("bij,bjk->bik", own, own)
+        sampling = whole - precision * np.einsum("bij,bjk->bik", whole, whole)
         variance = np.diagonal(sampling, axis1=1, axis2=2)
         within += float((variance + variance[:, -1:] - 2 * sampling[:, -1, :]).sum())
     return between / within if within > 0 else 1.0

@@ -120,10 +120,10 @@ def _repair(cycle: Rows, used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         free = (
             ~used[rows[:, None], turned[:, :1], turned[:, 2:-1]] & ~used[rows[:, None], turned[:, 1:2], turned[:, 3:]]
         )
-        found = free.any(axis=1)
-        done[rows[~found]] = False
-        rows, at, turned = rows[found], at[found], turned[found]
-        last = free[found].argmax(axis=1)[:, None] + 2  # the place of x
+        mended = free.any(axis=1)
+        done[rows[~mended]] = False
+        rows, at, turned = rows[mended], at[mended], turned[mended]
+        last = free[mended].argmax(axis=1)[:, None] + 2  # the place of x
         inside = (place >= 1) & (place <= last)
         cycle[rows[:, None], at] = np.take_along_axis(turned, np.where(inside, last + 1 - place, place), 1)
     return done

@@ -68,7 +68,7 @@ class Judge(Protocol):
 
 def questions_of(judges: Sequence[Judge]) -> list[Questions]:
     """Return the questions of those judges who ask a language model."""
-    return [found for judge in dict.fromkeys(judges) if (found := getattr(judge, "questions", None))]
+    return [judge.questions for judge in dict.fromkeys(judges) if hasattr(judge, "questions")]
 
 
 def fingerprint_of(judges: Sequence[Judge]) -> str:
@@ -123,21 +123,21 @@ class ScoringJudge(ABC):
         some = positives[np.linspace(0, len(positives) - 1, min(len(positives), FITTED)).astype(int)]
         queries, offsets = candidates.query_of(some), candidates.offsets
         rows = np.flatnonzero(np.isin(candidates.query_of(np.arange(offsets[-1])), queries))
-        scores, own = self.score(candidates, rows), np.searchsorted(rows, some)
-        lead = np.delete(np.repeat(scores[own], np.diff(offsets)[queries]) - scores, own)
+        scores, positive = self.score(candidates, rows), np.searchsorted(rows, some)
+        lead = np.delete(np.repeat(scores[positive], np.diff(offsets)[queries]) - scores, positive)
         lead = lead[np.isfinite(lead)]
         if not lead.any():
             raise InputError(
                 f"no labelled positive differs from another candidate: no temperature of {self.name} fits; give one"
             )
         scale = np.log(np.abs(lead).mean())
-        found = minimize_scalar(
+        best = minimize_scalar(
             lambda log: np.logaddexp(0, -lead / np.exp(log)).mean(), bounds=(scale - 7, scale + 7), method="bounded"
         )
-        made = copy(self)
-        made.temperature = float(np.exp(found.x))
-        made.fingerprint = digest(self.fingerprint, made.temperature)
-        return made
+        fitted = copy(self)
+        fitted.temperature = float(np.exp(best.x))
+        fitted.fingerprint = digest(self.fingerprint, fitted.temperature)
+        return fitted
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of scores, (m,)."""
@@ -161,8 +161,7 @@ class BiEncoderJudge(ScoringJudge):
 
     def __init__(self, encoder: Encoder, *, temperature: float = 0.05, store: VectorStore | None = None) -> None:
         routes = encoder.route("query"), encoder.route("document")
-        own = digest("bi-encoder", encoder.fingerprint, *routes, temperature)
-        super().__init__(temperature, encoder.name, own)
+        super().__init__(temperature, encoder.name, digest("bi-encoder", encoder.fingerprint, *routes, temperature))
         self._encoder, self._store = encoder, store
         self._scores: Floats | None = None  # (N,) of all candidates, once it is prepared
 
@@ -178,11 +177,11 @@ class BiEncoderJudge(ScoringJudge):
         """Return the cosines, (k,)."""
         if self._scores is not None:
             return np.asarray(self._scores[rows])
-        queries, of = np.unique(candidates.query_of(rows), return_inverse=True)
+        queries, query = np.unique(candidates.query_of(rows), return_inverse=True)
         asked = self._embed([candidates.queries[row] for row in queries], "query")
         shown, scores = self._embed(_CandidateTexts(candidates, rows), "document"), np.empty(len(rows))
         for part in np.array_split(np.arange(len(rows)), -(-len(rows) // _AT_ONCE) or 1):
-            scores[part] = np.einsum("nd,nd->n", asked.take(of[part]), shown.take(part), dtype=np.float64)
+            scores[part] = np.einsum("nd,nd->n", asked.take(query[part]), shown.take(part), dtype=np.float64)
         return scores
 
     def _embed(self, texts: Texts, kind: Kind) -> Vectors:
@@ -345,14 +344,20 @@ class QuestionSettings(Settings):
             return Template.of(self.question, "foils.rating", LISTWISE, **LISTWISE_SLOTS)
         return Template.of(self.question, "foils.rating", VERSION, **SLOTS)
 
-    def asked(
-        self, client: Client, log: str | Path, sampling: Sampling | None, purse: Purse | None, **more: object
-    ) -> Questions:
-        """Return what asks these questions and is paid from the purse; `more` decides the answers, too."""
-        described = {
+    def asked(self, client: Client, log: str | Path, sampling: Sampling | None, purse: Purse | None) -> Questions:
+        """Return what asks these questions and is paid from the purse.
+
+        Raises:
+            InputError: an odd number of orders.
+        """
+        described: dict[str, object] = {
             "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
-            "answer": self.answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True, **more,
+            "answer": self.answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True,
         }  # fmt: skip
+        if self.answer == ORDER:
+            if self.orders % 2:
+                raise InputError(f"orders {self.orders}; expected an even number: each order is shown reversed, too")
+            described |= {"orders": self.orders, "listed": LISTED}
         form = FORMS[self.answer]
         return Questions(client, log, form, sampling, kind="llm judge", described=described, purse=purse)
 
@@ -366,7 +371,6 @@ class LanguageJudge:
         question: what is asked.
         sampling: how answers are drawn.
         purse: of all language models of the run.
-        more: what else decides the answers.
 
     Attributes:
         questions: asks them, and counts what that takes.
@@ -382,10 +386,9 @@ class LanguageJudge:
         sampling: Sampling | None = None,
         *,
         purse: Purse | None = None,
-        **more: object,
     ) -> None:
         self.name, self._question = client.model, question or QuestionSettings()
-        self.questions = self._question.asked(client, log, sampling, purse, **more)
+        self.questions = self._question.asked(client, log, sampling, purse)
         self.fingerprint = self.questions.fingerprint
 
     def _ask(self, prompts: Sequence[str]) -> list[Any]:
@@ -500,19 +503,7 @@ class ListJudge(LanguageJudge):
     self-consistency), of pairs instead of whole orders.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        log: str | Path,
-        question: QuestionSettings,
-        sampling: Sampling | None = None,
-        *,
-        purse: Purse | None = None,
-    ) -> None:
-        if question.orders % 2:
-            raise InputError(f"orders {question.orders}; expected an even number: each order is shown reversed, too")
-        super().__init__(client, log, question, sampling, purse=purse, orders=question.orders, listed=LISTED)
-        self._last: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what
+    _last: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what
 
     def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 20) -> Usage:
         """Return about what ordering the candidates of these pairs takes, by the prompts of the first queries."""
@@ -535,10 +526,10 @@ class ListJudge(LanguageJudge):
         if last is None or last[0] is not candidates or not np.array_equal(last[1], rows):
             last = candidates, rows, self._orders(candidates, rows, self._ask)
             self._last = last  # kept for the same pairs turned
-        said = _compared(rows, last[2], pairs)
-        counts = (said.ahead > 0) & np.isfinite(said.wins)
+        showings = _compared(rows, last[2], pairs)
+        counts = (showings.ahead > 0) & np.isfinite(showings.wins)
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.where(counts, said.wins, 0.0).sum(axis=0) / counts.sum(axis=0))
+            return np.asarray(np.where(counts, showings.wins, 0.0).sum(axis=0) / counts.sum(axis=0))
 
     def showings(self, candidates: Candidates, pairs: Pairs) -> Showings:
         """Return what each kept showing of the pairs' candidates says about them."""

@@ -238,8 +238,8 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
                 purse=opening.purse,
             )
         )  # fmt: skip
-    made = ListJudge if question.answer == ORDER else LLMJudge
-    return made(client, folder, question, llm.sampling(), purse=opening.purse)
+    kind = ListJudge if question.answer == ORDER else LLMJudge
+    return kind(client, folder, question, llm.sampling(), purse=opening.purse)
 
 
 def _names(*groups: type) -> frozenset[str]:
@@ -266,13 +266,13 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
     kind, _, where = key_values(judge)[0].partition(":")
     if (form := JUDGES[kind].form) and not where:
         raise InputError(f"{kind} needs its {form.partition(':')[2].lower()}: {form}")
-    own = opening.with_own(_own(judge))
-    made = JUDGES[kind].make(where, own, collection)
-    if own.judges.temperature == LABELS and "temperature" in JUDGES[kind].heeds:
-        if not isinstance(made, ScoringJudge):
+    opening = opening.with_own(_own(judge))
+    opened = JUDGES[kind].make(where, opening, collection)
+    if opening.judges.temperature == LABELS and "temperature" in JUDGES[kind].heeds:
+        if not isinstance(opened, ScoringJudge):
             raise InputError(f"{spelled('temperature', LABELS)}: {judge} gives no scores; give a number")
-        made.fits_labels = True
-    return made
+        opened.fits_labels = True
+    return opened
 
 
 def heeding(name: str) -> list[dict[str, Any]]:

@@ -55,8 +55,9 @@ class Pairs:
             "compare candidates of different queries": self.query != np.searchsorted(offsets, second, "right") - 1,
             "are not ordered by query": np.diff(self.query, prepend=0) < 0,
         }
-        if said := [f"{int(wrong.sum())} pairs {what}" for what, wrong in faults.items() if wrong.any()]:
-            raise InputError("; ".join(said))
+        complaints = [f"{int(wrong.sum())} pairs {what}" for what, wrong in faults.items() if wrong.any()]
+        if complaints:
+            raise InputError("; ".join(complaints))
 
     def __len__(self) -> int:
         return len(self.first)
@@ -175,11 +176,11 @@ def parts_of(count: int) -> Iterator[slice]:
 
 def parts_by_query(rows: Rows, query: Rows, block: int) -> Iterator[Rows]:
     """Cut rows, ordered by query, between queries, into parts of at least `block` where there are so many."""
-    begin, of = 0, query[rows]
+    begin, query_of_row = 0, query[rows]
     while begin < len(rows):
         end = begin + block
         if end < len(rows):
-            end = int(np.searchsorted(of, of[end - 1], side="right"))
+            end = int(np.searchsorted(query_of_row, query_of_row[end - 1], side="right"))
         yield rows[begin:end]
         begin = end
 

@@ -140,15 +140,15 @@ def find_answers(paths: Sequence[Path], candidates: Candidates, pairs: Pairs) ->
     Raises:
         FormatError: a file cannot be read.
     """
-    told, values = [np.zeros(0, np.uint64)], [np.zeros((2, 0))]
+    known_codes, values = [np.zeros(0, np.uint64)], [np.zeros((2, 0))]
     for path in paths:
         table = read_answers(path)
         query, *ends = (table[name].dictionary_encode().combine_chunks() for name in _IDS)
         of_query, answers = hashed_ids(query, "0 "), np.stack([table[name].to_numpy() for name in _ANSWERS])
         some = np.isfinite(answers).any(axis=0)
-        told.append(_coded(*(mixed(of_query ^ mixed(hashed_ids(each))) for each in ends))[some])
+        known_codes.append(_coded(*(mixed(of_query ^ mixed(hashed_ids(each))) for each in ends))[some])
         values.append(answers[:, some])
-    codes, at = np.unique(np.concatenate(told), return_index=True)
+    codes, at = np.unique(np.concatenate(known_codes), return_index=True)
     if not len(codes):
         return Judgements(*np.full((2, len(pairs)), np.nan))
     one, other = (candidate_keys(candidates, 0)[ends] for ends in (pairs.first, pairs.second))
