@@ -155,7 +155,9 @@ def test_labels_are_asked_for_where_the_choice_may_lose_a_tenth_of_a_point(far, 
     """At the bound far is worth 1.94·(√.32 − √.30) = .035 points more than dense, or 1.94·(√.36 − √.16) = .388."""
     decision = decided(weighed("dense", (0.64, 0.64, last)), weighed("far", (far,) * 3))
     assert decision.label_next == asked
-    assert decided(weighed("dense", (0.64,) * 3), pooled="Nine of ten").label_next == 60, "pooled labels always"
+    pooled = decided(weighed("dense", (0.64,) * 3), pooled="Nine of ten")
+    assert pooled.label_next == 60, "pooled labels always"
+    assert "pooled" not in pooled.sentence, "then all shares are tried"
 
 
 def test_with_labels_the_best_is_counted_over_what_is_believed():

@@ -46,6 +46,8 @@ def sentence_of(decision: Decision) -> str:
 def condition_of(decision: Decision) -> str:
     """Return up to which share of unlabelled answers the choice holds, and what is better beyond, in words."""
     turns = [turn for turn in (decision.turns_below, decision.turns_at) if turn is not None]
+    if not turns and decision.pooled:
+        return "; no share of unlabelled answers changes the choice"
     if not turns:
         return ", if the labels were not pooled: no possible share of unlabelled answers changes the choice"
     chosen = decision.candidates[0].name
