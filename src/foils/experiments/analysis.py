@@ -26,6 +26,7 @@ from foils.experiments.study import Cell, weights_of, with_own_names
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
+from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, number, signed, with_ends
 from foils.statistics.agreement import kendall_tau, kendall_taus
 
@@ -216,6 +217,7 @@ class StudyAnalysis(Result):
         leaderboard: predictors that every source has, by mean τ over the cells of three sources or more.
         reliability: cell of three sources or more → how far the order of its sources repeats from seeds to seeds.
         chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
+        all_predictors: whether the table of predictors is shown where nothing can be told of them, too.
     """
 
     measure: str
@@ -225,6 +227,12 @@ class StudyAnalysis(Result):
     leaderboard: tuple[Standing, ...]
     reliability: dict[str, Reliability]
     chance: float
+    all_predictors: bool = False
+
+    @property
+    def shows_predictors(self) -> bool:
+        """Whether the table of predictors is shown: where they can be told apart, or where it was asked for."""
+        return bool(self.leaderboard) and (self.all_predictors or not self.doubts())
 
     @property
     def ceiling(self) -> float:
@@ -240,8 +248,10 @@ class StudyAnalysis(Result):
         if not self.leaderboard:
             leads = " ".join(f"{cell.name}, two sources: {self.lead_sentence(cell.name)}" for cell in self.cells)
             return f"{leads} Of two sources no τ is made: their order is foreseen by chance in half of the cases."
-        if doubts := self.doubts():
-            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more."
+        doubts = self.doubts()
+        if doubts:
+            table = "" if self.all_predictors else f" {spelled('all_predictors')} shows the table all the same."
+            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more.{table}"
         best = self.leaderboard[0]
         return (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is best "
@@ -294,7 +304,7 @@ class StudyAnalysis(Result):
         remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
         tables = [self.outcome_table(cell) for cell in self.cells]
         tables += [self.reliability_table()] if self.reliability else []
-        tables += [self.predictor_table()] if self.leaderboard else []
+        tables += [self.predictor_table()] if self.shows_predictors else []
         return [*tables[:-1], replace(tables[-1], caption=remarks)]
 
     def outcome_table(self, cell: Cell) -> Table:

@@ -53,7 +53,7 @@ def study_page(analysis: StudyAnalysis) -> str:
     """Return the report of a study as HTML."""
     seeds, cells = [cell.results(cell.sources, analysis.measure).shape[1] for cell in analysis.cells], analysis.cells
     sections = [Section("Warnings", (), analysis.warnings)] if analysis.warnings else []
-    if analysis.leaderboard:
+    if analysis.shows_predictors:
         points = {each.predictor: (each.kendall, each.low, each.high) for each in analysis.leaderboard[::-1]}
         axis = "mean Kendall's τ with the measured result"
         figure = intervals_figure({axis: points}, axis, "Mean over the cells, with its interval.", range=[-1.05, 1.05])
@@ -69,7 +69,7 @@ def study_page(analysis: StudyAnalysis) -> str:
         table = replace(analysis.outcome_table(cell), title="", caption="Best first.")
         settings = "; ".join(f"{name} {value}" for name, value in cell.training.items())
         prose = (analysis.lead_sentence(cell.name), settings)
-        sections.append(Section(cell.name, [figure, table], prose, folded=bool(analysis.leaderboard)))
+        sections.append(Section(cell.name, [figure, table], prose, folded=analysis.shows_predictors))
     return render_page(
         "Did the score predict the training?",
         subtitle=f"{counted(len(cells), 'cells')} · {analysis.measure} on the test queries · "

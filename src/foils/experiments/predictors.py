@@ -15,8 +15,6 @@ from foils.scoring.scores import Scores
 
 PREDICTORS: dict[str, str] = {
     "eci_sem": "ECI_sem, λ = 1",
-    "trace": "mean gated weight (ECI_sem without its determinant)",
-    "effective_rank": "effective rank of the information",
     "residual_only": "log det with weight 1 (Table 4)",
     "gradient_weighted": "gradient-weighted log det (Table 4)",
     "margin_hardness": "margin hardness (Table 4)",

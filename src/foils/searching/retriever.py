@@ -93,20 +93,24 @@ class Retriever:
         *,
         embedding: EmbeddingSettings | None = None,
     ) -> Retriever:
-        """Open a folder that `foils tune` wrote.
+        """Open a folder that `foils tune` wrote, or a model that `foils train` wrote, with the collection to search.
 
         Args:
-            folder: with retriever.json, and the model unless BM25 or the base alone is deployed.
-            collection: documents to search in the place of those that it was tuned on: added to, or other ones.
+            folder: with retriever.json, and the model unless BM25 or the base alone is deployed; or of a model.
+            collection: documents to search in the place of those that it was tuned on: added to, or other ones. A model
+                without retriever.json needs it.
             embedding: how the model is loaded.
 
         Raises:
             InputError: the folder is none that `foils tune` wrote, it names no collection, or that one has changed.
         """
         fusion = Fusion.of(folder)
-        if fusion is None:
-            raise InputError(f"{folder}: no {TUNED_FILE}; expected a folder that foils tune wrote")
-        if collection is None:
+        if collection is not None:
+            loaded = load_collection(collection)
+        elif fusion is None:
+            expected = "a folder that foils tune wrote, or the collection to search beside a model's folder"
+            raise InputError(f"{folder}: no {TUNED_FILE}; expected {expected}")
+        else:
             known = fusion.collection
             if "source" not in known:
                 raise InputError(f"{Path(folder) / TUNED_FILE} names no collection; give the one to search")
@@ -117,8 +121,6 @@ class Retriever:
                     f"{source} has changed since {folder} was tuned on it; give it as the collection to search what "
                     "it holds now"
                 )
-        else:
-            loaded = load_collection(collection)
         return cls(loaded, str(folder), embedding=embedding, store=VectorStore(Path(folder) / VECTORS))
 
     def search(self, queries: str | Sequence[str], k: int = 10) -> list[list[Hit]]:
