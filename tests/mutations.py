@@ -1,6 +1,7 @@
 """Break formulas and seams one after the other: each must turn a test of its folder red, among those of `make test`.
 
     make mutations
+    python tests/mutations.py 22 23       (the twenty-third and the twenty-fourth alone)
 
 Works in a copy of the sources, so that nothing here is changed.
 """
@@ -41,6 +42,40 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("training/masks.py", "(own + margin)[:, None]", "(own - margin)[:, None]", "training"),
     ("searching/dimensions.py", "np.floor(share * dimension + 0.5)", "np.floor(share * dimension)", "searching"),
     ("statistics/significance.py", "np.maximum.accumulate(stepped)", "stepped", "statistics"),
+    # The orchestration: verdicts, choices and what becomes of rows.
+    ("statistics/significance.py", "(1 + extreme.sum()) / (1 + draws)", "extreme.sum() / draws",
+     "statistics/test_significance.py"),
+    ("statistics/noisy_labels.py", "(means >= precision) & last_of_its_value", "means >= precision",
+     "statistics/test_survey.py"),
+    ("experiments/*.py", "test.p_randomised < LEVEL", "test.p_randomised < 2", "experiments"),
+    ("experiments/analysis.py", "2 * half / (1 + half) if half > 0", "half if half > 0",
+     "experiments/test_verdicts.py"),
+    ("experiments/analysis.py", "(1 + reached) / (1 + PERMUTATIONS)", "reached / PERMUTATIONS",
+     "experiments/test_verdicts.py"),
+    ("experiments/analysis.py", "if not best.low > 0:", "if best.low > 0:", "experiments/test_verdicts.py"),
+    ("labelling/relabelling.py", "people.answers.relevant == 1, POSITIVE, NEGATIVE",
+     "people.answers.relevant == 1, NEGATIVE, POSITIVE", "labelling/test_relabel.py"),
+    ("labelling/relabelling.py", "verdicts == POSITIVE, RELEVANT", "verdicts == NEGATIVE, RELEVANT",
+     "labelling/test_relabel.py"),
+    ("labelling/relabelling.py", "specificity=(CHANCE + answers.specificity) / 2", "specificity=answers.specificity",
+     "labelling/test_relabel.py"),
+    ("labelling/relabelling.py", "share(1 - prior >= t, most=True)", "share(1 - prior >= t)",
+     "labelling/test_relabel.py"),
+    ("labelling/relabelling.py", "(q + specificity - 1) / power", "q / power", "labelling/test_shares.py"),
+    ("labelling/sheet.py", "[cell_of(pair[name], identifier=True)", "[cell_of(pair[name])",
+     "labelling/test_spreadsheet.py"),
+    ("labelling/sheet.py", "_letters(fields[text]) != _letters(texts_of(row)[0])", "False",
+     "labelling/test_spreadsheet.py"),
+    ("deciding/decision.py", "most - TOLERANCE * max(most, 0.0)", "most - 2 * TOLERANCE * max(most, 0.0)",
+     "deciding/test_scenarios.py"),
+    ("deciding/decision.py", "> WORTH_LABELS or", "> 5 * WORTH_LABELS or", "deciding/test_scenarios.py"),
+    ("deciding/sentences.py", "decision.queries < ENOUGH, f", "decision.queries < 2 * ENOUGH, f",
+     "deciding/test_scenarios.py"),
+    ("selection/rules.py", "np.where(p > 0.75, 1.0, 0.3)", "np.where(p > 0.75, 0.3, 1.0)", "selection/test_rules.py"),
+    ("rating/session.py", "known = np.flatnonzero(np.isfinite(answers.preference))",
+     "known = np.arange(len(answers.preference))", "rating/test_judgements.py"),
+    ("training/doors.py", "if data.epoch_rows < of_pairs.batch_size <= pairs:", "if False:",
+     "labelling/test_relabel.py"),
 ]  # fmt: skip
 
 
@@ -50,17 +85,19 @@ def main() -> None:
         copy = Path(place, "src")
         shutil.copytree(ROOT / "src", copy)
         environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
-        for file, found, instead, folder in MUTATIONS:
-            path = copy / "foils" / file
-            whole = path.read_text("utf-8")
-            if whole.count(found) < 1:
+        chosen = [MUTATIONS[int(number)] for number in sys.argv[1:]] or MUTATIONS
+        for file, found, instead, folder in chosen:
+            having = [path for path in sorted((copy / "foils").glob(file)) if found in path.read_text("utf-8")]
+            if not having:
                 sys.exit(f"{file} has no {found!r} any more; name another line")
+            path = having[0]
+            whole = path.read_text("utf-8")
             path.write_text(whole.replace(found, instead, 1), "utf-8")
             command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", f"tests/{folder}"]
             ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
             path.write_text(whole, "utf-8")
             failed = next((line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
-            print(f"{file}: {failed or 'SURVIVED'}", flush=True)
+            print(f"{path.name}, {found}: {failed or 'SURVIVED'}", flush=True)
             survived += [] if failed else [file]
     if survived:
         sys.exit(f"no test noticed what was broken in {', '.join(survived)}")

@@ -86,6 +86,11 @@ def test_the_randomisation_test_worked_by_hand_and_by_scipy():
     assert randomisation_p(d, rng=rng()) == pytest.approx(other.pvalue, abs=0.03)
 
 
+def test_of_drawn_signings_the_one_that_was_seen_counts():
+    """Thirty equal gains: two of 2³⁰ signings are as extreme, so none of 99 draws is, and p = 1/100, not 0."""
+    assert randomisation_p(np.ones(30), rng=np.random.default_rng(0), draws=99) == 1 / 100
+
+
 def test_holm_worked_by_hand():
     np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
     assert holm([]).shape == (0,)

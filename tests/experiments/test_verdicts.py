@@ -1,0 +1,65 @@
+"""What a study may say, from numbers made by hand: when its order of predictors tells something, and when not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foils.experiments.analysis import Reliability, Standing, StudyAnalysis, chance_of_best, reliability_of
+
+
+def analysis(*, low: float = 0.2, half: float = 0.9, chance: float = 0.01, **more: Any) -> StudyAnalysis:
+    best = Standing(predictor="eci_sem", cells={"a": 0.9}, kendall=0.9, low=low, high=1.0, regret=0.0)
+    return StudyAnalysis(
+        measure="nDCG@10", cells=(), outcomes={}, leads={}, leaderboard=(best,),
+        reliability={"a": Reliability(seeds=4, half=half, whole=0.95)}, chance=chance, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reason"),
+    [
+        ({"low": 0.0}, "no interval above zero"),
+        ({"low": -0.1}, "no interval above zero"),
+        ({"low": float("nan")}, "no interval above zero"),
+        ({"half": 0.49}, "order the sources like the other half"),
+        ({"half": float("nan")}, "with one seed, or equal results"),
+        ({"chance": 0.051}, "5 % of random orders"),
+        ({"chance": float("nan")}, "random orders"),
+    ],
+)
+def test_each_doubt_alone_is_enough_to_say_nothing(numbers: dict[str, float], reason: str) -> None:
+    found = analysis(**numbers)
+    (doubt,) = found.doubts()
+    assert reason in doubt
+    assert not found.shows_predictors
+    assert "all_predictors shows the table all the same" in found.headline
+    assert analysis(**numbers, all_predictors=True).shows_predictors
+
+
+def test_without_a_doubt_the_leader_is_named() -> None:
+    found = analysis(low=0.01, half=0.5, chance=0.05)
+    assert found.doubts() == []
+    assert found.shows_predictors
+    assert "best foreseen by eci_sem" in found.headline
+
+
+def test_the_chance_of_the_best_counts_the_order_that_was_seen() -> None:
+    """Of 40,320 orders of eight sources one is right: hardly any of 1,000 draws; p is about 1/1,001, never 0."""
+    order = np.arange(8.0)
+    p = chance_of_best([(order[None], order)], 1.0, np.random.default_rng(0))
+    assert p >= 1 / 1001
+    assert p == pytest.approx(1 / 1001, abs=2.1 / 1001)
+    assert chance_of_best([(order[None], order)], -1.0, np.random.default_rng(0)) == 1.0
+
+
+def test_reliability_by_hand() -> None:
+    """Seeds that agree on two pairs of three: τ = 1/3 of a half, 2/3 / (4/3) = 1/2 of both."""
+    found = reliability_of(np.array([[1.0, 1.0], [2.0, 3.0], [3.0, 2.0]]))
+    assert (found.seeds, found.half, found.whole) == pytest.approx((2, 1 / 3, 1 / 2))
+    assert found.verdict == "too few seeds"
+    against = reliability_of(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]))
+    assert (against.half, against.whole) == (-1.0, -1.0), "what contradicts itself is not extrapolated"
+    assert np.isnan(reliability_of(np.array([[1.0], [2.0]])).half)
