@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
+import foils
 from foils.batching.vectors import encoder_of
 from foils.encode import tokens
 from foils.training import data as data_module
@@ -96,3 +99,34 @@ def test_batches_are_built_from_the_models_own_vectors(tmp_path):
         model.train()
         encode(texts, "anchor")
         assert model.training
+
+
+@pytest.mark.parametrize("name", ["random", "hobit", "hobit-c", "mutual"])
+def test_sampler_data_set_and_collator_work_in_sentence_transformers_own_trainer(name, tmp_path):
+    """Whoever makes the batches, the trainer takes the same steps; the sampler's first epoch covers every row once."""
+    data, trained, rows = training_set(COLLECTION, NEGATIVES), [], []
+    settings = {} if name == "random" else {"candidates": 16}
+
+    class Noting(TokenCollator):
+        def __call__(self, features: list[dict[str, Any]]) -> Any:
+            rows.extend(feature["label"] for feature in features)
+            return super().__call__(features)
+
+    for ours in (False, True):
+        model = bert_model(tmp_path / f"bert{ours}")
+        sampler = foils.batch_sampler(name, model, **settings)
+        args = SentenceTransformerTrainingArguments(
+            output_dir=str(tmp_path / f"out{ours}"), num_train_epochs=2, per_device_train_batch_size=16,
+            learning_rate=0.01, batch_sampler=sampler, report_to="none", save_strategy="no", disable_tqdm=True,
+            use_cpu=True, seed=3,
+        )  # fmt: skip
+        loss = MultipleNegativesRankingLoss(model)
+        trainer = SentenceTransformerTrainer(model=model, args=args, train_dataset=data.dataset, loss=loss)
+        with ThreadPoolExecutor(1) as pool:
+            if ours:
+                trainer.data_collator = Noting(trainer.data_collator, model, pool)
+            trainer.train()
+        trained.append(torch.cat([each.detach().flatten() for each in model.parameters()]))
+        assert [entry["epoch"] for entry in sampler.history] == [0, 1]
+    assert torch.equal(*trained)
+    assert sorted(rows[: len(data)]) == list(range(len(data)))
