@@ -128,6 +128,17 @@ def test_the_program_says_the_steps_in_its_own_words(tmp_path, beir_folder, caps
     assert "train both with --steps 10 to compare" in " ".join(capsys.readouterr().out.split())
 
 
+def test_an_epoch_of_a_reranker_that_learns_from_pairs_is_of_pairs(tmp_path):
+    collection = made_up(queries=120, documents=160)
+    negatives = table(collection)  # four for each of 60 queries
+    how = {"reranker": True, "batch_size": 1, "device": "cpu"}
+    for loss, steps in (("binary", 300), ("listnet", 200)):
+        model = cross_encoder(tmp_path / loss)
+        trained = foils.train(collection, negatives, model=model, loss=loss, output=tmp_path / f"{loss}-out", **how)
+        assert trained.run.steps == steps
+        assert trained.run.history[-1]["epoch"] == pytest.approx(steps / (300 if loss == "binary" else 60), abs=0.1)
+
+
 WORDS = "ba be bi bo bu"
 
 

@@ -183,7 +183,8 @@ class Unused:
         left_over = self.used.size - int(np.count_nonzero(self.used))
         want, nothing = min(self.k * factor, left_over), np.empty(0, np.int64)
         left = {seed: rows[~self.used[rows]] for seed in seeds.tolist() for rows in [self._lists.get(seed, nothing)]}
-        if short := [seed for seed, rows in left.items() if rows.size < want]:
+        short = [seed for seed, rows in left.items() if rows.size < want]
+        if short:
             self._search(np.asarray(short, np.int64), self.k * factor * self.spare)
             left.update({seed: self._lists[seed] for seed in short})
         return np.unique(np.concatenate([rows[:want] for rows in left.values()]))
@@ -286,12 +287,12 @@ def find_conflicts(
     back = known.T.tocsr()
     back.sort_indices()
     return Conflicts(
-        query,
-        document,
-        known.indptr.astype(np.int64),
-        known.indices.astype(np.int32),
-        back.indptr.astype(np.int64),
-        back.indices.astype(np.int32),
+        query=query,
+        document=document,
+        relevant_start=known.indptr.astype(np.int64),
+        relevant=known.indices.astype(np.int32),
+        asking_start=back.indptr.astype(np.int64),
+        asking=back.indices.astype(np.int32),
     )
 
 
@@ -313,7 +314,7 @@ def known_conflicts(collection: Collection, query_rows: Rows, doc_rows: Rows) ->
 def no_conflicts(rows: int) -> Conflicts:
     """Return the conflicts of `rows` rows whose queries and documents are all different: none."""
     own, start = np.arange(rows, dtype=np.int32), np.arange(rows + 1, dtype=np.int64)
-    return Conflicts(own, own, start, own, start, own)
+    return Conflicts(query=own, document=own, relevant_start=start, relevant=own, asking_start=start, asking=own)
 
 
 def _codes(names: Sequence[Hashable]) -> tuple[Codes, dict[Hashable, int]]:

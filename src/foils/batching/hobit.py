@@ -156,7 +156,10 @@ def hobit_batches(
     """
     check_vectors(queries, documents)
     check_names("seed order", [seed_order], SEEDS)
-    filler = Filler(queries, documents, batch_size, seeds, candidates, conflicts, alpha, tau, rng)
+    filler = Filler(
+        queries=queries, documents=documents, batch_size=batch_size, seeds=seeds, candidates=candidates,
+        conflicts=conflicts, alpha=alpha, tau=tau, rng=rng,
+    )  # fmt: skip
     return filler.epoch(*SEEDS[seed_order](queries, seeds=seeds, rng=rng))
 
 

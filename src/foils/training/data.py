@@ -157,8 +157,15 @@ class PairFacts:
             weight = np.where(self.known_gap[pair] <= least_gap, -np.inf, weight)
         kept = (column != row) & (weight != 0)
         absent, sources = documents == ABSENT, None if self.sources is None else self.sources[rows]
-        own = row[kept], column[kept], weight[kept]
-        return BatchFacts(rows, *own, absent, self.ratings[rows], sources)
+        return BatchFacts(
+            labels=rows,
+            rows=row[kept],
+            columns=column[kept],
+            log_weights=weight[kept],
+            absent=absent,
+            ratings=self.ratings[rows],
+            sources=sources,
+        )
 
     def own_log_weights(self) -> Floats:
         """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""
@@ -275,7 +282,14 @@ class TrainingSet:
     @property
     def epoch_rows(self) -> int:
         """Rows of an epoch: all, or what a mixture takes of its data sets."""
-        return len(self) if self.mixture is None else int(self.mixture.counts.sum())
+        return len(self) if self.mixture is None else self.mixture.epoch_rows
+
+    @property
+    def documents(self) -> int:
+        """Pairs of a query and one of its documents, each counted once."""
+        query = np.repeat(self.rows[:, 0], self.rows.shape[1] - 1)
+        document = self.rows[:, 1:].ravel()
+        return len(np.unique(np.stack([query, document])[:, document != ABSENT], axis=1).T)
 
     def length_for(self, model: Any, tokens: int | None = None) -> TrainingLength:
         """Return after how many tokens training cuts the documents, by a sample of them (`training_length`).
@@ -469,7 +483,15 @@ def training_set(
     facts = _facts(collection, rows, table, texts, ratings)
     if np.isfinite(facts.ratings).any():
         counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
-    return TrainingSet(_dataset(names, rows, texts), facts, rows, counts, texts, negatives, elo_sd=elo_sd)
+    return TrainingSet(
+        dataset=_dataset(names, rows, texts),
+        facts=facts,
+        rows=rows,
+        counts=counts,
+        texts=texts,
+        negatives=negatives,
+        elo_sd=elo_sd,
+    )
 
 
 @dataclass(frozen=True)
@@ -495,7 +517,8 @@ class _Table:
             return np.asarray(negatives.table[name].to_numpy(), np.float64)
 
         weight = column("weight", 1.0)
-        if (wrong := negatives.keep & ~((weight > 0) & np.isfinite(weight))).any():
+        wrong = negatives.keep & ~((weight > 0) & np.isfinite(weight))
+        if wrong.any():
             raise InputError(
                 f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is rejected "
                 "(foils select does it)"
@@ -504,7 +527,15 @@ class _Table:
         elo = column("elo", np.nan)
         if offsets:
             elo = elo + column("offset", 0.0)
-        return cls(query, document, negatives.keep, weight, elo, column("gap", np.nan), texts.own)
+        return cls(
+            query=query,
+            document=document,
+            keep=negatives.keep,
+            weight=weight,
+            elo=elo,
+            gap=column("gap", np.nan),
+            own=texts.own,
+        )
 
 
 def _dataset(names: Sequence[str], rows: Rows, texts: RowTexts) -> Dataset:
@@ -528,13 +559,13 @@ def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts, r
     with np.errstate(divide="ignore"):
         log_weight = np.concatenate([np.full(len(queries), -np.inf), np.log(weight)])
     return PairFacts(
-        query_number(rows[:, 0]),
-        document_number(rows[:, 1:]),
-        ratings,
-        query_number(np.concatenate([queries, table.query[listed]])),
-        document_number(known),
-        log_weight,
-        np.concatenate([np.full(len(queries), np.nan), table.gap[listed]]),
+        queries=query_number(rows[:, 0]),
+        documents=document_number(rows[:, 1:]),
+        ratings=ratings,
+        known_query=query_number(np.concatenate([queries, table.query[listed]])),
+        known_document=document_number(known),
+        known_log_weight=log_weight,
+        known_gap=np.concatenate([np.full(len(queries), np.nan), table.gap[listed]]),
     )
 
 

@@ -192,10 +192,17 @@ def train(
         plain = recipe
         if method.recipe is None:
             asked = {name: getattr(training, name) for name in ("batch_size", "epochs", "steps", "lora", "trainer")}
-            plain = Recipe(training=plain_recipe(count, trainable, **asked))
+            plain = Recipe(training=plain_recipe(count, trainable, pointwise=pointwise, **asked))
         return with_defaults(completed(training, plain, evaluated=evaluation.dev is not None), trainable)
 
-    settings, remarks = settings_for(data.epoch_rows), list[str]()
+    count, pointwise = data.epoch_rows, False
+    if reranker:
+        from foils.training.reranker import reranker_loss
+
+        loss, loss_settings = training.loss or recipe.training.loss or "listnet", training.loss_settings
+        pointwise = reranker_loss(loss, loss_settings, training.target).pointwise
+        count = data.documents if pointwise else count
+    settings, remarks = settings_for(count), list[str]()
     if method.recipe is None or training.max_length is not None:
         length = data.length_for(trainable, training.max_length)
         settings = replace(settings, max_length=length.tokens)
@@ -203,7 +210,7 @@ def train(
             share = f"{length.cut:.1%} of their tokens"
             remarks.append(f"documents are cut after {length.tokens} tokens in training: {share}")
     if negatives and not (reranker or sets.mixed):
-        steps, pairs = settings.steps_of(data.epoch_rows), data.counts["pairs"]
+        steps, pairs = settings.steps_of(count), data.counts["pairs"]
         of_pairs = settings_for(pairs)
         if data.epoch_rows < of_pairs.batch_size <= pairs:
             raise InputError(

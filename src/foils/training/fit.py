@@ -484,67 +484,89 @@ def train_model(
         FailureError: the loss is no finite number.
     """
     settings = with_defaults(settings or TrainSettings(), model)
-    static = has_static_embedding_input(model)
-    how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
+    more: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if isinstance(model, CrossEncoder):
-        from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
-
-        refuse({"mask": settings.mask}, "on a reranker, whose loss compares no vectors; leave it out")
-        check_one_output(model, "the reranker")
-        kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
-        if kind.settings is None:
-            why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
-            refuse({"mini_batch_size": settings.mini_batch_size}, why)
-        dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
-        model.activation_fn = learned_activation(kind) or model.activation_fn
-        if settings.draw_negatives is not None:
-            if kind.pointwise:
-                said = f"{spelled('loss')} {settings.loss} learns from pairs, not from lists; take listnet"
-                raise InputError(f"{spelled('draw_negatives')} {settings.draw_negatives}: {said}")
-            loss = DrawnLists(loss, settings.draw_negatives)
-        batch, what = settings.batch_size, "pairs" if kind.pointwise else "lists"
-        log.info("%d %s, %d steps of %d", len(dataset), what, settings.steps_of(len(dataset)), batch)
-        prompt = (model.prompts or {}).get(model.default_prompt_name) or None  # what it is served with
-        return fit(model, Path(output), dataset=dataset, loss=loss, prompts=prompt, callbacks=callbacks, **how)
-    name, of_loss = str(settings.loss), settings.loss_settings
-    check_temperature_of(similarity_of(model), of_loss.get("temperature", OF_COSINES))
-    size = None if static or settings.mini_batch_size is None else min(settings.mini_batch_size, settings.batch_size)
-    # a teacher's and a guide's texts are cut as the model's are
-    use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
-    mask = None if settings.mask is None else FalseNegativeMask()
-    loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, settings=of_loss)
-    if settings.mask is not None:  # a guide embeds once all else is known to fit
-        mask = loss.mask = make_mask(model, data, settings, use)
-    outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
-    hook: BatchHook | None = None  # what fills the batches; None: sentence-transformers
-    if isinstance(batches, BatchHook):
-        hook = batches
-    elif batches == PROGRESS:
-        from foils.training.tiers import by_progress
-
-        hook = by_progress(data)
-    elif batches != NO_DUPLICATES:
-        of_method, temperature = dict(batch_settings or {}), of_loss.get("temperature")
-        method, teacher = method_named(batches, of_method), of_method.pop(TEACHER, None)
-        if "tau" in method.settings and isinstance(temperature, (int, float)) and temperature > 0:
-            of_method.setdefault("tau", float(temperature))  # the loss' own, where none is set
-        known = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1])
-        vectors = None if teacher is None else guide_vectors(teacher, data, settings=use).of_pairs()
-        hook = BatchPlanner(batches, of_method, known=known, teacher=vectors, mixture=data.mixture)
-    callbacks = [*([] if hook is None else [hook]), *callbacks]
-    document = next((text for each in PROMPT_NAMES["document"] if (text := (model.prompts or {}).get(each))), None)
-    prompts = {each: document for each in data.dataset.column_names if each not in ("anchor", "label")}
+        return _train_reranker(model, data, Path(output), callbacks=callbacks, **more)
+    loss, mask = _encoder_loss(model, data, settings)
+    hook = batches if isinstance(batches, BatchHook) else _batch_hook(batches, data, settings, model, batch_settings)
+    document = next(filter(None, map((model.prompts or {}).get, PROMPT_NAMES["document"])), None)
+    prompts = {column: document for column in data.dataset.column_names if column not in ("anchor", "label")}
     prompts["anchor"] = (model.prompts or {}).get("query")
     roles: dict[str, Kind] = {column: "query" if column == "anchor" else "document" for column in prompts}
     run = fit(
         model,
         Path(output),
         dataset=data.dataset,
-        loss=outer if hook is None else hook.wrapped(outer, model),
-        callbacks=callbacks,
+        loss=loss if hook is None else hook.wrapped(loss, model),
+        callbacks=callbacks if hook is None else [hook, *callbacks],
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
         prompts={column: text for column, text in prompts.items() if text} or None,
         router_mapping=roles if is_routed(model) else None,
-        **how,
+        **more,
     )
     return run if mask is None else replace(run, masked={"mask": mask.describe(), "shares": mask.shares()})
+
+
+def _train_reranker(
+    model: Any, data: TrainingSet, output: Path, *, settings: TrainSettings, **more: Any
+) -> TrainingRun:
+    """Train a CrossEncoder on pairs or on lists, as its loss takes them, with the prompt that it is served with."""
+    from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
+
+    refuse({"mask": settings.mask}, "on a reranker, whose loss compares no vectors; leave it out")
+    check_one_output(model, "the reranker")
+    kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
+    if kind.settings is None:
+        why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
+        refuse({"mini_batch_size": settings.mini_batch_size}, why)
+    dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
+    model.activation_fn = learned_activation(kind) or model.activation_fn
+    if settings.draw_negatives is not None:
+        if kind.pointwise:
+            why = f"{spelled('loss')} {settings.loss} learns from pairs, not from lists; take listnet"
+            raise InputError(f"{spelled('draw_negatives')} {settings.draw_negatives}: {why}")
+        loss = DrawnLists(loss, settings.draw_negatives)
+    unit, steps = "pairs" if kind.pointwise else "lists", settings.steps_of(len(dataset))
+    log.info("%d %s, %d steps of %d", len(dataset), unit, steps, settings.batch_size)
+    prompt = (model.prompts or {}).get(model.default_prompt_name) or None
+    return fit(model, output, dataset=dataset, loss=loss, prompts=prompt, settings=settings, **more)
+
+
+def _use_of_guides(model: Any, settings: TrainSettings) -> EmbeddingSettings:
+    """Return how a teacher and a guide embed: texts are cut as the model's are."""
+    return EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
+
+
+def _encoder_loss(model: Any, data: TrainingSet, settings: TrainSettings) -> tuple[Any, FalseNegativeMask | None]:
+    """Return the loss of an encoder's training, and its mask; a guide embeds once all else is known to fit."""
+    temperature = settings.loss_settings.get("temperature", OF_COSINES)
+    check_temperature_of(similarity_of(model), temperature)
+    size = settings.mini_batch_size
+    if size is not None:
+        size = None if has_static_embedding_input(model) else min(size, settings.batch_size)
+    mask = None if settings.mask is None else FalseNegativeMask()
+    name, loss_settings = str(settings.loss), settings.loss_settings
+    loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, settings=loss_settings)
+    if settings.mask is not None:
+        mask = loss.mask = make_mask(model, data, settings, _use_of_guides(model, settings))
+    return matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss, mask
+
+
+def _batch_hook(
+    name: str, data: TrainingSet, settings: TrainSettings, model: Any, method_settings: Mapping[str, Any] | None
+) -> BatchHook | None:
+    """Return what fills the batches; None: sentence-transformers does."""
+    if name == NO_DUPLICATES:
+        return None
+    if name == PROGRESS:
+        from foils.training.tiers import by_progress
+
+        return by_progress(data)
+    chosen, temperature = dict(method_settings or {}), settings.loss_settings.get("temperature")
+    method, teacher = method_named(name, chosen), chosen.pop(TEACHER, None)
+    if "tau" in method.settings and isinstance(temperature, (int, float)) and temperature > 0:
+        chosen.setdefault("tau", float(temperature))  # the loss' own, where none is set
+    known, vectors = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1]), None
+    if teacher is not None:
+        vectors = guide_vectors(teacher, data, settings=_use_of_guides(model, settings)).of_pairs()
+    return BatchPlanner(name, chosen, known=known, teacher=vectors, mixture=data.mixture)

@@ -33,7 +33,9 @@ LEARNING_RATES = {
 """Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
 measured on (None: the same for every width). docs/training.md has the measurement, and what it lacks."""
 PLAIN_BATCHES = {"static embedding": 128, "language model": 64, "encoder": 64, "reranker": 16}
-"""Kind of model → rows of a batch of the plain recipe (of a reranker lists)."""
+"""Kind of model → rows of a batch of the plain recipe; of a reranker lists."""
+PAIRS = 64
+"""Pairs of a batch of the plain recipe, of a reranker that learns from pairs."""
 FEWEST_STEPS = 200
 """Steps of the plain recipe where an epoch has fewer."""
 MOST_EPOCHS = 40
@@ -95,10 +97,11 @@ def plain_recipe(
     epochs: int | None = None,
     lora: int | None = None,
     trainer: Mapping[str, Any] | None = None,
+    pointwise: bool = False,
 ) -> TrainSettings:
     """Return the settings of a plain training: what `foils train` does where nothing else is said.
 
-    - Batches of 64 rows (of a word table 128, of a reranker 16 lists), or fewer where there are not four of them.
+    - Batches of 64 rows (of a word table 128, of a reranker 16 lists or 64 pairs), or fewer where there are not four.
     - One epoch, or 200 steps where it has fewer, but 40 epochs at most: little data is gone over several times.
     - The learning rate of `learning_rate_of`; of an encoder times 600 / steps, at least 1 and at most 3.
     - The rate rises over the first tenth of the steps, and falls linearly to 0, as in every training.
@@ -112,10 +115,11 @@ def plain_recipe(
         epochs: passes over the rows, in the place of steps.
         lora: rank of adapters.
         trainer: arguments of sentence-transformers' trainer.
+        pointwise: whether the rows are a reranker's pairs, not its lists.
     """
     kind = kind_of(model)
     if batch_size is None:
-        batch_size = PLAIN_BATCHES[kind]
+        batch_size = PAIRS if pointwise else PLAIN_BATCHES[kind]
         while batch_size > 16 and 4 * batch_size > rows:
             batch_size //= 2
     settings = TrainSettings(batch_size=batch_size, epochs=epochs or 1, steps=steps, lora=lora, trainer=trainer or {})
