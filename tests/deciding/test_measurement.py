@@ -97,3 +97,17 @@ def test_a_part_of_the_records_is_what_is_made_of_it_alone(world, tmp_path):
     for name, values in vars(alone.similarities).items():
         np.testing.assert_allclose(getattr(part.similarities, name), values, rtol=1e-6, atol=1e-7, err_msg=name)
     assert CONTROL not in part.records.names
+
+
+def test_as_many_sources_as_there_may_be_are_scored_and_decided_between(world, tmp_path):
+    """62 sources, random negatives and the control take all bits of a number."""
+    world, sources = world
+    few = Negatives(sources["hard"].kept().slice(0, 100))
+    scoring = ScoreSettings(hybrids=1)
+    scores, decision = score_and_decide(
+        world.collection, {f"s{at}": few for at in range(62)}, WorldEncoder(world), VectorStore(tmp_path), scoring,
+        BeliefSettings(), replicates=0,
+    )  # fmt: skip
+    assert len({each.eci_sem for each in scores.sources}) == 1
+    assert scores.control.negatives == scores.sources[-1].negatives
+    assert len({decision.worths[f"s{at}"].strength for at in range(62)}) == 1

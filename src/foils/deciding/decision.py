@@ -460,15 +460,16 @@ def weigh(drawn: Draw, name: str, place: int, belief: Belief, basis: Basis, resa
 
 def weigh_none(drawn: Draw, like: Weighed) -> Weighed:
     """Return what no mined negatives are worth: nothing, at every o; arrays have the shapes of `like`."""
-    return Weighed(
+    return replace(
+        like,
         name=NONE,
         records=0,
         strength=0.0,
         learnability=1.0,
-        on_grid=np.zeros_like(like.on_grid),
-        shares=np.zeros_like(like.shares),
-        drawn=np.zeros_like(like.drawn),
-        drawn_shares=None if like.drawn_shares is None else np.zeros(DRAWS),
+        on_grid=0 * like.on_grid,
+        shares=0 * like.shares,
+        drawn=0 * like.drawn,
+        drawn_shares=None if like.drawn_shares is None else 0 * like.drawn_shares,
         confirmed=False,
         spread=0.0,
         error=_error(NONE, drawn.seed),

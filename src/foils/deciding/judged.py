@@ -57,35 +57,35 @@ class Judged:
     checks: Float64s
 
     @classmethod
-    def of(cls, given: Labels | None, records: Records) -> Judged | None:
+    def of(cls, labels: Labels | None, records: Records) -> Judged | None:
         """Return what labels say of the records' triplets; None without labels.
 
         Raises:
             InputError: none is judged, or none is of these records.
         """
-        if given is None:
+        if labels is None:
             return None
-        names = given.programs()
-        relevant = given.match(given.table)[0]
+        names = labels.programs()
+        relevant = labels.match(labels.table)[0]
         answers = np.column_stack(
-            [np.zeros((len(given), 0)), *(given.match(given.table, judge=name)[0] for name in names)]
+            [np.zeros((len(labels), 0)), *(labels.match(labels.table, judge=name)[0] for name in names)]
         )
         anybody = ~np.isnan(relevant) | (~np.isnan(answers)).any(axis=1)
         if not anybody.any():
             raise InputError("labels without a judgement; judge some pairs first (foils label), or leave them out")
-        codes = np.asarray(pair_keys(given.table).combine_chunks().dictionary_encode().indices, np.int64)
+        codes = np.asarray(pair_keys(labels.table).combine_chunks().dictionary_encode().indices, np.int64)
         _, first, pair = np.unique(codes, return_index=True, return_inverse=True)
-        pairs, zeros = given.table.take(pa.array(first)), np.zeros(len(first), np.int64)
+        pairs, zeros = labels.table.take(pa.array(first)), np.zeros(len(first), np.int64)
         table = negatives_table(pairs["query_id"], pairs["doc_id"], "labels", zeros, zeros)
         triplet = triplets_of_rows(Negatives(table.append_column("text", pairs["text"])), records)[pair]
-        anybody &= [of not in CHECKS for of in given.table["sources"].to_pylist()]
+        anybody &= [drawn_from not in CHECKS for drawn_from in labels.table["sources"].to_pylist()]
         known = np.flatnonzero((triplet >= 0) & anybody)
         if not len(known):
             raise InputError(
                 "none of the judged pairs is a negative of these sources; give the labels that belong to them"
             )
         triplets, first = np.unique(triplet[known], return_index=True)
-        checks = np.array([given.checks(name) for name in names], np.float64).reshape(-1, 2, 2)
+        checks = np.array([labels.checks(name) for name in names], np.float64).reshape(-1, 2, 2)
         checks[:, :, 1] -= checks[:, :, 0]
         return cls(triplets, relevant[known[first]], tuple(names), answers[known[first]], checks)
 

@@ -73,9 +73,10 @@ def mine(
     (miner, facts), top = models.miner(method, window), window.top
 
     def mined(miner: Miner, **more: Any) -> Mined:
-        shown = {"ranks": miner.ranks} if miner.ranks != (0, None) else {}
-        made = provenance("mine", {**facts, **shown, **more}, inputs={"collection": loaded.digest})
-        return miner.mined(window.split, plant=PLANTED, made=made)
+        ranks = {"ranks": miner.ranks} if miner.ranks != (0, None) else {}
+        settings = {**facts, **ranks, **more}
+        history = provenance("mine", settings, inputs={"collection": loaded.digest})
+        return miner.mined(window.split, plant=PLANTED, made=history)
 
     if window.ranks != BEST:
         return mined(miner)
@@ -86,8 +87,10 @@ def mine(
     )  # fmt: skip
     best_of = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,
                "candidates": decision.to_json()["candidates"]}  # fmt: skip
-    found = mined(replace(miner, ranks=best), best_of=best_of)
-    return MinedOfBest.of(found, decision=decision, **{each.name: getattr(found, each.name) for each in fields(found)})
+    best_mined = mined(replace(miner, ranks=best), best_of=best_of)
+    return MinedOfBest.of(
+        best_mined, decision=decision, **{each.name: getattr(best_mined, each.name) for each in fields(best_mined)}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

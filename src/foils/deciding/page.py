@@ -134,8 +134,9 @@ def examples_of(decision: Decision) -> Examples:
         texts = {"positive": records.texts[int(records.positives[record])]}
         notes, labelled = [], decision.labels > 0
         for bit, name in enumerate(records.names):
-            if len(own := np.flatnonzero((records.record == record) & (records.members >> bit & 1 == 1))):
-                hardest = int(own[measured.similarities.s_n[own].argmax()])
+            triplets = np.flatnonzero((records.record == record) & (records.members >> bit & 1 == 1))
+            if len(triplets):
+                hardest = int(triplets[measured.similarities.s_n[triplets].argmax()])
                 texts[name] = records.texts[int(records.document[hardest])]
                 if labelled:
                     notes.append(f"{name} {percent(expected[hardest])}")

@@ -136,7 +136,9 @@ def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.ran
     scale = max(1.0, len(of.collection.documents) / max(1, len(rows)))
     known = of.collection.known_positives
     place = known.places(of.queries)
-    own, triplet = (np.searchsorted(np.sort(each), np.arange(len(of) + 1)) for each in (of.positive_record, of.record))
+    begins = np.arange(len(of) + 1)
+    first_positive = np.searchsorted(np.sort(of.positive_record), begins)
+    first_triplet = np.searchsorted(of.record, begins)
     order = np.argsort(of.positive_record, kind="stable")
     parts: tuple[list[Pairs], ...] = ([], [], [])
     with progress.task("surveying pairs", total=len(of), unit="queries") as advance:
@@ -148,10 +150,10 @@ def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.ran
                 labelled = np.flatnonzero(np.isin(rows, known.of(int(place[record]))))
                 similarities[labelled] = -np.inf
                 ladder = _Ladder.of(similarities, len(labelled), scale, rng)
-                positives = order[own[record] : own[record + 1]]
+                positives = order[first_positive[record] : first_positive[record + 1]]
                 drawn = rounded(documents.take(ladder.drawn))
                 texts = rounded(geometry.documents.take(of.all_positives[positives]))
-                among = rounded(geometry.documents.take(of.document[triplet[record] : triplet[record + 1]]))
+                among = rounded(geometry.documents.take(of.document[first_triplet[record] : first_triplet[record + 1]]))
                 alike = _resemblances(texts, np.concatenate([drawn, among]), rng)
                 for part, similarity, rank, resemblance, count in (
                     (parts[0], texts @ query, None, alike[0], None),

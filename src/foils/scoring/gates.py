@@ -141,11 +141,11 @@ def mnrl_proxy(record: Rows, s_n: Float64s, s_p: Float64s, temperature: float) -
         temperature: τ.
     """
     records, start = np.unique(record, return_index=True)
-    own = s_p[records] / temperature
+    positive = s_p[records] / temperature
     logits = s_n / temperature
-    top = np.maximum(np.maximum.reduceat(logits, start), own)
+    top = np.maximum(np.maximum.reduceat(logits, start), positive)
     spread = np.exp(logits - np.repeat(top, np.diff(np.r_[start, len(record)])))
-    return np.asarray(top + np.log(np.add.reduceat(spread, start) + np.exp(own - top)) - own)
+    return np.asarray(top + np.log(np.add.reduceat(spread, start) + np.exp(positive - top)) - positive)
 
 
 def ambiguous(record: Rows, s_n: Float64s, s_p: Float64s) -> Marks:

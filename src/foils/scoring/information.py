@@ -101,8 +101,8 @@ def target_moments(
     sums: dict[str, Moments] = {}
     for part in together(targets, geometry.dimension):
         total = np.zeros((len(part), geometry.dimension, geometry.dimension))
-        for found in block_sums(geometry, weights, members, slices, part, block=block):
-            total += found
+        for sums_of_block in block_sums(geometry, weights, members, slices, part, block=block):
+            total += sums_of_block
         for target, matrix in zip(part, total, strict=True):
             sums[target.name] = Moments(matrix, int(np.count_nonzero(target.of(members))))
     return sums

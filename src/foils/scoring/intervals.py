@@ -85,16 +85,16 @@ def leave_out(
     numbers = block_of_record[geometry.record]
     order = np.argsort(numbers, kind="stable")
     blocks = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
-    found = {target.name: np.full(int(block_of_record.max(initial=0)) + 1, np.nan) for target in targets}
+    without = {target.name: np.full(int(block_of_record.max(initial=0)) + 1, np.nan) for target in targets}
     for part in together(targets, geometry.dimension):
         for rows, sums in zip(blocks, block_sums(geometry, weights, members, blocks, part), strict=True):
-            for target, own in zip(part, sums, strict=True):
+            for target, block_sum in zip(part, sums, strict=True):
                 count = int(np.count_nonzero(target.of(members[rows])))
                 rest = moments[target.name].count - count
                 if count and rest:
-                    left = (moments[target.name].matrix - own) / rest
-                    found[target.name][numbers[rows[0]]] = log_det(left, regularization)
-    return found
+                    left = (moments[target.name].matrix - block_sum) / rest
+                    without[target.name][numbers[rows[0]]] = log_det(left, regularization)
+    return without
 
 
 def bootstrap(
@@ -116,11 +116,11 @@ def bootstrap(
     """
     blocks = len(next(iter(left_out.values()), ()))
     drawn = rng.multinomial(blocks, np.full(blocks, 1 / max(1, blocks)), size=replicates).astype(np.float64)
-    found = {name: resampled(scores[name], of, drawn) for name, of in left_out.items()}
+    by_name = {name: resampled(scores[name], of, drawn) for name, of in left_out.items()}
     return Bootstrap(
-        {name: values for name, (values, _, _) in found.items()},
-        {name: bias for name, (_, bias, _) in found.items()},
-        {name: error for name, (_, _, error) in found.items()},
+        {name: values for name, (values, _, _) in by_name.items()},
+        {name: bias for name, (_, bias, _) in by_name.items()},
+        {name: error for name, (_, _, error) in by_name.items()},
     )
 
 

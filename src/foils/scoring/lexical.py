@@ -98,8 +98,8 @@ def corpus_digest(records: Records, corpus: str = "pooled") -> str:
     """Return a digest of the texts that idf is counted over, whatever their order; empty where it is not counted."""
     if corpus in ("uniform", "collection"):
         return records.collection.digest if corpus == "collection" else ""
-    own = f"+{_digest(records.collection.query_texts(records.queries))}" if corpus == "pooled+queries" else ""
-    return _digest(records.texts.select(records.corpus)) + own
+    queries = f"+{_digest(records.collection.query_texts(records.queries))}" if corpus == "pooled+queries" else ""
+    return _digest(records.texts.select(records.corpus)) + queries
 
 
 def _digest(texts: Texts) -> str:

@@ -74,19 +74,18 @@ class Measured:
 
     def part(self, records: Rows, names: Sequence[str]) -> Measured:
         """Return what was measured of some records and sources (`Records.part`)."""
-        part = self.records.part(records, names)
-        of = part.of
+        part, kept, triplets, texts = self.records.part(records, names)
         geometry = Geometry(
-            queries=self.geometry.queries.select(part.records),
-            documents=self.geometry.documents.select(part.texts),
-            positive=of.positives,
-            record=of.record,
-            document=of.document,
+            queries=self.geometry.queries.select(kept),
+            documents=self.geometry.documents.select(texts),
+            positive=part.positives,
+            record=part.record,
+            document=part.document,
         )
-        similarities = Similarities(**{name: each[part.triplets] for name, each in vars(self.similarities).items()})
-        gates = Gates(**{name: each[part.triplets] for name, each in vars(self.gates).items()})
-        s_p, best = self.s_p[part.records], self.best_positive[part.records]
-        return Measured(of, geometry, similarities, s_p, best, gates, self.background)
+        similarities = Similarities(**{name: each[triplets] for name, each in vars(self.similarities).items()})
+        gates = Gates(**{name: each[triplets] for name, each in vars(self.gates).items()})
+        s_p, best = self.s_p[kept], self.best_positive[kept]
+        return Measured(part, geometry, similarities, s_p, best, gates, self.background)
 
     def with_coverage(self, coverage: Float64s) -> Measured:
         """Return it with the coverage C of each triplet, (m,) (`Lexicon.coverage`)."""
@@ -169,8 +168,8 @@ def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Flo
         return triplets[where.ravel()], to_query, to_positive, apart
 
     with progress.task("measuring triplets", total=count, unit="triplets") as advance:
-        for rows, *found in spread_blocks(measured, padded(geometry.record, len(s_p), block=block)):
-            s_n[rows], s_pn[rows], distance[rows] = found
+        for rows, *measures in spread_blocks(measured, padded(geometry.record, len(s_p), block=block)):
+            s_n[rows], s_pn[rows], distance[rows] = measures
             advance(len(rows))
     return s_p, s_n, s_pn, distance
 
@@ -228,9 +227,12 @@ def gradient_energies(
         positives = geometry.documents.take(geometry.positive[first:last])
         member = (every[triplets] & where.reshape(-1)[:, None]).reshape(*where.shape, targets)
         logits = np.where(member, s_n[triplets].reshape(where.shape)[:, :, None] / temperature, -np.inf)
-        own = s_p[first:last, None] / temperature
-        top = np.maximum(logits.max(axis=1, initial=-np.inf), own)
-        shares, share = np.exp(logits - top[:, None, :]), np.exp(own - top)  # of the negatives, and of the positive
+        positive = s_p[first:last, None] / temperature
+        top = np.maximum(logits.max(axis=1, initial=-np.inf), positive)
+        shares, share = (
+            np.exp(logits - top[:, None, :]),
+            np.exp(positive - top),
+        )  # of the negatives, and of the positive
         total = shares.sum(axis=1) + share
         probability = (shares / total[:, None, :]).transpose(0, 2, 1).astype(negatives.dtype)
         mixed = np.matmul(probability, negatives.reshape(*where.shape, -1))
@@ -239,8 +241,8 @@ def gradient_energies(
         return first, last, np.where(member.any(axis=1), energy, np.nan)
 
     with progress.task("gradient energies", total=records, unit="records") as advance:
-        for first, last, found in spread_blocks(energies_of, padded(geometry.record, records)):
-            energies[first:last] = found
+        for first, last, block_energies in spread_blocks(energies_of, padded(geometry.record, records)):
+            energies[first:last] = block_energies
             advance(last - first)
     return energies
 

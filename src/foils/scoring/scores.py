@@ -324,8 +324,8 @@ def score_sources(
         for at, score in enumerate(ranked):
             ratio = score.eci_sem / random.eci_sem
             low, high = resampled.ratio_interval(score.name, CONTROL, CONFIDENCE)
-            own: dict[str, Any] = {"control_ratio": ratio, "control_ratio_low": low, "control_ratio_high": high}
-            ranked[at] = replace(score, **own, easy=(ratio if math.isnan(high) else high) >= CLEARLY)
+            ratios: dict[str, Any] = {"control_ratio": ratio, "control_ratio_low": low, "control_ratio_high": high}
+            ranked[at] = replace(score, **ratios, easy=(ratio if math.isnan(high) else high) >= CLEARLY)
     easy = {score.name for score in ranked if score.easy}
     bits = {target.name: target.bits for target in targets}
     ranked = [replace(score, easy=any(bits[name] & bits[score.name] for name in easy)) for score in ranked]

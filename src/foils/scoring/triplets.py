@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations
 
@@ -27,7 +27,7 @@ CONTROL = "random control"
 REPEATED = "repeated text"
 NOT_IN_SPLIT = "query without a positive in the split"
 NO_NEGATIVE = "queries without a negative"
-MAX_SOURCES = 62
+MAX_SOURCES = 62  # with the control and random negatives the bits of a 64-bit number
 _SLICE = 50_000  # texts at once
 
 Marks = npt.NDArray[np.bool_]
@@ -88,8 +88,8 @@ class Records:
     def __len__(self) -> int:
         return len(self.queries)
 
-    def part(self, records: Rows, names: Sequence[str]) -> Part:
-        """Return the triplets that some sources have of some records, and the places of these; names are kept as bits.
+    def part(self, records: Rows, names: Sequence[str]) -> tuple[Records, Rows, Rows, Rows]:
+        """Return what some sources have of some records, and the places of its records, triplets and texts.
 
         Args:
             records: (t,) places among the records.
@@ -98,15 +98,15 @@ class Records:
         members = np.zeros(len(self.record), np.int64)
         for bit, name in enumerate(names):
             members |= (self.members >> self.names.index(name) & 1) << bit
-        triplets = np.flatnonzero((members > 0) & np.isin(self.record, records))
+        triplets = np.flatnonzero((members != 0) & np.isin(self.record, records))
         kept = np.unique(self.record[triplets])
         positives = np.flatnonzero(np.isin(self.positive_record, kept))
         pool = [self.positives[kept], self.all_positives[positives], self.document[triplets]]
         texts, numbers = np.unique(np.concatenate(pool), return_inverse=True)
         first, every, document = np.split(numbers, np.cumsum([len(each) for each in pool[:2]]))
-        of_sources = members[triplets] & ~(1 << names.index(CONTROL) if CONTROL in names else 0)
-        part = Records(
-            collection=self.collection,
+        of_sources = members[triplets] & ~(np.int64(1) << names.index(CONTROL) if CONTROL in names else np.int64(0))
+        part = replace(
+            self,
             queries=self.queries[kept],
             positives=first,
             all_positives=every,
@@ -116,11 +116,10 @@ class Records:
             members=members[triplets],
             texts=self.texts.select(texts),
             names=tuple(names),
-            corpus=np.unique(np.concatenate([first, document[of_sources > 0]])),
+            corpus=np.unique(np.concatenate([first, document[of_sources != 0]])),
             sampled=np.flatnonzero(np.isin(kept, self.sampled)),
-            dropped=self.dropped,
         )
-        return Part(part, kept, triplets, texts)
+        return part, kept, triplets, texts
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -142,16 +141,6 @@ class Records:
             for chosen in combinations(present, size)
         ]
         return targets + ([Target(CONTROL, bits[CONTROL])] if CONTROL in bits else [])
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some of the records, with the places of their records, triplets and texts among the whole."""
-
-    of: Records
-    records: Rows
-    triplets: Rows
-    texts: Rows
 
 
 def make_records(
@@ -233,12 +222,12 @@ def make_records(
             f"no negative left for the split {split!r} in {listed}; "
             "check that each source was made for this collection and split"
         )
-    own_record, own_rows = _pairs_of(positives, rows)
-    own_record, own_texts = chosen[own_record], pool.index_of(DocumentTexts(collection, own_rows))
+    positive_record, positive_rows = _pairs_of(positives, rows)
+    positive_record, positive_texts = chosen[positive_record], pool.index_of(DocumentTexts(collection, positive_rows))
     scored = [(triplets[name][0][kept], triplets[name][1][kept]) for name, kept in has.items()]
     sampled = np.unique(np.concatenate([record for record, _ in scored]))
     if control:
-        first = own_texts[np.searchsorted(own_record, sampled)]
+        first = positive_texts[np.searchsorted(positive_record, sampled)]
         corpus = np.unique(np.concatenate([first, *(document for _, document in scored)]))
         rng = np.random.default_rng([seed, seeds.CONTROL])
         triplets[CONTROL] = _draw_control(scored, corpus, labelled, rng)
@@ -251,9 +240,9 @@ def make_records(
     every = Records(
         collection=collection,
         queries=positives.query_rows,
-        positives=_firsts(own_record, own_texts, len(positives)),
-        all_positives=own_texts,
-        positive_record=own_record,
+        positives=_firsts(positive_record, positive_texts, len(positives)),
+        all_positives=positive_texts,
+        positive_record=positive_record,
         record=record,
         document=document,
         members=members,
@@ -263,7 +252,7 @@ def make_records(
         sampled=sampled,
         dropped=dropped,
     )
-    return every.part(chosen, [*sources, *(beside or {}), *[CONTROL] * control]).of
+    return every.part(chosen, [*sources, *(beside or {}), *[CONTROL] * control])[0]
 
 
 def _firsts(record: Rows, text: Rows, count: int) -> Rows:
@@ -338,10 +327,10 @@ class _Pool:
     def __init__(self, collection: Collection, parts: Sequence[DocumentTexts]) -> None:
         rows = [np.asarray(part.rows) for part in parts]
         self._rows = np.unique(np.concatenate([each[each >= 0] for each in rows]))
-        own = sorted({text for part in parts for text in _brought(part)})
+        brought_along = sorted({text for part in parts for text in _brought(part)})
         slices = [self._rows[at : at + _SLICE] for at in range(0, len(self._rows), _SLICE)]
         every = np.concatenate(
-            [*(text_keys(collection.document_texts(each), "") for each in slices), text_keys(own, "")]
+            [*(text_keys(collection.document_texts(each), "") for each in slices), text_keys(brought_along, "")]
         )
         _, first, inverse = np.unique(every, axis=0, return_index=True, return_inverse=True)
         number = np.argsort(np.argsort(first))[inverse.ravel()]  # by row, then by text
@@ -350,17 +339,17 @@ class _Pool:
         self.texts = DocumentTexts(
             collection,
             np.concatenate([self._rows[stored], -1 - np.arange(len(brought))]),
-            pa.array([own[index] for index in brought], pa.large_string()),
+            pa.array([brought_along[index] for index in brought], pa.large_string()),
         )
         self._of_row = number[: len(self._rows)]
-        self._of_own = dict(zip(own, number[len(self._rows) :].tolist(), strict=True))
+        self._of_brought = dict(zip(brought_along, number[len(self._rows) :].tolist(), strict=True))
 
     def index_of(self, part: DocumentTexts) -> Rows:
         """Return the number of each of these texts, (n,)."""
         rows = np.asarray(part.rows)
         numbers, stored = np.empty(len(rows), np.int64), rows >= 0
         numbers[stored] = self._of_row[np.searchsorted(self._rows, rows[stored])]
-        numbers[~stored] = [self._of_own[text] for text in _brought(part)]
+        numbers[~stored] = [self._of_brought[text] for text in _brought(part)]
         return numbers
 
 
@@ -412,8 +401,8 @@ def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:
     queries, documents = negatives.rows_in(records.collection)
     texts = records.collection.document_texts(np.maximum(documents, 0))
     if "text" in negatives.table.column_names:
-        own = negatives.table["text"].to_pylist()
-        texts = [mine if row < 0 else text for row, text, mine in zip(documents, texts, own, strict=True)]
+        brought = negatives.table["text"].to_pylist()
+        texts = [new if row < 0 else text for row, text, new in zip(documents, texts, brought, strict=True)]
     pool = text_keys(records.texts[0 : len(records.texts)], "")
     _, inverse = np.unique(np.concatenate([pool, text_keys(texts, "")]), axis=0, return_inverse=True)
     numbers = np.full(int(inverse.max()) + 1, -1, np.int64)

@@ -140,12 +140,12 @@ def most_useful(candidates: Candidates, top: int) -> Rows:
     chosen: list[Rows] = []
     with progress.task("choosing negatives", total=len(starts) - 1, unit="queries") as advance:
         for first, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            own = np.arange(first, end)[candidates.gain[first:end] > 0]
-            ways = [_greedy(candidates, own, top)]
+            useful = np.arange(first, end)[candidates.gain[first:end] > 0]
+            ways = [_greedy(candidates, useful, top)]
             for has in candidates.lists:
-                mine = own[has[own]]
-                alone = np.logaddexp(0.0, candidates.pull[mine]) * candidates.gain[mine]  # in a list of its own
-                ways.append(mine[np.argsort(-alone, kind="stable")[:top]])
+                listed = useful[has[useful]]
+                single = np.logaddexp(0.0, candidates.pull[listed]) * candidates.gain[listed]  # in a list of one
+                ways.append(listed[np.argsort(-single, kind="stable")[:top]])
             worth = [list_benefit(candidates.pull[way], candidates.gain[way]) for way in ways]
             chosen.append(np.sort(ways[int(np.argmax(worth))]))
             advance(1)
