@@ -111,7 +111,7 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
             errors = Answers(nobody.answers.rows, nobody.answers.relevant, *believed_errors(*checked))
             known, count = replace(nobody, answers=errors), round(budget * len(pairs))
             asked = with_errors(ask_judge(judge, collection, pairs, features, known, count, seed=seed), nobody)[0]
-            crowd = learn(features, np.zeros(len(pairs)), [asked.answers])
+            crowd = learn(features, [asked.answers])
             verdict = verdicts_of(crowd, [asked], nobody, 0.9, 0.95)[0]
             rows.append({"budget": budget, "other_queries": len(names) > 1, **found(verdict, truth),
                          "seconds": round(time.process_time() - start, 1)})  # fmt: skip

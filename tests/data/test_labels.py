@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 import foils
 from foils.data import Collection, Labels, Negatives
-from foils.data.labels import LABELS, is_program, pair_keys, pair_rows, with_judgements
+from foils.data.labels import LABEL_COLUMNS, is_program, pair_keys, pair_rows, with_judgements
 from foils.data.negatives import REQUIRED
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import LABEL_FILES
 
 
 def labels(*rows: dict[str, Any]) -> Labels:
-    return Labels(pa.Table.from_pylist(list(rows), LABELS))
+    return Labels(pa.Table.from_pylist(list(rows), LABEL_COLUMNS))
 
 
 ROWS = (

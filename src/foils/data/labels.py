@@ -26,7 +26,7 @@ from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import LABEL_FILES, write_whole
 from foils.runtime.results import Result, Table
 
-LABELS = pa.schema(
+LABEL_COLUMNS = pa.schema(
     [
         ("query_id", pa.string()),
         ("doc_id", pa.string()),
@@ -52,7 +52,7 @@ _ANSWERS = {
 
 
 OF_LABELS: Names = {
-    **{each: ROLES.get(each, (each,)) for each in LABELS.names},
+    **{each: ROLES.get(each, (each,)) for each in LABEL_COLUMNS.names},
     "relevant": ("relevant", "relevance", "label", "answer"),
 }
 """What a column of a table of labels can be, and its usual names."""
@@ -145,10 +145,10 @@ class Labels(Result):
     provenance: Provenance = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        columns = {each.name: column_or_nulls(self.table, each.name, each.type) for each in LABELS}
-        table = with_types(pa.table(columns), dict(zip(LABELS.names, LABELS.types, strict=True)))
+        columns = {each.name: column_or_nulls(self.table, each.name, each.type) for each in LABEL_COLUMNS}
+        table = with_types(pa.table(columns), dict(zip(LABEL_COLUMNS.names, LABEL_COLUMNS.types, strict=True)))
         named = pc.if_else(pc.is_valid(table["relevant"]), pc.fill_null(table["judge"], PERSON), table["judge"])
-        table = table.set_column(LABELS.names.index("judge"), "judge", named)
+        table = table.set_column(LABEL_COLUMNS.names.index("judge"), "judge", named)
         object.__setattr__(self, "table", table.take(pa.array(_check(table, "labels"))))
 
     def __len__(self) -> int:
@@ -186,7 +186,9 @@ class Labels(Result):
         rows, lines = list[dict[str, Any]](), list[int]()
         for line, fields in records.read(complaints):
             try:
-                row = {role: next(iter(columns.values(fields, role, READ_LABELS_AS)), None) for role in LABELS.names}
+                row = {
+                    role: next(iter(columns.values(fields, role, READ_LABELS_AS)), None) for role in LABEL_COLUMNS.names
+                }
             except InputError as error:
                 complaints.add(str(error), line)
                 continue
@@ -197,7 +199,7 @@ class Labels(Result):
                 rows.append({**row, **texts, "relevant": answer, "judge": judge})
                 lines.append(line)
         complaints.raise_if_any()
-        table = pa.Table.from_pylist(rows, LABELS)
+        table = pa.Table.from_pylist(rows, LABEL_COLUMNS)
         _check(table, records.where, collection, lines, written)
         return cls(table)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import CHECKS, LABELS, PERSON, Labels, pair_keys
+from foils.data.labels import CHECKS, LABEL_COLUMNS, PERSON, Labels, pair_keys
 from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import provenance
@@ -212,7 +212,7 @@ def judge_known(
     open_rows = [row for row, key in keyed if not known(key)]
     answers = zip(open_rows, judge.judge(shown_of(collection, open_rows)), strict=True)
     rows = [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]
-    return Labels(pa.Table.from_pylist(rows, LABELS))
+    return Labels(pa.Table.from_pylist(rows, LABEL_COLUMNS))
 
 
 PEOPLE = "people"
@@ -335,10 +335,17 @@ class Labelled(Result):
             relevant, probability = self.labels.match(self.universe.table, judge=judge)
             judged = np.isfinite(relevant) & np.isfinite(probability)
             for name, rows in self.universe.members.items():
-                here = rows[judged[rows]]
-                share = estimate_share(relevant[here], probability[here])
-                counts = (len(rows), int(np.isin(rows, self.drawn).sum()), int(relevant[here].sum()))
-                shares.append(SourceShare(name, judge or PEOPLE, *counts, share))
+                of_source = rows[judged[rows]]
+                shares.append(
+                    SourceShare(
+                        source=name,
+                        judge=judge or PEOPLE,
+                        negatives=len(rows),
+                        drawn=int(np.isin(rows, self.drawn).sum()),
+                        relevant=int(relevant[of_source].sum()),
+                        share=estimate_share(relevant[of_source], probability[of_source]),
+                    )
+                )
         return shares
 
     def tables(self) -> list[Table]:
@@ -372,7 +379,7 @@ class Labelled(Result):
         return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
 
 
-def _judged(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
+def _ask_program(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
     """Have the open pairs judged under a name; what was answered is kept, should it fail."""
     places, missing = sheet.open(name), 0
     unjudged = set(places)
@@ -432,11 +439,11 @@ def label(
     settings = {"n": labelling.n, "with": name, "checks": labelling.checks, "as": labelling.labeller}
     drawn = universe.draw(labelling.n, seed=labelling.seed)
     digests = {"collection": loaded.digest, **{source.name: source.digest for source in named}}
-    made = provenance("label", settings, inputs=digests, seed=labelling.seed)
+    history = provenance("label", settings, inputs=digests, seed=labelling.seed)
     output = None if labelling.output is None else Path(labelling.output)
-    sheet = LabelSheet.of(output, loaded, universe, drawn, provenance=made)
-    for given in several(labelling.answers):
-        elsewhere = sheet.add(read_answers(given, loaded, universe), person=labelling.labeller)
+    sheet = LabelSheet.of(output, loaded, universe, drawn, provenance=history)
+    for answers in several(labelling.answers):
+        elsewhere = sheet.add(read_answers(answers, loaded, universe), person=labelling.labeller)
         if elsewhere:
             said = (
                 "%d answers are about other pairs than the %d that these sources, -n and seed draw: they are kept, and"
@@ -455,7 +462,7 @@ def label(
         judge = cast("Any", who)
         opening = Opening(JudgeSettings(judge=[judge]), encoding, llm, QuestionSettings(), Purse(llm.max_cost))
         program = open_judge(judge, loaded, opening, labelling.question)
-        _judged(program, sheet, program.name)
+        _ask_program(program, sheet, program.name)
         if labelling.checks:
             judged = judge_known(
                 program, loaded, universe.table["query_id"], pairs=labelling.checks, seed=labelling.seed,
@@ -465,7 +472,7 @@ def label(
             sheet.write()
         models = {program.name: program.questions.asked} if program.questions else {}
     elif who is not None:
-        _judged(by_function(cast("Answer", who)), sheet, labelling.labeller, skips=True)
+        _ask_program(by_function(cast("Answer", who)), sheet, labelling.labeller, skips=True)
     return Labelled(
         labels=sheet.labels(),
         universe=universe,

@@ -206,7 +206,7 @@ def ask_judge(
         count = (questions - asked) // (ROUNDS - part)
         if not count or tried.all():
             continue
-        belief = learn(features, np.zeros(len(pairs)), [answers]).prior if len(answers.rows) else None
+        belief = learn(features, [answers]).prior if len(answers.rows) else None
         size = importance([every], len(every), belief=belief)
         drawn = draw(np.where(tried, 0.0, size), numbers, count)
         rows = np.sort(drawn.rows)
@@ -450,7 +450,7 @@ def relabel(
     corrected = {name: with_errors(each, people) for name, each in programs.items()}
     believed = [each for each, _ in reversed(corrected.values()) if each.believed]
     best_first = [*([people] if len(people.answers.rows) else []), *believed]
-    crowd = learn(evidence.features, np.zeros(len(pairs)), [each.answers for each in best_first])
+    crowd = learn(evidence.features, [each.answers for each in best_first])
     verdict, high, low = verdicts_of(
         crowd, best_first, people, relabelling.positive_precision, relabelling.negative_precision
     )

@@ -20,7 +20,7 @@ from foils.data.collection import Collection
 from foils.data.labels import (
     BETWEEN,
     CHECKS,
-    LABELS,
+    LABEL_COLUMNS,
     PERSON,
     Labels,
     LabelsLike,
@@ -179,7 +179,7 @@ class LabelSheet:
             labels: the answers.
             person: whose they are, where the labels do not say it.
         """
-        drawn = pa.Table.from_pylist([self.pairs[key] for key in self.keys], LABELS)
+        drawn = pa.Table.from_pylist([self.pairs[key] for key in self.keys], LABEL_COLUMNS)
         places, keys, elsewhere = pair_rows(labels.table, drawn).tolist(), pair_keys(labels.table).to_pylist(), 0
         for place, key, row in zip(places, keys, labels.table.to_pylist(), strict=True):
             if row["judge"] is None:
@@ -220,7 +220,7 @@ class LabelSheet:
             for key, columns in self.pairs.items()
             for judge, relevant in (self.answers.get(key) or unjudged.get(key, {})).items()
         ]
-        return Labels(pa.Table.from_pylist(rows, LABELS), self.provenance)
+        return Labels(pa.Table.from_pylist(rows, LABEL_COLUMNS), self.provenance)
 
     def write(self) -> None:
         """Write the file of labels, with what others wrote into it meanwhile: it is locked, read again, and written."""

@@ -39,7 +39,7 @@ class Crowd:
     """What features and answers say together.
 
     Attributes:
-        weights: (f + 1,) of the features, the constant first: what is added to the offset.
+        weights: (f + 1,) of the features, the constant first.
         prior: (n,) probability of each unit by its features alone.
         posterior: (n,) the same, its answers taken into account.
     """
@@ -49,38 +49,36 @@ class Crowd:
     posterior: Floats
 
 
-def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answers], *, spread: float = 1.0) -> Crowd:
+def learn(features: npt.ArrayLike, answers: Sequence[Answers], *, spread: float = 1.0) -> Crowd:
     """Return P(relevant) of every unit, and the weights of its features, from answers of judges that err.
 
-    A unit is relevant with probability σ(o_j + w₀ + w·x_j), w ~ N(0, spread²), w₀ ~ N(0, 10²), and a judge answers 1
+    A unit is relevant with probability σ(w₀ + w·x_j), w ~ N(0, spread²), w₀ ~ N(0, 10²), and a judge answers 1
     with probability se where it is and 1 − sp where it is not, whatever else the unit is. With the log odds e_j of its
-    answers w minimises Σ log(1 + e^z) − log(1 + e^(z + e_j)) + ½ w²/spread², z = o_j + w₀ + w·x_j, which is the log
-    likelihood with the truth summed out. Without answers w is 0, and the probabilities are σ(o).
+    answers w minimises Σ log(1 + e^z) − log(1 + e^(z + e_j)) + ½ w²/spread², z = w₀ + w·x_j, which is the log
+    likelihood with the truth summed out. Without answers w is 0, and every probability ½.
 
     Args:
         features: (n, f), standardised.
-        offset: (n,) o, in logits: what is believed before.
         answers: of each judge, with its errors.
         spread: standard deviation of a feature's weight, above 0.
 
-    Source: Raykar et al. 2010, Learning from crowds, JMLR 11, section 2 (two-coin model), the errors being given; the
-    offset is ours.
+    Source: Raykar et al. 2010, Learning from crowds, JMLR 11, section 2 (two-coin model), the errors being given.
     """
-    x, o = np.asarray(features, np.float64), np.asarray(offset, np.float64)
+    x = np.asarray(features, np.float64)
     x = np.column_stack([np.ones(len(x)), x])
     precision = np.r_[0.01, np.full(x.shape[1] - 1, spread**-2.0)]
     judged = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in answers)]))
-    evidence, at, offsets = log_odds_of(answers, judged), x[judged], o[judged]
+    evidence, at = log_odds_of(answers, judged), x[judged]
 
     def loss(w: Floats) -> tuple[float, Floats]:
-        z = offsets + at @ w
+        z = at @ w
         value = (np.logaddexp(0, z) - np.logaddexp(0, z + evidence)).sum() + 0.5 * precision @ w**2
         return float(value), at.T @ (expit(z) - expit(z + evidence)) + precision * w
 
     weights = minimize(loss, np.zeros(x.shape[1]), jac=True, method="BFGS", options={"gtol": CLOSE}).x
-    prior = np.asarray(expit(o + x @ weights))
+    prior = np.asarray(expit(x @ weights))
     after = prior.copy()
-    after[judged] = expit(offsets + at @ weights + evidence)
+    after[judged] = expit(at @ weights + evidence)
     return Crowd(weights, prior, after)
 
 
