@@ -328,7 +328,11 @@ def rate(
     judges, between_judges = _opened(opening, loaded, rows, between=rating.between is not None)
     name = "+".join(each.name for each in judges)
     asking = JudgeSession(judges, rows.candidates, records_of(judges, loaded, named, judging.judgements))
-    evidence = _ask(asking, rows, rating, between_judges, seed=seed, accepted=judging.accept_judge)
+    pairs, compared = _planned(asking, rating, seed), np.zeros((0, 2), np.int64)
+    if rating.between is not None:
+        compared = _between(rows.candidates, rating.between, seed, np.ones(pairs.candidates, bool))
+    _announce(asking, pairs, between_judges, compared)
+    evidence = _ask(asking, pairs, rows.relevant, accepted=judging.accept_judge)
     fit, best, direct = _fit(asking, rows, rating)
     offsets = None
     if rating.between is not None:
@@ -340,7 +344,8 @@ def rate(
     settings: dict[str, Any] = {"split": split, "judge": name, **vars(rating)}
     if judging.between_judge is not None:
         settings["between_judge"] = between_judges[0].name
-    if fitted := {each.name: each.temperature for each in judges if _fits(each)}:
+    fitted = {each.name: each.temperature for each in judges if _fits(each)}
+    if fitted:
         settings["temperatures"] = fitted
     if models:
         settings["language_models"] = [each.described for each in models]
@@ -414,47 +419,53 @@ def _between(candidates: Candidates, degree: int, seed: int, rated: Marks) -> Ro
     return pairs_between(candidates.offsets, keys, of_queries, rated, degree)
 
 
-def _ask(
-    asking: JudgeSession,
-    rows: Rateable,
-    settings: RatingSettings,
-    between: Sequence[Judge],
-    *,
-    seed: int,
-    accepted: bool,
-) -> Evidence:
-    """Ask about a random regular graph, or what a budget leaves of it: say the costs, try the judges, ask the rest.
+def _planned(asking: JudgeSession, settings: RatingSettings, seed: int) -> Pairs:
+    """Return the pairs to ask about: a random regular graph, or what a budget leaves of it."""
+    candidates = asking.candidates
+    keys = candidate_keys(candidates, seed)
+    pairs = regular_pairs(np.diff(candidates.offsets), degree=settings.degree, keys=keys)
+    if settings.budget is not None:
+        pairs = first_pairs(pairs, asking.affordable(settings.budget))
+    unrated = int((pairs.degrees == 0).sum())
+    if unrated > pairs.candidates / 2:
+        log.warning("the budget leaves %d of %d candidates unrated; give more", unrated, pairs.candidates)
+    return pairs
 
-    The trial is of judges whose answers cost something: it ends the run before all is paid for.
+
+def _announce(asking: JudgeSession, pairs: Pairs, between: Sequence[Judge], compared: Rows) -> None:
+    """Say what asking about the pairs, and about (m, 2) candidates of different queries, costs."""
+    usages: list[tuple[Client, Usage]] = []
+    judge: Any
+    for judge in asking.judges:
+        if hasattr(judge, "cost"):
+            unknown = asking.unknown(judge, pairs)
+            if len(unknown):
+                usages.append((judge.questions.client, judge.cost(asking.candidates, unknown)))
+    for judge in between if len(compared) else ():
+        if hasattr(judge, "cost_between"):
+            usages.append((judge.questions.client, judge.cost_between(asking.candidates, *compared.T)))
+    announce(usages)
+
+
+def _ask(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) -> Evidence:
+    """Ask about the pairs; judges whose answers cost something are tried first, so that not all is paid for.
+
+    Args:
+        asking: the judges.
+        pairs: to ask about.
+        relevant: (k,) candidates that are labelled positives.
+        accepted: whether judges may be no better than chance.
 
     Raises:
         FailureError: the judges are not clearly better than chance, and are not accepted all the same; or language
             models were asked and each question failed, since no table is to look rated.
     """
-    candidates = rows.candidates
-    keys = candidate_keys(candidates, seed)
-    pairs = regular_pairs(np.diff(candidates.offsets), degree=settings.degree, keys=keys)
-    if settings.budget is not None:
-        pairs = first_pairs(pairs, asking.affordable(settings.budget))
-    if (unrated := int((pairs.degrees == 0).sum())) > pairs.candidates / 2:
-        log.warning("the budget leaves %d of %d candidates unrated; give more", unrated, pairs.candidates)
-    usages: list[tuple[Client, Usage]] = []
-    judge: Any
-    for judge in asking.judges:
-        if hasattr(judge, "cost") and len(unknown := asking.unknown(judge, pairs)):
-            usages.append((judge.questions.client, judge.cost(candidates, unknown)))
-    if settings.between is not None:
-        compared = _between(candidates, settings.between, seed, np.ones(len(keys), bool))
-        for judge in between if len(compared) else ():
-            if hasattr(judge, "cost_between"):
-                usages.append((judge.questions.client, judge.cost_between(candidates, *compared.T)))
-    announce(usages)
     name = "+".join(each.name for each in asking.judges)
     free = (ScoringJudge, PairwiseJudge, RecordedJudge)
     if not accepted and any(hasattr(each, "questions") or not isinstance(each, free) for each in asking.judges):
         whole = any(isinstance(each, ListJudge) for each in asking.judges)
-        asking.ask(pairs.where(trial_of(pairs, rows.relevant, whole_queries=whole)))
-        trial = evidence_of(asking.pairs, asking.judgements, rows.relevant, clearly=CLEARLY_IN_TRIAL)
+        asking.ask(pairs.where(trial_of(pairs, relevant, whole_queries=whole)))
+        trial = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY_IN_TRIAL)
         if trial.doubt:
             raise _refusal(name, trial, f" after {len(asking.pairs)} of {len(pairs)} comparisons; these are kept")
     asking.ask(pairs)
@@ -466,7 +477,7 @@ def _ask(
             for each in failed
         )
         raise FailureError(f"no question was answered ({why}); the next run asks them again")
-    evidence = evidence_of(asking.pairs, asking.judgements, rows.relevant, clearly=CLEARLY)
+    evidence = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY)
     if evidence.doubt:
         refusal = _refusal(name, evidence)
         if not accepted:
