@@ -3,10 +3,10 @@
     python benchmarks/run.py real_judge banking77/ --student BERT-TINY/ --base-url http://localhost:8000/v1 --model NAME
 
 The steps are those of docs/rerankers.md. Training queries have no label; BM25 and all-MiniLM-L6-v2 find ten candidates
-of each, which are fused. The model compares some pairs by one token; a small judge learns its answers and rates all
-candidates; the model compares candidates of different queries for offsets; a small transformer learns the ratings by
-regression. Measured is nDCG@10 on test queries, of BM25's first 20 documents in the reranker's order. Beside it stand
-the judge's own order of the same documents by the distilled judge, and a reranker that learned all-MiniLM's ratings.
+of each, which are fused. The model compares some pairs by one token; a small judge learns its answers, rates all
+candidates, and compares those of different queries for offsets; a small transformer learns the ratings by regression.
+Measured is nDCG@10 on test queries, of BM25's first 20 documents in the reranker's order. Beside it stand the order of
+the small judge, and that of a reranker which learned ratings by all-MiniLM-L6-v2's cosines in the same way.
 """
 
 from __future__ import annotations
@@ -83,11 +83,9 @@ def main() -> None:
         stopped = str(error)
     small = {"distil": folder / "judge", "distil_from": given.student, "distil_epochs": 3, "distil_length": 96}
     judged = timed("judge", lambda: foils.rate(bare, pool, accept_judge=True, **asking, **small, device="cpu"))
-    between = {"between": 2, "between_judge": f"llm:{given.model},answer={given.answer}", **llm}
-    rated = timed("ratings", lambda: foils.rate(
-        bare, pool, judge=f"pairwise:{folder / 'judge'}", split="all", accept_judge=True, device="cpu", **between
-    ))  # fmt: skip
-    teacher = foils.rate(bare, pool, judge="all-MiniLM-L6-v2", split="all", between=2)
+    how = {"split": "all", "between": 6, "accept_judge": True, "device": "cpu"}
+    rated = timed("ratings", lambda: foils.rate(bare, pool, judge=f"pairwise:{folder / 'judge'}", **how))
+    teacher = foils.rate(bare, pool, judge="bi-encoder:all-MiniLM-L6-v2", **how)
 
     def learned(of: Any, name: str) -> Any:
         return foils.train(
