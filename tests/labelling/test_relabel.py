@@ -90,6 +90,9 @@ def test_a_judge_is_believed_as_far_as_is_known_of_it(
     if not use["believed"]:
         assert "not believed" in str(result)
         assert np.array_equal(called[::3], right[::3]) if confirmed else not called.any()
+        assert np.isnan(result.table["relevance"].to_numpy()).all() != confirmed, (
+            "where nobody is believed nothing is known"
+        )
     if judge is oracle:
         assert min(right[called].mean(), called[right].mean()) > 0.9
         assert (min(use["sensitivity"], use["specificity"]) > 0.9) == confirmed

@@ -330,7 +330,8 @@ class Relabelled(Negatives):
         probability = self.table["relevance"].to_numpy()
         verdicts = np.asarray(self.table["verdict"].fill_null("").to_numpy(zero_copy_only=False))
         of = {name: probability[verdicts == name] for name in (POSITIVE, UNSURE, NEGATIVE)}
-        return {name: {"rows": len(p), "relevant": float(p.mean()) if len(p) else None} for name, p in of.items()}
+        means = {name: float(p.mean()) if np.isfinite(p).any() else None for name, p in of.items()}
+        return {name: {"rows": len(p), "relevant": means[name]} for name, p in of.items()}
 
     def tables(self) -> list[Table]:
         """Return the verdicts, how many rows are left to train on, and what each judge was asked."""
@@ -350,18 +351,18 @@ class Relabelled(Negatives):
         if counts[UNSURE]["rows"] > len(self) / 2:
             ways = f"a larger {spelled('budget')}, or labels of your own ({spelled('labels')})"
             notes.append(f"Most rows are unsure: the answers do not show where the line is. What helps is {ways}.")
-        columns = ("judge", "asked", "answers", "sensitivity", "specificity", "")
+        columns = ("judge", "asked", "answers", "sensitivity", "specificity")
+        errors = [(number(each["sensitivity"]), number(each["specificity"])) for each in self.judges]
         judges: list[tuple[str, ...]] = [
-            (
-                each["name"], f"{each['asked']:,}", f"{each['answered']:,}", number(each["sensitivity"]),
-                number(each["specificity"]), "" if each["believed"] else "little better than chance: not believed",
-            )
-            for each in self.judges
-        ]  # fmt: skip
-        judges += [(name, value, *[""] * 4) for model, use in self.models.items() for name, value in use.rows(model)]
+            (each["name"], f"{each['asked']:,}", f"{each['answered']:,}", *shown)
+            for each, shown in zip(self.judges, errors, strict=True)
+        ]
+        judges += [(name, value, *[""] * 3) for model, use in self.models.items() for name, value in use.rows(model)]
+        doubted = [each["name"] for each in self.judges if not each["believed"]]
+        caption = f"{', '.join(doubted)}: little better than chance, and not believed." if doubted else ""
         return [
             Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes)),
-            Table("Judges", columns, judges),
+            Table("Judges", columns, judges, caption),
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -455,7 +456,8 @@ def relabel(
         crowd, best_first, people, relabelling.positive_precision, relabelling.negative_precision
     )
     relevance = np.full(len(named.negatives), np.nan)
-    relevance[evidence.rows] = crowd.posterior
+    if best_first:  # without an answer that is believed nothing is known
+        relevance[evidence.rows] = crowd.posterior
     verdicts = np.full(len(named.negatives), None, object)
     verdicts[evidence.rows] = verdict
     columns = {"relevance": pa.array(relevance), "verdict": pa.array(verdicts, pa.string())}
