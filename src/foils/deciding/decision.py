@@ -392,7 +392,8 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
             bounds.append(math.exp(2.6 * source.spread) / source.rate)  # no more answers than it has negatives
     most = SLACK * min(bounds)
     unlabelled = np.linspace(0.0, max(most, 1e-9), GRID)
-    if pooled := signs_of_pooling(drawn.collection, drawn.queries, survey):
+    pooled = signs_of_pooling(drawn.collection, drawn.queries, survey)
+    if pooled:
         # No single o fits labels that prefer one retriever's documents: go on until all of each source may be answers.
         bound = float(unlabelled[-1])
         mined = [source for name, source in known.items() if len(source.triplets) and name != RANDOM]

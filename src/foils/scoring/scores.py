@@ -161,7 +161,8 @@ class Scores(Result):
     def warnings(self) -> list[str]:
         """What a reader of the scores has to know, in sentences."""
         lines, records = [], self.measured.records
-        if (shared := len(records.shared())) < ALIKE * len(records):
+        shared = len(records.shared())
+        if shared < ALIKE * len(records):
             lines.append(
                 f"the sources do not cover the same records: {shared:,} of {len(records):,} are in every source; "
                 "compare scores with the numbers of records in view, or score a sample of the shared ones "

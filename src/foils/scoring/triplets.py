@@ -184,7 +184,8 @@ def make_records(
         raise InputError("no source; give at least one source of negatives")
     if len(sources) > MAX_SOURCES:
         raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
-    if bad := [name for name in sources if not name or name == CONTROL or "+" in name]:
+    bad = [name for name in sources if not name or name == CONTROL or "+" in name]
+    if bad:
         raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
     positives = collection.positives(split)
     loaded = {name: _Loaded.of(negatives, collection, positives) for name, negatives in sources.items()}
@@ -216,7 +217,8 @@ def make_records(
     }
     dropped = {name: {why: n for why, n in loaded[name].dropped.items() if n} for name in sources}
     has = {name: np.flatnonzero(counted[record]) for name, (record, _) in triplets.items() if name in sources}
-    if (queries is None or beside is not None) and (empty := [name for name, kept in has.items() if not len(kept)]):
+    empty = [name for name, kept in has.items() if not len(kept)]
+    if empty and (queries is None or beside is not None):
         listed = "; ".join(f"{name} ({left_out(dropped[name]) or 'it is empty'})" for name in empty)
         raise InputError(
             f"no negative left for the split {split!r} in {listed}; "

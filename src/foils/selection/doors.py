@@ -171,7 +171,7 @@ def select(
 
     No row is dropped: one that an earlier stage rejected keeps its reason, is not shown to the rule, and has weight 0
     and no tier. By benefit, the negatives of one source or of several are weighed by what they would add to the
-    training, given how likely each is false, and the most useful of each query are kept.
+    training, given how likely each is an unlabelled answer, and the most useful of each query are kept.
 
     Args:
         rated: A table of rated negatives, as foils rate writes it; for the benefit any sources of negatives.
