@@ -388,6 +388,39 @@ def test_a_device_that_screens_does_not_change_one_bit(kind, many, monkeypatch):
     assert set(multiplied) == {"highest"}
 
 
+@pytest.mark.parametrize("kind", ["plain", "ties", "copies"])
+def test_a_device_finds_what_numpy_finds_and_multiplies_few_again(kind, monkeypatch):
+    """Whole numbers make products exact: against a stable sort of all of them. Blocks stay between calls."""
+    rng, again = np.random.default_rng(2), []
+    numbers = rng.integers(*((-1, 2) if kind == "ties" else (-400, 400)), (3_000, 6)).astype(np.float32)
+    held = Vectors.of(np.tile(numbers[:1], (3_000, 1)) if kind == "copies" else numbers)
+    asked = rng.integers(-3, 4, (40, 6)).astype(np.float32)
+    products = asked @ held.array.T
+    best = np.argsort(-products, axis=1, kind="stable")
+    original = rank_rows
+
+    def counting(queries, documents, lists):
+        again.append(sum(map(len, lists)))
+        return original(queries, documents, lists)
+
+    monkeypatch.setattr(nearest, "rank_rows", counting)
+    monkeypatch.setattr(nearest, "PRODUCTS", 7 * 500)  # strips of seven queries
+    read, take = [], Vectors.take
+    monkeypatch.setattr(Vectors, "blocks", lambda own, size: (read.append(len(own)), blocks_of(own, size))[1])
+
+    def blocks_of(own, size):
+        return ((start, take(own, slice(start, start + size))) for start in range(0, len(own), size))
+
+    for depth in (1, 10, 200):
+        again.clear()
+        rows, scores = top_inner_products(asked, held, depth, block=500, device="cpu")
+        np.testing.assert_array_equal(rows, best[:, :depth])
+        np.testing.assert_array_equal(scores, np.take_along_axis(products, rows, axis=1))
+        if kind == "plain":  # in whole numbers next to nothing is within the bound of rounding
+            assert sum(again) <= 40 * (depth + 8)
+            assert sum(read) == 3_000, "read once, for all three depths"
+
+
 @pytest.mark.parametrize("kind", ["plain", "near copies"])
 def test_strips_and_buffers_do_not_change_one_bit(kind, monkeypatch):
     """Seven strips of queries, and buffers for one query or a few, side by side."""

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 
 from fakes import HashingEncoder
 from foils.data import Collection
-from foils.encode import Vectors, VectorStore
+from foils.encode import EmbeddingSettings, Vectors, VectorStore, index, nearest
 from foils.encode.nearest import top_inner_products
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives, retrievers
 from foils.mining.rules import TextPairs
 from foils.runtime.errors import InputError
+from foils.searching import DimensionSettings
+from foils.searching.choosing import judged_queries
+from foils.searching.retriever import Retriever as FoilsRetriever
+from foils.searching.runs import embed_collection, search_collection
 
 WORDS = [
     "wind",
@@ -184,7 +188,7 @@ def test_dense_reads_float16_vectors_and_queries_by_row(monkeypatch):
     rng = np.random.default_rng(1)
     documents, queries = rng.standard_normal((50, 8)), rng.standard_normal((9, 8)).astype(np.float32)
     held = Vectors(documents.astype(np.float16), rng.permutation(50))
-    monkeypatch.setattr(retrievers, "BLOCK", 4)
+    monkeypatch.setattr(nearest, "BLOCK", 4)
     rows, scores = DenseRetriever(Vectors.of(queries), held).search(np.array([8, 0, 5, 5, 1]), 7)
     products = queries[[8, 0, 5, 5, 1]] @ held.take(np.arange(50)).T
     np.testing.assert_array_equal(rows, np.argsort(-products, axis=1)[:, :7])
@@ -244,7 +248,7 @@ def test_a_gpu_screens_where_there_is_one(monkeypatch):
 
     seen, held = [], Vectors.of(np.eye(4, dtype=np.float32))
 
-    def noting(*given, device):
+    def noting(*given, device=None):
         seen.append(device)
         return top_inner_products(*given)
 
@@ -254,6 +258,35 @@ def test_a_gpu_screens_where_there_is_one(monkeypatch):
         for device in (None, "cpu", "cuda:0"):
             DenseRetriever(held, held, device=device).search(np.arange(4), 2)
     assert seen == [None, None, "cuda:0", None, None, None]
+
+
+def test_what_an_encoder_made_is_searched_on_its_device_unless_another_is_named(small, tmp_path, monkeypatch):
+    """Devices of made-up names: what the exact search of mining, of searching and of a retriever asks for."""
+    asked, real = [], top_inner_products
+
+    def noting(*given, device=None, **more):
+        asked.append(device)
+        return real(*given, **more)
+
+    for module in (retrievers, index):
+        monkeypatch.setattr(module, "gpu", lambda device: device)
+        monkeypatch.setattr(module, "top_inner_products", noting)
+    encoder, store, rows = HashingEncoder(), VectorStore(tmp_path), small.positives("train").query_rows
+    encoder.device = "first:1"
+
+    def searched(**named):
+        asked.clear()
+        DenseRetriever.of_model(small, encoder, store, **named).search(rows, 3)
+        embedded = embed_collection(small, encoder, store, split="train", **named)
+        search_collection(embedded, DimensionSettings("none"), k=3)
+        judged_queries(embedded, k=3, feedback_depth=3)
+        FoilsRetriever(small, encoder, embedding=EmbeddingSettings(vectors=store, **named)).search("reed", k=2)
+        return set(asked)
+
+    assert searched() == {"first:1"}
+    assert searched(device="second:0") == {"second:0"}
+    del encoder.device
+    assert searched() == {None}
 
 
 def test_a_changed_model_gives_other_negatives_and_an_unchanged_one_costs_nothing(small, tmp_path):

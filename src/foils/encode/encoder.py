@@ -65,6 +65,8 @@ log = logging.getLogger(__name__)
 class Encoder(Protocol):
     """What the vector store and the stages need of an encoder.
 
+    It may have an attribute `device`, the torch device on which its vectors are searched.
+
     Attributes:
         name: what to call it in tables and reports.
         dimension: d, of the vectors.
@@ -186,6 +188,11 @@ class SentenceEncoder:
     def route(self, kind: Kind) -> str:
         """Return the prompt, and the kind where the model treats queries and documents differently."""
         return f"{kind if self._asymmetric else ''}\x1f{self._prompts[kind]}"
+
+    @property
+    def device(self) -> str:
+        """The torch device on which vectors are searched: that of the settings, or else the model's."""
+        return self.settings.device or str(self.model.device)
 
     @property
     def at_once(self) -> int:

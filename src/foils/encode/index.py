@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.nearest import BLOCK, top_inner_products
+from foils.encode.nearest import BLOCK, DEVICE_QUERIES, gpu, top_inner_products
 from foils.encode.vectors import Vectors
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
@@ -47,10 +47,13 @@ class ExactIndex:
         documents: N vectors of dimension d.
         block: documents at a time; changes memory and speed, and not one bit of the result. None: what the memory
             budget allows.
+        device: torch device of the model that made the vectors: it searches, too, where it is a GPU of CUDA that this
+            process has; else the processor does. The result is the same, bit for bit.
     """
 
     documents: Vectors
     block: int | None = None
+    device: str | None = None
 
     def __post_init__(self) -> None:
         if not len(self.documents) or (self.block is not None and self.block < 1):
@@ -71,12 +74,14 @@ class ExactIndex:
         depth = min(k, len(self))
         positions = np.empty((len(wanted), depth), np.int64)
         scores = np.empty((len(wanted), depth), np.float32)
+        device = gpu(self.device)
+        size = BLOCK if device is None else DEVICE_QUERIES
         with progress.task("searching", total=len(wanted), unit="queries") as advance:
-            for first in range(0, len(wanted), BLOCK):
-                part = wanted[first : first + BLOCK]
-                best = top_inner_products(part, self.documents, depth, block=self.block)
-                positions[first : first + BLOCK], scores[first : first + BLOCK] = best
-                advance(len(part))
+            for first in range(0, len(wanted), size):
+                part = slice(first, first + size)
+                best = top_inner_products(wanted[part], self.documents, depth, block=self.block, device=device)
+                positions[part], scores[part] = best
+                advance(len(wanted[part]))
         return positions, scores
 
 

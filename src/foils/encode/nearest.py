@@ -7,19 +7,26 @@ on where it was screened: a torch device may do that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Rows
 from foils.data.run import ranks_within
+from foils.encode.tokens import one_ahead
 from foils.encode.vectors import Vectors
 from foils.runtime import memory
 from foils.runtime.parallel import map_blocks, map_shards, workers
 
 BLOCK = 4_096  # documents of a block, and queries that go well with it
+DEVICE_BLOCK, DEVICE_QUERIES = 65_536, 65_536  # of a torch device, whose blocks stay there where they fit
+PRODUCTS = 1 << 27  # that a torch device computes at once: 512 MiB
+SPARE = 64  # documents that it keeps of a query beyond the depth, or an eighth of the depth
 SPAN = 1 << 20  # documents of a shard, where there are more
 STRIP = 512  # queries that a thread multiplies with a block at once: 8 MiB of products
 BUFFER = 8 << 20  # bytes of the vectors that a thread multiplies pair by pair
@@ -31,6 +38,20 @@ Scores = npt.NDArray[np.float64]
 Result = TypeVar("Result")
 Candidates = npt.NDArray[np.void]  # by query, then by row
 CANDIDATE = np.dtype([("query", "i8"), ("row", "i8"), ("product", "f4")])
+
+log = logging.getLogger(__name__)
+
+_DEVICE = Lock()  # one search of a device at a time: its precision is set for the whole process
+_HELD: WeakKeyDictionary[Vectors, dict[tuple[str, int], list[tuple[int, Any]]]] = WeakKeyDictionary()
+
+
+def gpu(device: str | None) -> str | None:
+    """Return a torch device if it is a GPU of CUDA that this process has; None stands for the processor."""
+    if device is None or not device.startswith("cuda"):
+        return None
+    import torch
+
+    return device if torch.cuda.is_available() else None
 
 
 def top_inner_products(
@@ -44,22 +65,39 @@ def top_inner_products(
         depth: how many; rows beyond m are −1, with NaN.
         block: documents multiplied at once; changes speed and memory, and not one bit of the result. None: what the
             memory budget allows, at most `BLOCK`.
-        device: torch device that screens, as cuda:0; what it lets through is multiplied again by the processor, so that
-            it does not change one bit of the result either. None: the processor, without torch.
+        device: torch device that screens, e.g. cuda:0, where blocks of documents stay from call to call as long as
+            `documents` is there. The processor multiplies the best again, and those within the bound of rounding below
+            them, so that the device does not change one bit of the result either. None: the processor, without torch.
 
     Returns:
         Rows (n, depth), best first, ties by row, and inner products (n, depth), those of `rank_rows`.
     """
     asked = np.ascontiguousarray(queries, np.float32)
-    if block is None:  # products, a mask and a partition of them; vectors as stored and in float32
-        block = memory.rows_at_once(9 * min(len(asked), STRIP * workers()) + 8 * asked.shape[1], most=BLOCK)
+    size = BLOCK if device is None else DEVICE_QUERIES
+    parts = [
+        _shards(asked[start : start + size], documents, depth, block, device)
+        for start in range(0, max(1, len(asked)), size)
+    ]
+    rows, scores = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return rows, scores
+
+
+def _shards(
+    asked: Products, documents: Vectors, depth: int, block: int | None, device: str | None
+) -> tuple[Rows, Scores]:
+    if block is None:
+        if device is not None:  # two blocks, as stored and in float32
+            block = memory.rows_at_once(16 * asked.shape[1], most=DEVICE_BLOCK)
+        else:  # products, a mask and a partition of them; vectors as stored and in float32
+            row = 9 * min(len(asked), STRIP * workers()) + 8 * asked.shape[1]
+            block = memory.rows_at_once(row, most=BLOCK)
 
     def best(start: int) -> tuple[Rows, Scores]:
         shard = documents.select(np.arange(start, min(start + SPAN, len(documents))))
-        rows, scores = _best(asked, shard, depth, block, device)
+        rows, scores = _best(asked, shard, depth, block, None)
         return np.where(rows >= 0, rows + start, -1), scores
 
-    if len(documents) <= SPAN:
+    if len(documents) <= SPAN or device is not None:
         return _best(asked, documents, depth, block, device)
     parts = list(map_shards(best, range(0, len(documents), SPAN)))
     rows, scores = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
@@ -70,10 +108,28 @@ def top_inner_products(
 def _best(asked: Products, documents: Vectors, depth: int, block: int, device: str | None) -> tuple[Rows, Scores]:
     if not len(asked) or not depth or not len(documents):
         return np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
-    screen = _Screen(asked, documents, depth) if device is None else _DeviceScreen(asked, documents, depth, device)
+    if device is None:
+        return best_of(asked, documents, _on_processor(asked, documents, depth, block), depth)
+    import torch
+
+    try:
+        lists, crowded = _on_device(asked, documents, depth, block, device)
+    except torch.OutOfMemoryError:
+        _HELD.pop(documents, None)
+        log.warning("%s is out of memory: the processor searches %d documents", device, len(documents))
+        lists, crowded = [np.zeros(0, np.int64)] * len(asked), np.arange(len(asked))
+    if len(crowded):
+        block = min(block, BLOCK)
+        for row, own in zip(crowded, _on_processor(asked[crowded], documents, depth, block), strict=True):
+            lists[row] = own
+    return best_of(asked, documents, lists, depth)
+
+
+def _on_processor(asked: Products, documents: Vectors, depth: int, block: int) -> list[Rows]:
+    screen = _Screen(asked, documents, depth)
     for start, vectors in documents.blocks(block):
         screen.add(start, np.ascontiguousarray(vectors, np.float32))
-    return best_of(asked, documents, screen.rows(), depth)
+    return screen.rows()
 
 
 def best_of(queries: Floats, documents: Vectors, lists: Sequence[Rows], depth: int) -> tuple[Rows, Scores]:
@@ -139,8 +195,7 @@ class _Screen:
 
     def __init__(self, queries: Products, documents: Vectors, depth: int) -> None:
         self._queries, self._documents, self._depth = queries, documents, depth
-        unit = queries.shape[1] * 2.0**-24
-        self._slack = 4 * unit / (1 - unit) * np.linalg.norm(queries.astype(np.float64), axis=1)
+        self._slack = _slack(queries)
         self._longest = 0.0  # of the documents seen
         self._last = np.full(len(queries), -np.inf)  # a product that `depth` documents reach
         self._kept = np.zeros(0, CANDIDATE)
@@ -171,8 +226,7 @@ class _Screen:
         return _side_by_side(screened, range(0, len(self._queries), STRIP))
 
     def _floor(self, part: slice = slice(None)) -> Products:
-        lower = (self._last[part] - self._slack[part] * self._longest).astype(np.float32)
-        return np.asarray(np.nextafter(lower, np.float32(-np.inf)))
+        return _below(self._last[part], self._slack[part] * self._longest)
 
     def _settle(self) -> None:
         """Take in what is new, and let go of what can no longer be among the best."""
@@ -201,32 +255,74 @@ class _Screen:
         return np.bincount(self._kept["query"], minlength=len(self._queries))
 
 
-class _DeviceScreen(_Screen):
-    """The same by a torch device, in whole float32: the bound holds for sums of any order, but not of fewer bits."""
+def _on_device(queries: Products, documents: Vectors, depth: int, block: int, device: str) -> tuple[list[Rows], Rows]:
+    """Let a torch device choose the documents that may be among the `depth` best of each query.
 
-    def __init__(self, queries: Products, documents: Vectors, depth: int, device: str) -> None:
-        import torch
+    Its products are whole float32, so that the bound of `_Screen` holds. A query keeps some documents (`SPARE`) more
+    than the depth; where even the last of them is within the bound, there may be others: the query is crowded.
 
-        super().__init__(queries, documents, depth)
-        self._device = torch.device(device)
-        self._asked = torch.tensor(queries, device=self._device)
+    Returns:
+        For each query its candidates, ascending; and the rows of the crowded queries.
+    """
+    import torch
 
-    def _screened(self, start: int, vectors: Products) -> list[Candidates]:
-        import torch
-
+    width = min(depth + max(SPARE, depth // 8), len(documents))
+    strip = max(1, PRODUCTS // min(block, len(documents)))
+    with _DEVICE, torch.inference_mode():
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")  # a training may have allowed fewer bits
         try:
-            with torch.no_grad():
-                products = self._asked @ torch.tensor(vectors, device=self._device).T
+            asked = torch.from_numpy(queries).to(device)
+            products = torch.full((len(queries), width), -torch.inf, device=device)
+            rows = torch.zeros((len(queries), width), dtype=torch.int64, device=device)
+            longest = torch.zeros((), device=device)
+            for start, vectors in _device_blocks(documents, block, device):
+                longest = torch.maximum(longest, torch.linalg.vector_norm(vectors, dim=1).max())
+                for first in range(0, len(queries), strip):
+                    part = slice(first, first + strip)
+                    best, columns = (asked[part] @ vectors.T).topk(min(width, len(vectors)), dim=1)
+                    products[part], which = torch.cat([products[part], best], 1).topk(width, dim=1)
+                    rows[part] = torch.cat([rows[part], columns + start], 1).gather(1, which)
         finally:
             torch.set_float32_matmul_precision(before)
-        if self._depth < len(vectors) and not np.isfinite(self._last[0]):
-            self._last = products.topk(self._depth, dim=1).values[:, -1].cpu().numpy().astype(np.float64)
-        floor = torch.tensor(self._floor(), device=self._device)
-        query, column = (products >= floor[:, None]).nonzero(as_tuple=True)
-        found = (each.cpu().numpy() for each in (query, column + start, products[query, column]))
-        return [_candidates(*found)]
+        values, chosen, norm = products.cpu().numpy(), rows.cpu().numpy(), float(longest) * (1 + 2.0**-10)
+    floor = _below(values[:, min(depth, width) - 1], _slack(queries) * norm)
+    inside = values >= floor[:, None]
+    lists = [np.sort(own[kept]) for own, kept in zip(chosen, inside, strict=True)]
+    crowded = inside.all(axis=1) if width < len(documents) else np.zeros(len(queries), bool)
+    return lists, np.flatnonzero(crowded)
+
+
+def _device_blocks(documents: Vectors, block: int, device: str) -> Iterator[tuple[int, Any]]:
+    """Yield (first row, vectors on a torch device); what half of its memory holds stays there as long as `documents`.
+
+    The next block is read while the device computes.
+    """
+    import torch
+
+    held = _HELD.setdefault(documents, {}).setdefault((device, block), [])
+    yield from held
+    done = sum(len(vectors) for _, vectors in held)
+    staying = True
+    for start, vectors in one_ahead(documents.select(np.arange(done, len(documents))).blocks(block)):
+        copied = torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(device)
+        if copied.is_cuda:
+            free, total = torch.cuda.mem_get_info(copied.device)
+            staying = staying and free > total // 2
+        if staying:
+            held.append((done + start, copied))
+        yield done + start, copied
+
+
+def _slack(queries: Products) -> Scores:
+    """Return by how much two float32 sums of a pair may differ, four times over, for a document of length 1, (n,)."""
+    unit = queries.shape[1] * 2.0**-24
+    return np.asarray(4 * unit / (1 - unit) * np.linalg.norm(queries.astype(np.float64), axis=1))
+
+
+def _below(last: npt.NDArray[np.floating], slack: Scores) -> Products:
+    lower = (last - slack).astype(np.float32)
+    return np.asarray(np.nextafter(lower, np.float32(-np.inf)))
 
 
 def _candidates(queries: Rows, rows: Rows, products: Products) -> Candidates:

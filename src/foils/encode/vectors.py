@@ -43,7 +43,7 @@ class Texts(Protocol):
     def __getitem__(self, part: slice, /) -> Sequence[str]: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Vectors:
     """(n, d) vectors that lie in an array, in memory or mapped from a file.
 

@@ -242,8 +242,10 @@ class Models:
             lexical = BM25Retriever(self.collection, **vars(self.lexical))
             return lexical, lexical.settings.facts
         if method in ("dense", "ance", "trisampler"):
-            rows, device = self.collection.queries_of(self.split), self.encoding.device
-            ranks = DenseRetriever.of_model(self.collection, *self.encoder, query_rows=rows, device=device)
+            rows = self.collection.queries_of(self.split)
+            ranks = DenseRetriever.of_model(
+                self.collection, *self.encoder, query_rows=rows, device=self.encoding.device
+            )
             fusion = Fusion.of(self.encoding.encoder)
             facts: dict[str, Any] = {"encoder": description(self.encoder[0])}
             if (kind := self.ranking.index) != "exact":

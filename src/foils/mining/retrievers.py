@@ -20,7 +20,7 @@ from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
 from foils.encode.encoder import Encoder
 from foils.encode.index import FaissIndex
-from foils.encode.nearest import BLOCK, best_of, top_inner_products
+from foils.encode.nearest import best_of, gpu, top_inner_products
 from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs
 from foils.mining.scorers import CrossEncoderScorer, paired_products
@@ -264,8 +264,8 @@ class DenseRetriever:
     Args:
         queries: vectors of all queries of the collection, or of those that will be asked for, by query row.
         documents: vectors of all documents, by row.
-        device: torch device that screens the documents (`top_inner_products`) where it is CUDA's and this process has
-            it; else the processor does. The ranking is the same, bit for bit.
+        device: torch device that searches where it is a GPU of CUDA that this process has; else the processor does. The
+            ranking is the same, bit for bit.
         name: of the source.
     """
 
@@ -276,7 +276,7 @@ class DenseRetriever:
 
     def __init__(self, queries: Vectors, documents: Vectors, *, device: str | None = None, name: str = "dense") -> None:
         self.queries, self.documents, self.name = queries, documents, name
-        self._device = device if device is not None and device.startswith("cuda") else None
+        self._device = device
 
     @classmethod
     def of_model(
@@ -291,6 +291,8 @@ class DenseRetriever:
     ) -> DenseRetriever:
         """Embed a collection's documents, and its queries or those of `query_rows`, and rank by these vectors.
 
+        They are searched on the encoder's device, unless `device` names another.
+
         With the checkpoint of a model in training it ranks as ANCE does, by exact search in the place of an approximate
         one: other weights have another fingerprint, so no vector of an older checkpoint is used.
 
@@ -299,7 +301,7 @@ class DenseRetriever:
         rows = np.arange(len(collection.queries)) if query_rows is None else query_rows
         queries = store.embed(encoder, collection.query_texts(rows), "query").spread(rows, len(collection.queries))
         documents = store.embed(encoder, DocumentTexts(collection), "document")
-        return cls(queries, documents, device=device, name=name)
+        return cls(queries, documents, device=device or getattr(encoder, "device", None), name=name)
 
     def use(self, index: FaissIndex) -> None:
         """Search by an index over the documents from here on, in this process."""
@@ -318,15 +320,7 @@ class DenseRetriever:
             asked = self.queries.take(query_rows)
             found, _ = self.index.search(asked, depth)
             return best_of(asked, self.documents, [rows[rows >= 0] for rows in found], depth)
-        device = self._device
-        if device is not None:
-            import torch
-
-            device = device if torch.cuda.is_available() else None
-        blocks = (query_rows[start : start + BLOCK] for start in range(0, max(1, len(query_rows)), BLOCK))
-        vectors = map(self.queries.take, blocks)
-        parts = [top_inner_products(block, self.documents, depth, device=device) for block in vectors]
-        return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
+        return top_inner_products(self.queries.take(query_rows), self.documents, depth, device=gpu(self._device))
 
     def score(self, pairs: TextPairs) -> Scores:
         """Return the inner product of each pair, (n,).

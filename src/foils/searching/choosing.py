@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode import Vectors
-from foils.encode.index import ExactIndex, search_lists
+from foils.encode.index import search_lists
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
 from foils.searching.dimensions import (
@@ -199,7 +199,7 @@ def judged_queries(
     of = [judged[order[start:end]] for start, end in zip(starts, ends, strict=True)]
     rows = np.flatnonzero(ends > starts)
     lists, _ = search_lists(
-        ExactIndex(embedded.documents), embedded.queries[rows], max(reranked, feedback_depth, longest),
+        embedded.exact_index, embedded.queries[rows], max(reranked, feedback_depth, longest),
         without=embedded.identical[rows],
     )  # fmt: skip
     return Judged(

@@ -16,7 +16,7 @@ from foils.data.collection import Collection
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs
 from foils.encode import DEFAULT_MODEL
-from foils.encode.index import ExactIndex, FaissIndex
+from foils.encode.index import FaissIndex
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.runtime.errors import InputError
@@ -153,7 +153,7 @@ def _search_vectors(
                 "settings chosen on the queries that are searched for say nothing of others; take them out of one"
             )
     encoder, store = embedding.open_encoder(model, collection), embedding.open_store()
-    embedded = partial(embed_collection, collection, encoder, store, answers=answers)
+    embedded = partial(embed_collection, collection, encoder, store, answers=answers, device=embedding.device)
     depths: dict[str, Any] = {"k": depth, "feedback_depth": searching.feedback_depth}
     if tune is not None:
         judged = judged_queries(embedded(split=tune), **depths, measures=[searching.measure])
@@ -162,7 +162,7 @@ def _search_vectors(
     vectors = embedded(split=split)
     index: Any = searching.index
     if isinstance(index, str):
-        index = ExactIndex(vectors.documents) if index == "exact" else FaissIndex.build(vectors.documents, index)
+        index = vectors.exact_index if index == "exact" else FaissIndex.build(vectors.documents, index)
     name = f"{encoder.name}-{settings.method}"
     searched = search_collection(vectors, settings, index=index, **depths, second_pass=searching.second_pass, name=name)
     return replace(searched, facts={"encoder": description(encoder)})

@@ -83,7 +83,8 @@ class Retriever:
             embedding = embedding or EmbeddingSettings()
             self._encoder = embedding.open_encoder(model, collection)
             kept = store or embedding.open_store()
-            self._index = ExactIndex(kept.embed(self._encoder, DocumentTexts(collection), "document"))
+            vectors = kept.embed(self._encoder, DocumentTexts(collection), "document")
+            self._index = ExactIndex(vectors, device=embedding.device or getattr(self._encoder, "device", None))
 
     @classmethod
     def load(

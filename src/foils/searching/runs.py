@@ -40,6 +40,7 @@ class Embedded:
         queries: (n, d) float32.
         documents: vectors of all documents, by position.
         answers: (n, d) vectors of an answer text per query, where there are some; NaN for a query without.
+        device: torch device of the encoder, which searches exactly where it is a GPU.
     """
 
     collection: Collection
@@ -48,6 +49,12 @@ class Embedded:
     queries: npt.NDArray[np.float32]
     documents: Vectors
     answers: npt.NDArray[np.float32] | None = None
+    device: str | None = None
+
+    @property
+    def exact_index(self) -> ExactIndex:
+        """Exact search of the documents."""
+        return ExactIndex(self.documents, device=self.device)
 
     @property
     def identical(self) -> Rows:
@@ -137,6 +144,7 @@ def embed_collection(
     *,
     split: str,
     answers: Mapping[str, str | None] | None = None,
+    device: str | None = None,
 ) -> Embedded:
     """Embed the documents of a collection, the queries of a split, and an answer text per query where given.
 
@@ -149,6 +157,7 @@ def embed_collection(
         split: whose judged queries.
         answers: query id → answer text, for each query of the split; others are ignored. None: there is no answer, and
             the query keeps every dimension.
+        device: torch device that searches exactly where it is a GPU; None: the encoder's.
 
     Raises:
         UnknownNameError: an unknown split.
@@ -167,7 +176,15 @@ def embed_collection(
         answered[list(written)] = embed_texts([*written.values()], "document", encoder, store).take(slice(None))
     queries = embed_texts(collection.query_texts(rows), "query", encoder, store).take(slice(None))
     documents = embed_texts(DocumentTexts(collection), "document", encoder, store)
-    return Embedded(collection, split, rows, np.ascontiguousarray(queries, np.float32), documents, answered)
+    return Embedded(
+        collection=collection,
+        split=split,
+        query_rows=rows,
+        queries=np.ascontiguousarray(queries, np.float32),
+        documents=documents,
+        answers=answered,
+        device=device or getattr(encoder, "device", None),
+    )
 
 
 def embed_texts(texts: Texts, kind: Kind, encoder: Encoder, store: VectorStore | None) -> Vectors:
@@ -216,7 +233,7 @@ def search_collection(
     ranked = search_vectors(
         embedded.queries,
         embedded.documents,
-        ExactIndex(embedded.documents) if index is None else index,
+        embedded.exact_index if index is None else index,
         settings,
         k=k,
         feedback_depth=feedback_depth,
