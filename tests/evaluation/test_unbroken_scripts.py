@@ -8,6 +8,9 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 import foils
+from foils.data import Run
+from foils.data.analyser import BM25Settings
+from foils.evaluation import bm25_run
 from unbroken_pairs import unbroken_pairs
 
 
@@ -47,3 +50,37 @@ def test_describe_warns_where_documents_have_one_token() -> None:
     assert warned(["apple", "pears", "figs", "two words"])
     assert not warned(["apple", "two words", "three words now"])
     assert not warned(["北京是首都", "我喜欢茶", "今天下雨"])
+
+
+@pytest.mark.parametrize(("language", "found"), [("Chinese", "none"), ("Thai", "none")])
+def test_what_is_measured_names_how_bm25_read_the_texts(language: str, found: str) -> None:
+    collection = unbroken_pairs(language)
+    run = bm25_run(collection, "test", depth=5, name="second", lexical=BM25Settings(language="none", k1=2, b=0.1))
+    systems = foils.evaluate(collection, ["bm25", run], measures=["R@1"]).to_json()["systems"]
+    facts = {"analyser": "words-and-bigrams", "language": found}
+    assert [each["bm25"] for each in systems] == [{**facts, "k1": 1.2, "b": 0.75}, {**facts, "k1": 2, "b": 0.1}]
+
+
+def test_other_systems_say_nothing_of_bm25() -> None:
+    collection = unbroken_pairs("Chinese")
+    run = Run.from_dict({key: {"d0": 1.0} for key in collection.queries["query_id"].to_pylist()}, name="theirs")
+    assert "bm25" not in foils.evaluate(collection, [run], measures=["R@1"]).to_json()["systems"][0]
+
+
+@pytest.mark.parametrize(("query", "language"), [("zzz qqq", "english"), ("the of and", "english"), ("???", "none")])
+def test_an_empty_run_of_bm25_says_that_no_term_is_shared(query: str, language: str) -> None:
+    documents = {"d1": "a keel of a boat", "d2": "the crew rows"}
+    judged = {split: {"q": {"d1": 1}} for split in ("train", "test")}
+    collection = foils.Collection.from_dicts("boats", documents, {"q": query}, judged)
+    with pytest.raises(foils.FoilsError, match=f"shares a term.*words-and-bigrams, language {language}"):
+        foils.evaluate(collection, "bm25", measures=["R@1"], language=language)
+    said = foils.mine(collection, "bm25", language=language).nothing_kept()
+    assert "no further document shares a term with the query" in said
+    assert f"words-and-bigrams, language {language}" in said
+    assert "rule to loosen" not in said
+
+
+def test_a_run_of_other_queries_is_told_to_check_the_split() -> None:
+    collection = unbroken_pairs("Chinese")
+    with pytest.raises(foils.FoilsError, match="is in: other; check the split"):
+        foils.evaluate(collection, [Run.from_dict({"x": {"d0": 1.0}}, name="other")], measures=["R@1"])

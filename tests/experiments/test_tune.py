@@ -13,8 +13,8 @@ import pytest
 import foils
 from foils.cli.app import run
 from foils.data.analyser import BM25Settings
+from foils.data.fusing import Fusion
 from foils.data.read import CollectionSettings
-from foils.data.run import Fusion
 from foils.data.splitting import split_sizes, with_three_splits
 from foils.encode.models import load_model
 from foils.experiments import plan as planning

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fakes import unit
-from foils.data.run import Fusion
+from foils.data.fusing import Fusion
 from foils.encode import Vectors
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (

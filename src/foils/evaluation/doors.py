@@ -9,8 +9,9 @@ from typing import Annotated
 import numpy as np
 
 from foils.data.analyser import BM25Settings
+from foils.data.fusing import deployed
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import check_ids, deployed
+from foils.data.run import check_ids
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
 from foils.evaluation.systems import BM25, Evaluation, NamedSystem, SystemsLike, evaluate_runs, named_systems, runs_of
 from foils.runtime.files import FOLDER

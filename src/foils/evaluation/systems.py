@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from foils.data import Collection, Run
 from foils.data.analyser import BM25Settings
+from foils.data.fusing import FUSED_DEPTH, Fusion, deployed, fuse_runs
 from foils.data.read import identical_ids_caption
-from foils.data.run import FUSED_DEPTH, Fusion, deployed, fuse_runs, without_identical
+from foils.data.run import without_identical
 from foils.encode import EmbeddingSettings, Encoder, EncoderSettings, VectorStore, as_encoder
 from foils.encode.cross_encoders import logits
 from foils.encode.models import find_model
@@ -107,7 +108,7 @@ def first_documents(run: Run, collection: Collection, depth: int, *, split: str 
             f"{len(unknown)} rows of the run {run.name} name a query or document that {collection.name} does not have "
             f"(query {first['query_id']}, document {first['doc_id']}); use the collection the run was made on"
         )
-    return Run(table, run.name)
+    return replace(run, table=table)
 
 
 def rerank_run(
@@ -147,7 +148,7 @@ def rerank_run(
                 )
             scores[part] = of_block
             advance(len(of_block))
-    return Run.ranked(table["query_id"], table["doc_id"], scores, name=name)
+    return Run.ranked(table["query_id"], table["doc_id"], scores, name=name, facts=run.facts)
 
 
 def qrels_of(collection: Collection, split: str) -> Qrels:
@@ -283,13 +284,15 @@ class Evaluation(Result):
             run.write(Path(folder) / file)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evaluation as plain values: split, systems (measures, per query), comparisons."""
+        """Return the evaluation as plain values: split, systems (what ranked, measures, per query), comparisons."""
+        facts = {run.name: run.facts for run in self.runs}
         return {
             "split": self.split,
             "identical_ids": self.identical_ids,
             "systems": [
                 {
                     "name": system.name,
+                    **facts.get(system.name, {}),
                     "measures": system.means,
                     "intervals": {measure: list(ends) for measure, ends in self.intervals[system.name].items()},
                     "unanswered": list(system.unanswered),
@@ -338,11 +341,9 @@ def evaluate_runs(
         measure_rankings(rankings_of(without_identical(run, collection)), qrels, measures, name=run.name)
         for run in runs
     )
-    if silent := [system.name for system in systems if len(system.unanswered) == len(system.query_ids)]:
-        raise InputError(
-            f"no query of the split {split!r} of {collection.name} is in: {', '.join(silent)}; "
-            f"check the split (there are {', '.join(collection.splits)}) and the query ids"
-        )
+    for run, system in zip(runs, systems, strict=True):
+        if len(system.unanswered) == len(system.query_ids):
+            raise InputError(_why_silent(run, collection, split))
     intervals = {
         system.name: {measure: bootstrap_interval(values, rng=rng) for measure, values in system.per_query.items()}
         for system in systems
@@ -351,6 +352,17 @@ def evaluate_runs(
     comparisons = compare_systems(values, rng=rng, against=against) if len(systems) > 1 else []
     identical = collection.identical_ids(split)
     return Evaluation(split, systems, intervals, tuple(comparisons), identical, collection.name, tuple(runs))
+
+
+def _why_silent(run: Run, collection: Collection, split: str) -> str:
+    """Say why a run answers no query of a split, and what to do."""
+    if run.facts.get("bm25") and not len(run.table):
+        bm25 = run.facts["bm25"]
+        how = f"BM25 reads texts by {bm25['analyser']}, language {bm25['language']}; choose with {spelled('language')}"
+        return f"{run.name}: no document shares a term with a query of the split {split!r} ({how})"
+    splits = ", ".join(collection.splits)
+    said = f"no query of the split {split!r} of {collection.name} is in: {run.name}"
+    return f"{said}; check the split (there are {splits}) and the query ids"
 
 
 def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list[NamedSystem]:
@@ -466,8 +478,8 @@ def _opened(
 
 def _read(system: NamedSystem) -> Run:
     if isinstance(system.what, Run):
-        return Run(system.what.table, system.name or system.what.name)
-    return Run(Run.read(system.what).table, system.name or _file_name(system.what).partition(".")[0])
+        return replace(system.what, name=system.name or system.what.name)
+    return replace(Run.read(system.what), name=system.name or _file_name(system.what).partition(".")[0])
 
 
 def _kind(system: SystemLike) -> Kind:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from foils.data import Collection, Negatives, Run
 from foils.data.analyser import BM25Settings
-from foils.data.run import TUNED_FILE, Fusion, fuse_runs
+from foils.data.fusing import TUNED_FILE, Fusion, fuse_runs
 from foils.data.splitting import SPLITS, drawn_judgements
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, decide

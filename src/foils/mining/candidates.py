@@ -43,6 +43,7 @@ from foils.mining.rules import (
 from foils.runtime import progress, seeds
 from foils.runtime.errors import FoilsError, InputError
 from foils.runtime.files import DAMAGE, cache_folder, digest_of, discard, read_guarded, write_guarded
+from foils.runtime.options import spelled
 from foils.runtime.parallel import map_shards
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,15 @@ class Mined(Negatives):
             *([("further copies of positives left out", f"{self.copies_left_out:,}")] if self.copies_left_out else []),
             *((f"queries with fewer than {self.top}: {reason}", f"{count:,}") for reason, count in self.short.items()),
         ]
+
+    def looser(self) -> str:
+        """Say how more rows would be kept or, where no document was ranked, why."""
+        if len(self):
+            return super().looser()
+        settings = self.provenance.get("settings", {})
+        analyser = f"{settings['analyser']}, language {settings['language']}" if "analyser" in settings else ""
+        how = f" (BM25 reads texts by {analyser}; choose with {spelled('language')})" if analyser else ""
+        return f"Why lists are short: {'; '.join(self.short) or 'there is no query'}{how}."
 
     def to_json(self) -> dict[str, Any]:
         """Return source, settings and counts."""

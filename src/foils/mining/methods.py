@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection
+from foils.data.fusing import Fusion, deployed
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import Fusion, deployed
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder

@@ -17,7 +17,8 @@ from scipy import sparse
 
 from foils.data.analyser import AUTO, Analyser, BM25Settings, load_bm25s
 from foils.data.collection import Collection, DocumentTexts, Rows
-from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
+from foils.data.fusing import FUSED_DEPTH, Fusion, fuse_lists
+from foils.data.run import ranks_within
 from foils.encode.encoder import Encoder
 from foils.encode.index import FaissIndex
 from foils.encode.nearest import best_of, gpu, top_inner_products

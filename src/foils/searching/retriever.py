@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection, DocumentTexts, Rows
+from foils.data.fusing import FUSED_DEPTH, TUNED_FILE, Fusion, deployed
 from foils.data.read import CollectionLike, load_collection
 from foils.data.records import Complaints, numbered_lines
-from foils.data.run import FUSED_DEPTH, TUNED_FILE, Fusion, deployed
 from foils.data.tables import take_in
 from foils.encode import EmbeddingSettings, VectorStore
 from foils.encode.index import ExactIndex

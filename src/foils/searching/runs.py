@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -295,4 +295,5 @@ def bm25_run(
     ids, rows = _asked(collection, split)
     retriever: Any = BM25Retriever(collection, **vars(lexical or BM25Settings()))
     lists, scores = search_lists(retriever, rows, depth, without=collection.identical[rows])
-    return _run_of(collection, ids, lists, scores, name)
+    run = _run_of(collection, ids, lists, scores, name)
+    return replace(run, facts={"bm25": retriever.settings.facts})
