@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import cache_folder, remove_whole, sweep
+from foils.runtime.files import CACHED, cache_folder, cache_place, remove_whole, sweep
 from foils.runtime.memory import parsed_size
 from foils.runtime.options import Option, door, spelled
 from foils.runtime.results import Result, Table
 
 __all__ = ["Cache", "Entry", "cache"]
 
-KINDS = {  # folder in the cache -> names of its entries; what foils did not put there stays
-    "vectors": r"[^/]+-float(32|16)(-xxh3)?", "collections": r"(pydocs-)?[0-9a-f]{32}", "mined": r"[0-9a-f]{32}",
-    "bm25": r"[0-9a-f]{32}", "faiss": r"[0-9a-f]{32}", "judgements": r"[^/]+-[0-9a-f]{16}", "llm": r"[0-9a-f]{16}",
-}  # fmt: skip
 DAY = 86_400.0  # seconds
 
 
@@ -30,7 +26,9 @@ class Entry:
     """What is kept or removed whole: a model's vectors, a collection, an index, a judge's answers.
 
     Attributes:
-        kind: of KINDS. `path`: of the folder. `bytes`: its size.
+        kind: of `foils.runtime.files.CACHED`.
+        path: of the folder.
+        bytes: its size.
         used: when one of its files was last read or written, in seconds since 1970.
     """
 
@@ -61,7 +59,7 @@ class Cache(Result):
         shown = {"entries": self.entries, **({"removed": self.removed} if self.pruned else {})}
         columns = ["kind", *(name for part in shown for name in (part, "MiB"))]
         rows = []
-        for kind in KINDS:
+        for kind in CACHED:
             sizes = [[each.bytes for each in entries if each.kind == kind] for entries in shown.values()]
             cells = [cell for part in sizes for cell in (f"{len(part):,}", f"{sum(part) / 2**20:,.1f}")]
             rows.append((kind, *cells))
@@ -106,12 +104,12 @@ def cache(
         )
     folder = cache_folder()
     if action == "prune":
-        for kind in KINDS:
-            sweep(folder / kind)
+        for kind in CACHED:
+            sweep(cache_place(kind))
     entries = [
         _entry(kind, path)
-        for kind, names in KINDS.items()
-        for path in sorted((folder / kind).glob("*"))
+        for kind, names in CACHED.items()
+        for path in sorted(cache_place(kind).glob("*"))
         if re.fullmatch(names, path.name) and path.is_dir() and not path.is_symlink()
     ]
     removed, size, now = list[Entry](), sum(each.bytes for each in entries), time.time()

@@ -25,7 +25,7 @@ from foils.data.records import Complaints, Fields, Records, text_field, whole_nu
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.runtime.files import DAMAGE, META, cache_folder, discard, fill_folder, read_parts, write_parts
+from foils.runtime.files import DAMAGE, META, cache_place, discard, fill_folder, read_parts, write_parts
 from foils.runtime.options import spelled
 
 Rows = npt.NDArray[np.int64]
@@ -479,7 +479,7 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
             state = path.stat()
             known[at] = (str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns)
     key = hashlib.blake2b(repr((_FORMAT, tuple(known))).encode(), digest_size=16).hexdigest()
-    folder = cache_folder() / "collections" / key
+    folder = cache_place("collections", key)
     if (folder / META).is_file():
         try:
             return open_stored(folder)

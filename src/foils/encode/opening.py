@@ -17,7 +17,7 @@ from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder
 from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, check_kind
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import cache_folder
+from foils.runtime.files import cache_place
 from foils.runtime.options import Option, Settings, spelled
 
 
@@ -78,7 +78,7 @@ class EmbeddingSettings(EncoderSettings):
         """Return the store of vectors."""
         if isinstance(self.vectors, VectorStore):
             return self.vectors
-        return VectorStore(self.vectors or cache_folder() / "vectors")
+        return VectorStore(self.vectors or cache_place("vectors"))
 
     def open_encoder(self, given: EncoderLike, collection: Collection) -> Encoder:
         """Return an encoder (see `as_encoder`).

@@ -40,7 +40,7 @@ from foils.experiments.predictors import predict
 from foils.experiments.tasks import BASELINES, BM25, FIRST_STAGE, UNTRAINED, EncoderTask, RerankerTask, Task
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, check_names
-from foils.runtime.files import cache_folder, digest_of, write_sealed
+from foils.runtime.files import cache_place, digest_of, write_sealed
 from foils.runtime.options import Option, Settings, settings_of, settings_option, spelled
 from foils.scoring import ScoreSettings
 from foils.statistics.measures import parse_measures, parsed_names
@@ -509,5 +509,5 @@ def run_cells(cells: Sequence[OpenCell], store: VectorStore | None = None) -> No
         for name, digest in cell.facts["sources"].items():
             if not (path := source_file(cell.folder, name, digest)).is_file():
                 cell.sources[name].write(path)
-        cell.score(store or VectorStore(cache_folder() / "vectors"))
+        cell.score(store or VectorStore(cache_place("vectors")))
         cell.train()

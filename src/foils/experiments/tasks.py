@@ -15,7 +15,7 @@ from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, Ve
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC, length_of, load_model
 from foils.evaluation import dense_run, first_documents, named_systems, rerank_run, runs_of
-from foils.runtime.files import cache_folder, file_digest
+from foils.runtime.files import cache_place, file_digest
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
@@ -182,7 +182,7 @@ class RerankerTask(_Model):
         """Return the first documents of each query, as the first stage or a loaded model orders them."""
         key = (collection.measured_digest, split)
         if key not in self._first_stages:
-            use = EmbeddingSettings(device=self.device, vectors=self.store or VectorStore(cache_folder() / "vectors"))
+            use = EmbeddingSettings(device=self.device, vectors=self.store or VectorStore(cache_place("vectors")))
             first = named_systems([self.first_stage if self.fuses or not self._encodes else self.encoder])
             depths = {"top": self.depth, "rerank_depth": self.depth}
             run = runs_of(first, collection, use, split=split, lexical=self.lexical, **depths)[0]

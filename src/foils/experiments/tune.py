@@ -45,7 +45,7 @@ from foils.experiments.tasks import BM25, FIRST_STAGE, EncoderTask, RerankerTask
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require
-from foils.runtime.files import cache_folder, fill_folder, without_nan, write_text
+from foils.runtime.files import cache_place, fill_folder, without_nan, write_text
 from foils.runtime.results import Result, Table, counted, number, p_value, with_ends
 from foils.searching.retriever import named_collection
 from foils.statistics import Comparison, bootstrap_interval, paired_test
@@ -297,7 +297,7 @@ class Tuning:
 
     def __post_init__(self) -> None:
         self.given, self.seed = self.plan["given"], int(self.plan["given"]["seed"])
-        self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_folder() / "vectors")
+        self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_place("vectors"))
         model, first = str(self.given["model"]), str(self.given.get("first_stage") or BM25)
         how = (model, self.device, self.given.get("max_length"), bool(self.given.get("trust_remote_code")), self.store)
         self.lexical = BM25Settings().over(self.given.get("bm25") or {}).resolved(self.whole)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from foils.data.collection import Collection
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import cache_folder
+from foils.runtime.files import cache_place
 from foils.runtime.options import Option, Settings, spelled
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -304,7 +304,7 @@ class LLMSettings(Settings):
 
     def folder(self, collection: Collection) -> Path:
         """Return where answers about a collection are kept."""
-        return cache_folder() / "llm" / collection.digest[:16]
+        return cache_place("llm", collection.digest[:16])
 
     def sampling(self) -> Sampling:
         """Return how answers are drawn."""

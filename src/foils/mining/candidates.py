@@ -42,7 +42,7 @@ from foils.mining.rules import (
 )
 from foils.runtime import progress, seeds
 from foils.runtime.errors import FoilsError, InputError
-from foils.runtime.files import DAMAGE, cache_folder, digest_of, discard, read_guarded, write_guarded
+from foils.runtime.files import DAMAGE, cache_place, digest_of, discard, read_guarded, write_guarded
 from foils.runtime.options import spelled
 from foils.runtime.parallel import map_shards
 
@@ -237,7 +237,7 @@ class Miner:
     def mined(self, split: str, *, plant: int = 0, made: Provenance | None = None) -> Mined:
         """Mine for the queries of a split (`mine_negatives`)."""
         query_rows, collection, name = self.collection.queries_of(split), self.collection, self.retriever.name
-        kept = cache_folder() / "mined" / digest_of([made, QUERIES], 16) if made and len(query_rows) > QUERIES else None
+        kept = cache_place("mined", digest_of([made, QUERIES], 16)) if made and len(query_rows) > QUERIES else None
         found = self.searched(query_rows, f"mining with {name}", kept)
         rows = np.concatenate(found.rows)
         found.rows.clear()  # the table that is made of them is as large

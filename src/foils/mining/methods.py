@@ -42,7 +42,7 @@ from foils.mining.rules import (
 )
 from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import cache_folder, digest_of
+from foils.runtime.files import cache_place, digest_of
 from foils.runtime.options import Needs, Option, Settings, door, settings_of, spelled
 from foils.runtime.parallel import ScaleSettings
 
@@ -250,7 +250,7 @@ class Models:
             facts: dict[str, Any] = {"encoder": description(self.encoder[0])}
             if (kind := self.ranking.index) != "exact":
                 key = [self.collection.digest, facts["encoder"], str(ranks.documents.array.dtype), kind]
-                ranks.use(FaissIndex.kept(ranks.documents, kind, cache_folder() / "faiss" / digest_of(key, 16)))
+                ranks.use(FaissIndex.kept(ranks.documents, kind, cache_place("faiss", digest_of(key, 16))))
                 some, depth = rows[:: max(1, len(rows) // SAMPLE)][:SAMPLE], min(RECALLED, len(ranks.documents))
                 recall = round(ranks.recall(some, depth), 4)
                 facts["index"] = {"kind": kind, "recall": recall, "depth": depth, "queries": len(some)}

@@ -27,7 +27,7 @@ from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs
 from foils.mining.scorers import CrossEncoderScorer, paired_products
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
-from foils.runtime.files import META, cache_folder, kept_folder
+from foils.runtime.files import META, cache_place, kept_folder
 from foils.runtime.parallel import map_blocks, workers
 
 AT_ONCE = LEAST_KEPT = 10_000  # documents whose terms BM25 counts; those from which its index is kept
@@ -78,7 +78,7 @@ class BM25Retriever:
         if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
             versions = map(version, ("foils", "bm25s", "PyStemmer"))  # which cut texts into terms, and score these
             key = repr((collection.digest, *versions, *self.settings.facts.values()))
-            place = cache_folder() / "bm25" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+            place = cache_place("bm25", hashlib.blake2b(key.encode(), digest_size=16).hexdigest())
             parts = kept_folder(place, "index of BM25", partial(self._read, place), make, self._write)
             self.portable = (place / META).is_file()  # other processes open it by its place
         else:

@@ -33,7 +33,7 @@ from foils.rating.judges import (
 )
 from foils.rating.session import JudgementRecord, RecordedJudge
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import FOLDER, cache_folder
+from foils.runtime.files import FOLDER, cache_place
 from foils.runtime.options import Needs, Option, Settings, key_values, settings_of, several, spelled
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def records_of(
         if folder is not None:
             return JudgementRecord(Path(folder) / judge.fingerprint[:16] if len(judges) > 1 else folder, key)
         name = "-".join(value[:16] for value in key.values())
-        return JudgementRecord(cache_folder() / "judgements" / name, key, in_cache=True)
+        return JudgementRecord(cache_place("judgements", name), key, in_cache=True)
 
     return [record(judge) for judge in judges]
 

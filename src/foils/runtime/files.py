@@ -44,6 +44,24 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foils"
 
 
+CACHED = {  # kind of what the cache keeps, and its folder -> names of the entries; what foils did not put there stays
+    "vectors": r"[^/]+-float(32|16)(-xxh3)?",
+    "collections": r"(pydocs-)?[0-9a-f]{32}",
+    "mined": r"[0-9a-f]{32}",
+    "bm25": r"[0-9a-f]{32}",
+    "faiss": r"[0-9a-f]{32}",
+    "judgements": r"[^/]+-[0-9a-f]{16}",
+    "llm": r"[0-9a-f]{16}",
+}
+
+
+def cache_place(kind: str, name: str = "") -> Path:
+    """Return where the cache keeps an entry of a kind of `CACHED`; without a name, the folder of the kind."""
+    if kind not in CACHED:
+        raise ValueError(f"kind of entry {kind!r}; the cache has {', '.join(CACHED)}")
+    return cache_folder() / kind / name
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it; the cache's own is for its user alone.
 
