@@ -360,40 +360,58 @@ class Miner:
         """Search so deep, take the candidates of the queries whose list is then final, and return which these are."""
         first, end = window
         rows, scores = self.retriever.search(query_rows, depth)
-        candidates, valid, positive = self._judged(query_rows, rows, scores)
+        candidates, unlabelled, positive = self._judged(query_rows, rows, scores)
         reasons = candidates["reason"]
+
+        # 1. Ranks: of all unlabelled documents, or of those alone that nothing rejects.
         if not self.rank_rejected:
-            self._look(candidates, valid, None)
-        ranked = valid if self.rank_rejected else valid & (reasons == 0)
-        rank: Rows = np.cumsum(ranked, axis=1) - ranked
-        inside = (rank >= first) & (rank < end)
+            self._look(candidates, unlabelled, None)
+        ranked = unlabelled if self.rank_rejected else unlabelled & (reasons == 0)
+        rank = _count_before(ranked)
+        in_window = unlabelled & (rank >= first) & (rank < end)
+        reasons[unlabelled & (rank < first) & (reasons == 0)] = PASSED_OVER[0]
+
+        # 2. Copies of positives, looked for only as far down as the list needs.
         if self.rank_rejected:
-            self._look(candidates, valid & inside, None if self.draw else self.top)
-        usable = valid & inside & (reasons == 0)
-        wished = np.cumsum(usable, axis=1) - usable < self.top
-        over, through = (rows < 0).any(axis=1), ranked.sum(axis=1) >= end
-        full = np.zeros(len(query_rows), bool) if self.draw else usable.sum(axis=1) >= self.top
-        final: Marks = full | over | through | (depth == most)
-        listed = (rank < end) & final[:, None] & (wished | (self.draw is not None))
-        reasons[valid & (rank < first) & (reasons == 0)] = PASSED_OVER[0]
-        if self.draw is not None:
-            usable = self._drawn(candidates, valid & inside, self.draw, final)
-        copies = listed & valid & np.isin(reasons, COPY)
-        many = copies & (np.cumsum(copies, axis=1) > COPIES)
-        within = positive & listed & (rank >= first)
-        shown = listed & valid & ~many
+            self._look(candidates, in_window, None if self.draw else self.top)
+        negatives = in_window & (reasons == 0)
+
+        # 3. A list is final when it is full, or when a deeper search could add nothing to it.
+        exhausted = (rows < 0).any(axis=1)
+        past_window = ranked.sum(axis=1) >= end
+        final: Marks = exhausted | past_window | (depth == most)
+        if self.draw is None:
+            final |= negatives.sum(axis=1) >= self.top
+
+        # 4. It ends with its last negative, or with the window; a draw chooses from the whole window.
+        listed = (rank < end) & final[:, None]
+        if self.draw is None:
+            listed &= _count_before(negatives) < self.top
+        else:
+            negatives = self._drawn(candidates, in_window, self.draw, final)
+        labelled = positive & listed & (rank >= first)
+        copies = listed & unlabelled & np.isin(reasons, COPY)
+        surplus = copies & (_count_before(copies) >= COPIES)
+        shown = listed & unlabelled & ~surplus
         if self.keep_positives:
-            shown |= within
+            shown |= labelled
         found.rows.append(candidates[shown])
-        found.copies += int(many.sum())
+        found.copies += int(surplus.sum())
         found.positives += int((positive & listed & ~shown).sum())
-        labelled = candidates[within]
-        ranks: Rows = (np.cumsum(valid, axis=1) - valid)[within]
-        found.listed.append(planted_rows(labelled["query"], labelled["document"], ranks, labelled["score"], True))
-        looked = self.depth is not None and self.depth < len(self.collection.documents)
-        ended = f"too few left of the first {self.depth} documents" if looked else WHOLE
-        why = np.where(through, f"too few left of ranks {first}–{end}", np.where(over, self.retriever.short, ended))
-        found.short.update(why[final & (usable.sum(axis=1) < self.top)].tolist())
+
+        # 5. Labelled positives of the window, with the ranks that they would have without their labels.
+        of_labelled = candidates[labelled]
+        ranks = _count_before(unlabelled)[labelled]
+        queries, documents, of_scores = (of_labelled[name] for name in ("query", "document", "score"))
+        found.listed.append(planted_rows(queries, documents, ranks, of_scores, True))
+
+        # 6. Why lists are short.
+        ended = WHOLE
+        if self.depth is not None and self.depth < len(self.collection.documents):
+            ended = f"too few left of the first {self.depth} documents"
+        why = np.where(exhausted, self.retriever.short, ended)
+        why = np.where(past_window, f"too few left of ranks {first}–{end}", why)
+        found.short.update(why[final & (negatives.sum(axis=1) < self.top)].tolist())
         return final
 
     def _judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:
@@ -457,3 +475,8 @@ class Miner:
         drawn &= np.isfinite(keys)
         candidates["reason"][inside & (candidates["reason"] == 0) & ~drawn] = PASSED_OVER[1]
         return np.asarray(drawn)
+
+
+def _count_before(marks: Marks) -> Rows:
+    """Return how many of a row's marks stand before each place, (n, depth)."""
+    return np.asarray(np.cumsum(marks, axis=1) - marks, np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice, repeat
@@ -141,30 +141,22 @@ def mine_hard_negatives(
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
-    if as_triplets is not None:
-        output_format = "triplet" if as_triplets else "n-tuple"
-        log.warning("as_triplets is an old name; give output_format=%r", output_format)
-    if output_format == "n-tuple-scores":
-        output_format, output_scores = "n-tuple", True
-        log.warning("n-tuple-scores is an old name; give output_format='n-tuple' and output_scores=True")
-    if margin is not None:
-        refuse({"absolute_margin": absolute_margin}, "with margin, its old name; leave margin out")
-        absolute_margin = margin
-        log.warning("margin is an old name; give absolute_margin=%g", margin)
+    output_format, output_scores, absolute_margin = _by_new_names(
+        output_format, output_scores, include_positives, as_triplets, absolute_margin, margin
+    )
     check_names("output_format", [output_format], FORMS)
-    if include_positives and output_format != "n-tuple":
-        output_format = "n-tuple"
-        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
     check_names("sampling_strategy", [sampling_strategy], ("top", "random"))
-    names, collection, most = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
+    column_names, collection, most_pairs = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
     limits = FilterSettings(
         margin=absolute_margin, relative_margin=relative_margin, max_score=max_score, min_score=min_score
     )
     if cross_encoder is not None and not limits.changed():
         log.warning("cross_encoder has no effect without a margin, max_score or min_score, as in sentence-transformers")
         cross_encoder = None
-    wide = limits.changed() and (cross_encoder is not None or set(limits.changed()) != {"min_score"})
-    end = range_min + num_negatives * (10 if wide else 1) + most if range_max is None else range_max
+    end = range_max
+    if end is None:
+        wide = limits.changed() and (cross_encoder is not None or set(limits.changed()) != {"min_score"})
+        end = range_min + num_negatives * (10 if wide else 1) + most_pairs
     if num_negatives < 1 or range_min < 0 or num_negatives > end - range_min:
         said = f"range_min {range_min} and range_max {end} leave {max(end - range_min, 0)} ranks"
         raise InputError(f"{said} for {num_negatives} negatives; expected at least 1, and as many ranks, from 0 on")
@@ -172,16 +164,16 @@ def mine_hard_negatives(
         refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
     elif seed is None:
         seed = random.getrandbits(32)
-    if isinstance(model, (str, Path)):
-        model = load_model(model)
-    if isinstance(cross_encoder, (str, Path)):
-        cross_encoder = load_cross_encoder(cross_encoder)
+    depth = end + most_pairs  # room for the positives of every query
+    judged = replace(collection, qrels={}) if include_positives else collection
     prompts: dict[Kind, Prompt] = {
         "query": (query_prompt, query_prompt_name),
         "document": (corpus_prompt, corpus_prompt_name),
     }
-    depth = end + most  # room for the positives of every query
-    judged = replace(collection, qrels={}) if include_positives else collection
+    if isinstance(model, (str, Path)):
+        model = load_model(model)
+    if isinstance(cross_encoder, (str, Path)):
+        cross_encoder = load_cross_encoder(cross_encoder)
     with ExitStack() as around:
         if verbose:
             around.enter_context(progress.reporting(progress.bars))
@@ -193,7 +185,7 @@ def mine_hard_negatives(
             predicting: Any = _Predicting(cross_encoder, pool) if pool else cross_encoder
             scorer = CrossEncoderScorer(predicting, store, batch_size=batch_size, as_predicted=True)
             retriever = CrossEncoderRetriever(judged, scorer, retriever, depth=depth)
-        scores = PositiveScores.of(collection, retriever, collection.positives(TRAIN).query_rows)
+        of_positives = PositiveScores.of(collection, retriever, collection.positives(TRAIN).query_rows)
         mined = mine_negatives(
             judged,
             retriever,
@@ -203,29 +195,67 @@ def mine_hard_negatives(
             ranks=(range_min, end),
             rank_rejected=False,
             depth=depth,
-            rules=limits.rules(lambda: scores),
+            rules=limits.rules(lambda: of_positives),
             draw=None if seed is None else Uniform(),
             seed=seed or 0,
         )
     if verbose:
         print_tables(mined.tables())
-    kept, form = mined.kept(), FORMS[output_format]
-    found = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"]), kept["score"].to_numpy()
-    positives, negatives = (
-        _by_query(collection, *side, scored=output_scores)
-        for side in ((scores.query_rows, scores.doc_rows, scores.scores), found)
+    examples = _examples(collection, of_positives, mined.kept(), output_scores)
+    if output_format != "labeled-pair":  # a record for each positive with negatives
+        examples = (
+            each._replace(positives=[positive]) for each in examples if each.negatives for positive in each.positives
+        )
+    return _data_set(examples, output_format, num_negatives, output_scores, column_names)
+
+
+def _by_new_names(
+    output_format: str,
+    output_scores: bool,
+    include_positives: bool,
+    as_triplets: bool | None,
+    absolute_margin: float | None,
+    margin: float | None,
+) -> tuple[str, bool, float | None]:
+    """Return output_format, output_scores and absolute_margin by what older names say, each with a warning."""
+    if as_triplets is not None:
+        output_format = "triplet" if as_triplets else "n-tuple"
+        log.warning("as_triplets is an old name; give output_format=%r", output_format)
+    if output_format == "n-tuple-scores":
+        output_format, output_scores = "n-tuple", True
+        log.warning("n-tuple-scores is an old name; give output_format='n-tuple' and output_scores=True")
+    if margin is not None:
+        refuse({"absolute_margin": absolute_margin}, "with margin, its old name; leave margin out")
+        absolute_margin = margin
+        log.warning("margin is an old name; give absolute_margin=%g", margin)
+    if include_positives and output_format in FORMS and output_format != "n-tuple":
+        output_format = "n-tuple"
+        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
+    return output_format, output_scores, absolute_margin
+
+
+def _examples(collection: Collection, of_positives: PositiveScores, kept: pa.Table, scored: bool) -> Iterator[Example]:
+    """Yield each query with its positives and the negatives that were mined for it, with scores or without."""
+    queries, documents = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"])
+    negatives = _by_query(collection, queries, documents, kept["score"].to_numpy(), scored=scored)
+    positives = _by_query(
+        collection, of_positives.query_rows, of_positives.doc_rows, of_positives.scores, scored=scored
     )
-    examples = (
-        Example(query, chosen, others)
-        for query, own, others in zip(ColumnTexts(collection.queries["text"]), positives, negatives, strict=True)
-        for chosen in ([own] if output_format == "labeled-pair" else [[each] for each in own if others])
-    )
-    records = (record for example in examples for record in form(example, num_negatives))
-    some = [Passage("", score=0.0 if output_scores else None)] * num_negatives  # an empty data set has columns, too
-    tables = [pa.Table.from_pylist([*form(Example("", some[:1], some), num_negatives)]).slice(0, 0)]
-    tables += map(pa.Table.from_pylist, iter(lambda: list(islice(records, PIECE)), []))
-    called = dict(zip(("anchor", "positive", "document", "documents"), (names[0], *[names[1]] * 3), strict=True))
-    table = pa.concat_tables(tables)
+    yield from map(Example, ColumnTexts(collection.queries["text"]), positives, negatives)
+
+
+def _data_set(
+    examples: Iterable[Example], output_format: str, number: int, scored: bool, column_names: tuple[str, str]
+) -> Dataset:
+    """Return the records of examples, with the caller's names of the columns of queries and of positives."""
+    form = FORMS[output_format]
+    blank = [Passage("", score=0.0 if scored else None)] * number
+    columns = pa.Table.from_pylist([*form(Example("", blank[:1], blank), number)]).slice(0, 0)
+    records = (record for example in examples for record in form(example, number))
+    parts = map(pa.Table.from_pylist, iter(lambda: list(islice(records, PIECE)), []))
+    table = pa.concat_tables([columns, *parts])  # an empty data set has columns, too
+    query, positive = column_names
+    called = {"anchor": query, "positive": positive, "document": positive, "documents": positive}
     table = table.rename_columns([called.get(name, name) for name in table.column_names])
     made: Dataset = require("datasets", "train").Dataset(table)
     return made

@@ -4,11 +4,7 @@
 
     @dataclass(frozen=True, kw_only=True)
     class WindowSettings(Settings):
-        '''Window of ranks.
-
-Attributes:
-            top: Negatives per query.
-        '''
+        '''Window of ranks.  (Then a Google docstring's list of attributes, as `top: Negatives per query.`)'''
 
         top: Annotated[int, Option(least=1)] = 10
 
@@ -406,16 +402,75 @@ def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any]) -> None:
         values: of all of them, by name.
     """
     known = {setting.name: setting for setting in settings}
-    idle: dict[str, list[str]] = {}
+    idle: dict[str, list[str]] = {}  # why -> what has no effect
     for name, setting in known.items():
         value = values[name]
         if value is setting.default or (isinstance(value, _PLAIN) and value == setting.default):
             continue
-        alternatives = [[needs] if isinstance(needs, dict) else needs for needs in setting.needs if needs]
-        if why := next(filter(None, (_unmet(each, known, values) for each in alternatives)), ""):
-            idle.setdefault(why, []).append(_with_value(name, value))
+        for needs in setting.needs:
+            why = _why_idle(needs, known, values)
+            if why:
+                idle.setdefault(why, []).append(_with_value(name, value))
+                break
     if idle:
         raise InputError("; ".join(f"{', '.join(given)}: no effect {why}" for why, given in idle.items()))
+
+
+def _why_idle(needs: Needs, known: Collection[str], values: Mapping[str, Any]) -> str:
+    """Say what is missing where none of several alternatives holds; empty: one does, or nothing is needed."""
+    alternatives = [needs] if isinstance(needs, dict) else needs
+    missing: dict[str, Condition] = {}  # of each alternative the first condition that does not hold
+    for alternative in alternatives:
+        unmet = [
+            name
+            for name, condition in alternative.items()
+            if name in known and not _holds(condition, values[name])  # `why`, and settings of other doors, are none
+        ]
+        if not unmet:
+            return ""
+        missing.setdefault(unmet[0], alternative[unmet[0]])
+    if not missing:
+        return ""
+    why = f" ({alternatives[0]['why']})" if "why" in alternatives[0] else ""
+    wanted = " or ".join(_wanted(name, condition) for name, condition in missing.items())
+    if len(missing) > 1:
+        return f"without {wanted}{why}; give one, or leave it out"
+    name, condition = next(iter(missing.items()))
+    given = _with_value(name, values[name])
+    if condition is False or callable(condition):
+        return f"with {given}{why}; leave one of them out"
+    if condition is True or not _has_value(values[name]):
+        return f"without {wanted}{why}; give it, or leave this out"
+    return f"with {given}{why}; it goes with {wanted}"
+
+
+def _wanted(name: str, condition: Condition) -> str:
+    """A setting, with the values that a condition names: `--method rrf or weighted`."""
+    if isinstance(condition, bool) or callable(condition):
+        return spelled(name)
+    return spelled(name, " or ".join(several(condition)) or None)
+
+
+def _holds(condition: Condition, value: Any) -> bool:
+    if isinstance(condition, bool):
+        return condition == _has_value(value)
+    if callable(condition):
+        return bool(condition(value))
+    allowed = several(condition)
+    return any(each in allowed or str(each).partition(":")[0] in allowed for each in several(value))
+
+
+def _has_value(value: Any) -> bool:
+    return value is not None and value is not False and not (isinstance(value, _PLAIN) and value in ("", (), [], {}))
+
+
+def _with_value(name: str, value: Any) -> str:
+    """An option and its value as the caller would write them."""
+    name = spelled(name)
+    if isinstance(value, bool) and name.startswith("--"):
+        return name if value else f"--no-{name.removeprefix('--')}"
+    values = [f"{key}={each}" for key, each in value.items()] if isinstance(value, Mapping) else several(value)
+    return " ".join([name, *(str(each) if isinstance(each, _PLAIN) else type(each).__name__ for each in values)])
 
 
 def check_places(settings: Iterable[Setting], values: Mapping[str, Any]) -> list[Path]:
@@ -456,48 +511,6 @@ def _existing(value: Any) -> Iterator[Path]:
         parts = (str(value), *(part for each in (whole, after) for part in each.split(":", 2)))
         named = {each for part in parts for each in (part, part.partition(",")[0])}
         yield from (Path(each) for each in sorted(named) if each and exists(each))  # noqa: PTH110  (any text)
-
-
-def _unmet(alternatives: Sequence[dict[str, Any]], known: Collection[str], values: Mapping[str, Any]) -> str:
-    """Say what is missing where none of the alternatives holds; empty: one does. What is no setting here holds."""
-    missing: dict[str, Any] = {}
-    for needs in alternatives:
-        unmet = [name for name in needs if name in known and not _holds(needs[name], values[name])]
-        if not unmet:
-            return ""
-        missing.setdefault(unmet[0], needs[unmet[0]])
-    why = f" ({alternatives[0]['why']})" if "why" in alternatives[0] else ""
-    named = {name: () if isinstance(each, bool) or callable(each) else several(each) for name, each in missing.items()}
-    wanted = " or ".join(spelled(name, " or ".join(values) or None) for name, values in named.items())
-    name, condition = next(iter(missing.items()))
-    if len(missing) > 1:
-        return f"without {wanted}{why}; give one, or leave it out"
-    if condition is False or callable(condition):
-        return f"with {_with_value(name, values[name])}{why}; leave one of them out"
-    if condition is True or not _has_value(values[name]):
-        return f"without {wanted}{why}; give it, or leave this out"
-    return f"with {_with_value(name, values[name])}{why}; it goes with {wanted}"
-
-
-def _has_value(value: Any) -> bool:
-    return value is not None and value is not False and not (isinstance(value, _PLAIN) and value in ("", (), [], {}))
-
-
-def _holds(condition: Condition, value: Any) -> bool:
-    if isinstance(condition, bool):
-        return condition == _has_value(value)
-    if callable(condition):
-        return bool(condition(value))
-    wanted = several(condition)
-    return any(each in wanted or str(each).partition(":")[0] in wanted for each in several(value))
-
-
-def _with_value(name: str, value: Any) -> str:
-    name = spelled(name)
-    if isinstance(value, bool) and name.startswith("--"):
-        return name if value else f"--no-{name.removeprefix('--')}"
-    values = [f"{key}={each}" for key, each in value.items()] if isinstance(value, Mapping) else several(value)
-    return " ".join([name, *(str(each) if isinstance(each, _PLAIN) else type(each).__name__ for each in values)])
 
 
 def several(given: Value | Sequence[Value]) -> list[Value]:
