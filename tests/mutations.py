@@ -19,7 +19,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("data/tokens.py", "(np.asarray(frequency, np.float64) + 1)) + 1", "(np.asarray(frequency, np.float64) + 1))",
      "scoring"),
     ("data/splitting.py", "TWINS = 0.7", "TWINS = 0.9", "data"),
-    ("data/pairs.py", "if self._text_of_id.setdefault(identifier, own := hash_of(whole)) != own:", "if False:", "data"),
+    ("data/pairs.py", "if self._text_of_id.setdefault(identifier, own) != own:", "if False:", "data"),
     ("data/collection.py", "own[self.known_positives.contain(np.arange(len(own)), own)] = -1", "pass",
      "test_identical_ids.py"),
     ("encode/vectors.py", "_checksum(part.start, records[\"key\"], self.vectors[part]) == records[\"checksum\"][0]",

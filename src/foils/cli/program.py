@@ -51,7 +51,8 @@ def add_verb(app: App, name: str) -> None:
             check_places(settings, values)
             result = door(**{key: value for key, value in values.items() if key in door.settings})
             _finish(name, result, values)
-            if advised := "" if result is None else following(name, result, typed):
+            advised = "" if result is None else following(name, result, typed)
+            if advised:
                 say(f"next: {advised}")
 
     headings = list(dict.fromkeys(each.heading for each in settings))
@@ -108,7 +109,8 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
     verb, tables = DOORS[name], result.tables()
     to_standard_output = values.get(JSON.name) == Path(STANDARD)
     for output in (*verb.outputs, *([] if to_standard_output else [JSON])):
-        if (value := values.get(output.name)) is not None and output.write:
+        value = values.get(output.name)
+        if value is not None and output.write:
             attrgetter(output.write)(result)(value)
             if output.name == "output":
                 tables = [replace(tables[0], title=f"{tables[0].title} → {value}"), *tables[1:]]
@@ -116,7 +118,8 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
         print(result.json_text(), end="")
     else:
         print_tables(tables)
-    if page := values.get("report", values.get("page")):
+    page = values.get("report", values.get("page"))
+    if page:
         say(f"report: {page}")
     verb.after(result, values)
 
@@ -128,7 +131,8 @@ def _parameter(setting: Setting, place: int) -> inspect.Parameter:
         annotation = list[str] if option.repeated else str
         annotation = annotation if setting.default is inspect.Parameter.empty else annotation | None
     more: dict[str, Any] = {"help": help_text(setting), "negative_iterable": (), "negative_none": ()}
-    if names := option.allowed():
+    names = option.allowed()
+    if names:
         more["choices"] = names
     if option.metavar or (not names and annotation in (str, str | None)):
         more["metavar"] = option.metavar or setting.name.split("_")[-1].upper()

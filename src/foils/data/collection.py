@@ -179,10 +179,12 @@ class Collection:
             InputError: the split has no relevant document at all, or some query has none in any split.
         """
         if not self._is_all(split):
-            if not len(found := _positives_of([self.judgements(split)], self)):
+            found = _positives_of([self.judgements(split)], self)
+            if not len(found):
                 raise InputError(f"the split {split!r} of {self.name} judges no document relevant (score above 0)")
             return found
-        if missing := len(self.queries) - len(self.known_positives):
+        missing = len(self.queries) - len(self.known_positives)
+        if missing:
             said = f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive, which this needs"
             raise InputError(f"{said}; name a split ({', '.join(self.splits) or 'there are no judgements'})")
         return self.known_positives
@@ -669,7 +671,8 @@ def _judgements(
     known, passed = np.minimum(*pairs) >= 0, np.zeros(len(judged), bool)
     for (column, (_, without)), found in zip(ids.items(), pairs, strict=True):
         for row in np.flatnonzero(found < 0).tolist():
-            if lenient or (identifier := judged[column][row].as_py()) in without:
+            identifier = judged[column][row].as_py()
+            if lenient or identifier in without:
                 passed[row] = True
                 continue
             file = "queries" if column == "query_id" else "documents"
@@ -698,7 +701,8 @@ def _checked(
         with progress.task(f"reading {kind}", unit=kind) as advance:
             for line, given in source.read(complaints):
                 advance(1)
-                if isinstance(values := check(given), str):
+                values = check(given)
+                if isinstance(values, str):
                     complaints.add(values, line)
                 elif values:
                     lines.append(line)

@@ -129,7 +129,8 @@ def describe_collection(collection: Collection) -> Description:
     if "test" not in splits:
         warnings.append("There is no split test: nothing can be measured but on what is trained.")
     for name, split in splits.items():
-        if (share := split.shared or 0) >= 0.2:
+        share = split.shared or 0
+        if share >= 0.2:
             said = f"measures on {name} tell how well known documents are found, not new ones."
             warnings.append(f"{100 * share:.0f} % of the positives of {name} are positives of train too: {said}")
         if split.twins:

@@ -72,7 +72,8 @@ def weighted_sum(
         raise InputError(f"weights {values.tolist()}; expected {scores.shape[1]} of at least 0, one above")
     total = np.zeros(len(queries))
     for column, weight in enumerate(values):
-        if not len(here := np.flatnonzero(~np.isnan(scores[:, column]))):
+        here = np.flatnonzero(~np.isnan(scores[:, column]))
+        if not len(here):
             continue
         own = scores[here, column]
         starts = starts_of(queries[here])
@@ -192,7 +193,8 @@ def _interleaved(queries: Rows, ranks: Rows) -> Scores:
         turn = 0
         while lists:
             for listed in list(lists):
-                if (taken := next((row for row in listed if turns[row] < 0), None)) is None:
+                taken = next((row for row in listed if turns[row] < 0), None)
+                if taken is None:
                     lists.remove(listed)
                 else:
                     turns[taken], turn = turn, turn + 1
@@ -290,7 +292,10 @@ class Fusion:
         Raises:
             FormatError: the file is damaged.
         """
-        if not isinstance(folder, (str, Path)) or not (path := Path(folder) / TUNED_FILE).is_file():
+        if not isinstance(folder, (str, Path)):
+            return None
+        path = Path(folder) / TUNED_FILE
+        if not path.is_file():
             return None
         try:
             facts = whole_json(path)

@@ -50,7 +50,8 @@ def negatives_table(
 
 def _checked_table(table: pa.Table) -> pa.Table:
     """Return a table with its columns in their types; whether pairs repeat is not looked at."""
-    if missing := [name for name in REQUIRED.names if name not in table.column_names]:
+    missing = [name for name in REQUIRED.names if name not in table.column_names]
+    if missing:
         raise InputError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(REQUIRED.names)}")
     table = with_types(table, {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN})
     if table["score"].null_count:
@@ -60,7 +61,8 @@ def _checked_table(table: pa.Table) -> pa.Table:
         if name in names and table[name].null_count:
             raise InputError(f"{table[name].null_count} rows have no {name}; every row needs one")
     for name in ("score", *(name for name, kind in KNOWN.items() if kind == pa.float64() and name in names)):
-        if infinite := pc.sum(pc.is_inf(table[name])).as_py():
+        infinite = pc.sum(pc.is_inf(table[name])).as_py()
+        if infinite:
             raise InputError(f"{infinite} values of {name} are infinite; a missing one is NaN")
     if "weight" in names and (table["weight"].to_numpy() < 0).any():
         raise InputError("negative weights; a row that does not count has weight 0")
@@ -247,7 +249,8 @@ class Negatives(Result):
             InputError: a column is there already (no stage overwrites what another wrote), or has another length.
         """
         table = self.table
-        if taken := [name for name in columns if name in table.column_names]:
+        taken = [name for name in columns if name in table.column_names]
+        if taken:
             raise InputError(f"the table has {', '.join(taken)} already; a stage adds columns, it replaces none")
         for name, values in columns.items():
             if len(values) != len(self):
@@ -411,7 +414,8 @@ class Recapture:
         Raises:
             InputError: what the table says are no counts.
         """
-        if (recapture := provenance.get("recapture")) is None:
+        recapture = provenance.get("recapture")
+        if recapture is None:
             return None
         known = dict(recapture) if isinstance(recapture, Mapping) else {}
         optional = {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}

@@ -134,9 +134,11 @@ class Columns:
         """
         columns, where = records.columns, records.where
         given = [name for name in chosen.values() if name]
-        if unknown := [role for role in chosen if role not in known]:
+        unknown = [role for role in chosen if role not in known]
+        if unknown:
             raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(known)}")
-        if missing := [name for name in given if name not in columns]:
+        missing = [name for name in given if name not in columns]
+        if missing:
             raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
         free = [(name, plain(name)) for name in columns if name not in given]
         names = {role: tuple(name for name, as_known in free if as_known in usual) for role, usual in known.items()}
@@ -150,7 +152,8 @@ class Columns:
             if len(fitting) > 1 and role != "negative" and not of_source:
                 said = f"columns {' and '.join(fitting)} could each be the {role}; say which one is"
                 raise FormatError(f"{said}: {spelled('columns')} {role}={fitting[0]}", where)
-        if absent := [each for each in needed if each[0] in known and not any(names[role] for role in each)]:
+        absent = [each for each in needed if each[0] in known and not any(names[role] for role in each)]
+        if absent:
             how = f"give one such a name ({', '.join(known[absent[0][0]])}), or say {spelled('columns')} ROLE=COLUMN"
             said = f"no column is known as {' or '.join(each[0] for each in absent)}; the columns are"
             said = f"{said} {', '.join(map(repr, columns)):.150}; {EXPECTED if of_source else how}"
@@ -162,8 +165,8 @@ class Columns:
         only_two = {role for role, names in self.names.items() if names} == {"query", "positive"}
         first, second = (*self.names["query"], *self.names["positive"]) if only_two else ("", "")
         for line, fields in records.read(complaints):
-            if only_two and type(given := fields.get(second)) is str:  # what most records are is read quickly
-                query, positive = _text(fields.get(first)), _passage(given)
+            if only_two and type(fields.get(second)) is str:  # what most records are is read quickly
+                query, positive = _text(fields.get(first)), _passage(fields[second])
                 if query and positive:
                     yield line, Example(query, (positive,))
                     continue
@@ -218,7 +221,8 @@ class Columns:
         """
         read, expected = (readers or READ_AS)[role]
         given = [each for name in self.names[role] for each in _listed(fields.get(name))]
-        if None in (values := list(map(read, given))):
+        values = list(map(read, given))
+        if None in values:
             raise self._wrong(role, given[values.index(None)], expected)
         return values
 
@@ -401,14 +405,16 @@ class _PairReader:
                     if identifier is None and self._id_of_text:
                         identifier = self._id_of_text.get(text_id(each.whole))
                     elif identifier is not None:
-                        if self._text_of_id.setdefault(identifier, own := hash_of(whole)) != own:
+                        own = hash_of(whole)
+                        if self._text_of_id.setdefault(identifier, own) != own:
                             said = f"the document {identifier!r} has another text before; an id has one text"
                             complaints.add(said, line)
                         if not of_pairs:
                             for key in (each.whole, each.text):
                                 self._id_of_text.setdefault(text_id(key), identifier)
                     count, identifier = len(self._documents), identifier or text_id(whole)
-                    if (row := self._documents.setdefault(identifier, count)) == count:
+                    row = self._documents.setdefault(identifier, count)
+                    if row == count:
                         yield identifier, each.title, each.text
                     if place < positives:
                         self._pairs.extend((query, row, record.grade, at, line))
@@ -422,7 +428,8 @@ class _PairReader:
         """Return the row of a record's query, and note its text and split."""
         split = split_of_table or (record.split and split_name(record.split))
         query_id = record.query_id or text_id(record.query)
-        if (row := self._queries.setdefault(query_id, len(self._queries))) == len(self._query_texts):
+        row = self._queries.setdefault(query_id, len(self._queries))
+        if row == len(self._query_texts):
             self._query_texts.append(record.query)
             self._query_splits.append(split)
         elif self._query_texts[row] != record.query:
@@ -441,14 +448,17 @@ class _PairReader:
         """
         query_rows, doc_rows, grades, tables, lines = np.asarray(self._pairs, np.int64).reshape(-1, 5).T
         first, splits = PairIndex(query_rows, doc_rows).first, self._query_splits
-        if len(wrong := np.flatnonzero(grades != grades[first])):
+        wrong = np.flatnonzero(grades != grades[first])
+        if len(wrong):
             at, others = wrong[0], f"; pairs of this kind: {len(wrong):,}"
             said = f"the pair has another relevance on line {lines[first[at]]}{others}"
             raise FormatError(said, self.tables[tables[at]][0].where, int(lines[at]))
-        if odd := [name for name in dict.fromkeys(splits) if name and not SPLIT_NAME.fullmatch(name)]:
+        odd = [name for name in dict.fromkeys(splits) if name and not SPLIT_NAME.fullmatch(name)]
+        if odd:
             said = f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60"
             raise FormatError(said, self.where)
-        if missing := splits.count(""):
+        missing = splits.count("")
+        if missing:
             if missing < len(queries):
                 raise FormatError(f"{missing} queries have no split, others have; give each one, or none", self.where)
             relevant, texts = grades > 0, ColumnTexts(queries["text"])
@@ -456,7 +466,8 @@ class _PairReader:
         kept, judged = np.flatnonzero(first == np.arange(len(first))), {}
         of_pair = np.array(splits, object)[query_rows[kept]]
         for name in sorted({*splits}, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name)):
-            if len(rows := kept[of_pair == name]):
+            rows = kept[of_pair == name]
+            if len(rows):
                 ids = take(queries["query_id"], query_rows[rows]), take(documents["doc_id"], doc_rows[rows])
                 table = pa.table([*ids, pa.array(grades[rows].astype(np.int32))], schema=QRELS)
                 judged[name] = table.to_batches(max_chunksize=BATCH)

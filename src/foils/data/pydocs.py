@@ -124,11 +124,14 @@ def split_of(module: str) -> str:
 def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
     """Find where each package's source lies: its folder, or its one file."""
     found: dict[str, Path] = {}
-    for package in (wanted := sorted({*(DEFAULT_PACKAGES if packages is None else packages)})):
+    wanted = sorted({*(DEFAULT_PACKAGES if packages is None else packages)})
+    for package in wanted:
         spec = find_spec(package) if package.isidentifier() else None  # a dotted name's parents would be imported
-        if spec and spec.has_location and (origin := Path(spec.origin or "")).suffix == ".py":
+        origin = Path(spec.origin or "") if spec and spec.has_location else Path()
+        if origin.suffix == ".py":
             found[package] = origin.parent if origin.name == "__init__.py" else origin
-    if packages is not None and (missing := [package for package in wanted if package not in found]):
+    missing = [package for package in wanted if package not in found]
+    if packages is not None and missing:
         said = f"not installed as Python source: {', '.join(map(repr, missing))}"
         raise InputError(f"{said}; give names of top-level packages as they are imported, such as 'sklearn'")
     return found
@@ -163,7 +166,8 @@ def _documented(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
             yield from _documented(child, prefix)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and child.name[0] != "_":
             name = f"{prefix}.{child.name}"
-            if (docstring := ast.get_docstring(child)) is not None:
+            docstring = ast.get_docstring(child)
+            if docstring is not None:
                 yield name, docstring
             if isinstance(child, ast.ClassDef):
                 yield from _documented(child, name)

@@ -89,7 +89,8 @@ def read_ir_datasets(name: str) -> Collection:
         except KeyError:
             return None
 
-    if (whole := registered(name)) is None:
+    whole = registered(name)
+    if whole is None:
         raise InputError(f"ir_datasets knows no data set {name!r}; see https://ir-datasets.com for the IDs")
     split = split_name(name.rpartition("/")[2])
     parts = {split if split in SPLITS else "test": [whole]}
@@ -127,7 +128,8 @@ def _ir_queries(parts: Iterable[Any]) -> Iterator[Fields]:
     """The queries of all splits; one that is in two of them, with one text, once."""
     texts: dict[str, str] = {}
     for query in chain.from_iterable(part.queries_iter() for part in parts):
-        if texts.get(query.query_id) != (text := query.default_text()):
+        text = query.default_text()
+        if texts.get(query.query_id) != text:
             texts[query.query_id] = text
             yield {"_id": query.query_id, "text": text}
 

@@ -300,7 +300,8 @@ def listed_rows(given: Any) -> list[Fields] | None:
         return list(given)
     if not all(isinstance(row, tuple) and all(each is None or isinstance(each, str) for each in row) for row in given):
         return None
-    if len(widths := {len(row) for row in given}) > 1 or min(widths) < 2:
+    widths = {len(row) for row in given}
+    if len(widths) > 1 or min(widths) < 2:
         raise InputError(
             f"tuples of {sorted(widths)} texts; expected (query, positive), or a negative or more after them"
         )
@@ -321,7 +322,8 @@ def arrow_table(given: Any) -> pa.Table:
     if isinstance(given, pa.Table):
         return given
     try:
-        if (rows := listed_rows(given)) is not None:
+        rows = listed_rows(given)
+        if rows is not None:
             return pa.Table.from_pylist(rows)
         if _is_data_set(given):
             return given.with_format("arrow")[:]
@@ -361,7 +363,8 @@ def records_of(given: Any) -> Records:
         if ending in ENDINGS or first_character(path) in ("{", "["):
             return _json(path)
         raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
-    if (rows := listed_rows(given)) is not None:
+    rows = listed_rows(given)
+    if rows is not None:
         names = tuple(dict.fromkeys(key for row in rows for key in row))
         return Records("list", names, lambda _: enumerate(rows, start=1))
     is_set = _is_data_set(given)
@@ -444,13 +447,15 @@ def _delimited(path: Path, by_name: str) -> Records:
 def _json(path: Path) -> Records:
     if first_character(path) == "[":
         listed = whole_json(path)
-        if wrong := {type(each).__name__ for each in listed} - {"dict"}:
+        wrong = {type(each).__name__ for each in listed} - {"dict"}
+        if wrong:
             raise FormatError(f"expected a list of JSON objects, found {', '.join(sorted(wrong))} in it", path)
         names = tuple(dict.fromkeys(key for record in listed for key in record))
         return Records(f"{path} (record)", names, lambda _: enumerate(listed, start=1), (path,))
     complaints = Complaints(path)
     first = islice(json_objects(path, complaints), 1_000)  # records whose keys are the columns
-    if not (names := tuple(dict.fromkeys(key for _, record in first for key in record))):
+    names = tuple(dict.fromkeys(key for _, record in first for key in record))
+    if not names:
         complaints.raise_if_any()
         raise FormatError("no JSON object with keys in it; expected a list of objects, or one on each line", path)
     return Records(str(path), names, partial(json_objects, path), (path,))

@@ -95,7 +95,8 @@ class Run:
         complaints, tags, seen = Complaints(path), set[str](), dict[tuple[str, str], int]()
         rows: dict[str, list[tuple[str, int, float]]] = {}  # of each query
         for line, text in numbered_lines(path, complaints):
-            if len(fields := text.split()) != 6:
+            fields = text.split()
+            if len(fields) != 6:
                 complaints.add(f"expected 6 fields (query Q0 document rank score tag), found {len(fields)}", line)
                 continue
             query, _, document, rank, written, tag = fields
@@ -105,7 +106,9 @@ class Run:
                 score = float("nan")
             if not np.isfinite(score):
                 complaints.add(f"the score {written!r} is not a finite number", line)
-            elif (before := seen.setdefault((query, document), line)) != line:
+                continue
+            before = seen.setdefault((query, document), line)
+            if before != line:
                 complaints.add(f"{document!r} is ranked for {query!r} on line {before} already", line)
             else:
                 whole = whole_number(rank)

@@ -78,12 +78,15 @@ class _SourceRows:
         query = self._query_rows.get(example.query_id)
         if query is None and text is None:
             raise InputError(f"unknown query_id {example.query_id!r}: the collection {name} has no such query")
-        if query is None and (query := self._query_rows.get(text_id(text))) is None:
+        if query is None:
+            query = self._query_rows.get(text_id(text))
+        if query is None:
             query = self._queries.get(squeezed(text))
         if query is None:
             raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {name}")
         for each in example.positives:
-            if each.score is not None and (row := self._known(each)) is not None:
+            row = None if each.score is None else self._known(each)
+            if row is not None:
                 self._scores.setdefault((query, row), each.score)
         for each in example.negatives:
             pair = query, self._document(each)
@@ -129,7 +132,8 @@ class _SourceRows:
         made = _imported(file, self.collection, repeated=self.repeated)
         negatives = without_own(Negatives(table, made), self.collection, file, by_text=True)
         pairs, values = np.array([*self._scores], np.int64).reshape(-1, 2).T, np.array([*self._scores.values()])
-        if not (known := self.collection.known_positives.contain(*pairs) & np.isfinite(values)).any():
+        known = self.collection.known_positives.contain(*pairs) & np.isfinite(values)
+        if not known.any():
             return negatives
         return negatives.with_rejected(*self._ids(*pairs[:, known]), values={"score": values[known]})[0]
 
@@ -205,7 +209,8 @@ def _read(given: Any, name: str, collection: Collection) -> Negatives:
     if isinstance(given, Path) and not parquet:  # what is no table by its name or first byte has to be a TREC run
         ending = Path(given.name.lower().removesuffix(".gz")).suffix
         if ending not in DELIMITERS and first_character(given) not in ("{", "["):
-            if not len(table := Run.read(given).table):
+            table = Run.read(given).table
+            if not len(table):
                 said = "the file is empty; a source is a Parquet table, a TREC run, or records"
                 raise FormatError(f"{said}: {EXPECTED}", given)
             every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
@@ -273,7 +278,8 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     if twice := sorted({path for path in paths if paths.count(path) > 1}):
         raise InputError(f"{', '.join(twice)}: given twice; leave one out")
     names = [each.name for each in sources]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
         said = f"several sources are called {', '.join(repeated)}"
         raise InputError(f"{said}; name them apart, as in NAME=PATH, or in a dictionary")
     return sources

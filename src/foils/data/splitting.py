@@ -100,7 +100,8 @@ def twin_pairs(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.ND
     bounds = np.flatnonzero(np.diff(documents, prepend=-1, append=-1))
     pairs: list[tuple[int, int]] = []
     for at in np.flatnonzero(np.diff(bounds) > 1).tolist():
-        if len(rows := np.unique(queries[bounds[at] : bounds[at + 1]])) > 1:
+        rows = np.unique(queries[bounds[at] : bounds[at + 1]])
+        if len(rows) > 1:
             sets = [set(comparable(texts[int(row)])) for row in rows]
             pairs += [(int(rows[i]), int(rows[j])) for i, j in near_pairs(sets, threshold=TWINS)]
     return np.asarray(pairs, np.int64).reshape(-1, 2)
@@ -156,7 +157,8 @@ def with_three_splits(collection: Collection) -> Collection:
     Raises:
         InputError: no judgement at all, or splits of which none is called train.
     """
-    if not (missing := [name for name in SPLITS if name not in collection.qrels]):
+    missing = [name for name in SPLITS if name not in collection.qrels]
+    if not missing:
         return collection
     splits = collection.splits
     whole = "train" if "train" in splits else splits[0] if len(splits) == 1 else ""
@@ -211,7 +213,9 @@ def expected_recurrence(collection: Collection, train: str = TRAIN) -> float:
     Raises:
         UnknownNameError: no such split.
     """
-    if train != DEV and DEV in collection.qrels and (share := recurrence(collection, DEV, train)) is not None:
-        return share
+    if train != DEV and DEV in collection.qrels:
+        share = recurrence(collection, DEV, train)
+        if share is not None:
+            return share
     counts = np.bincount(collection.labels(train).doc_rows)
     return 1 - float((counts == 1).sum() / counts.sum()) if counts.sum() else 1.0

@@ -139,11 +139,13 @@ def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     Raises:
         InputError: every column whose values another type cannot hold, and names that are there twice.
     """
-    if repeated := [name for name, count in Counter(table.column_names).items() if count > 1]:
+    repeated = [name for name, count in Counter(table.column_names).items() if count > 1]
+    if repeated:
         raise InputError(f"column {', '.join(repeated)} is there more than once; a column has one name")
     wrong = []
     for at, field in enumerate(table.schema):
-        if field.type == (expected := types.get(field.name, field.type)):
+        expected = types.get(field.name, field.type)
+        if field.type == expected:
             continue
         given = field.type.value_type if kinds.is_dictionary(field.type) else field.type
         try:
@@ -203,7 +205,8 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
     """
     with opened_parquet(existing_file(path), page_checksum_verification=True) as opened:
         names = opened.schema_arrow.names
-        if missing := [name for name in required if name not in names]:
+        missing = [name for name in required if name not in names]
+        if missing:
             said = f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}"
             raise FormatError(said, path)
         longest_text(opened, Path(path))
@@ -244,9 +247,8 @@ def longest_text(opened: pq.ParquetFile, path: Path) -> int:
 def _longest_key(column: Any) -> int:
     """The bytes of the longest text of a column's dictionary; the column may be of lists of texts."""
     while not kinds.is_dictionary(column.type):
-        if not hasattr(column, "flatten") or isinstance(children := column.flatten(), list):
-            return 0
-        if children.type == column.type:
+        children = column.flatten() if hasattr(column, "flatten") else []
+        if isinstance(children, list) or children.type == column.type:
             return 0
         column = children
     return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)

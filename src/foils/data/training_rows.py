@@ -145,7 +145,8 @@ def training_rows(
         longest = int((end - begin).max(initial=0))
         at = begin[:, None] + np.arange(min(longest, per_query or longest))  # −1 where a list is short
         lists = np.append(order, -1)[np.where(at < end[:, None], at, -1)]
-        if not len(covered := np.flatnonzero((lists >= 0).any(1))):
+        covered = np.flatnonzero((lists >= 0).any(1))
+        if not len(covered):
             said = f"no query of {collection.name}'s split {split!r} has a kept negative"
             raise InputError(f"nothing to train on: {said}")
         queries, documents, lists = queries[covered], documents[covered], lists[covered]

@@ -102,7 +102,8 @@ def first_documents(run: Run, collection: Collection, depth: int, *, split: str 
             )
     table = table.filter(pc.less(table["rank"], depth))
     known = np.stack([collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])]) >= 0
-    if len(unknown := np.flatnonzero(~known.all(axis=0))):
+    unknown = np.flatnonzero(~known.all(axis=0))
+    if len(unknown):
         first = table.slice(unknown[0], 1).to_pylist()[0]
         raise InputError(
             f"{len(unknown)} rows of the run {run.name} name a query or document that {collection.name} does not have "
@@ -432,7 +433,8 @@ def runs_of(
         if system.kind == "reranker":
             name = system.name or f"{first.name} + {_file_name(system.what) or 'reranker'}"
             run = rerank_run(first, collection, opened[place], depth=rerank_depth, name=name)
-            if (fusion := Fusion.of(system.what)) and fusion.deploys == "both":  # with the order that it reranks
+            fusion = Fusion.of(system.what)
+            if fusion and fusion.deploys == "both":  # with the order that it reranks
                 stage = first_documents(first, collection, rerank_depth)
                 run = fuse_runs([stage, run], name=name, **fusion.how)
             runs[place] = run
@@ -470,7 +472,8 @@ def _opened(
         by_bm25 = partial(bm25_run, collection, split, depth=depth, lexical=lexical)
         return lambda: fuse_runs([by_bm25(), dense()], name=name, **fusion.how).first(top)
     encoder = embedding.open_encoder(system.what, collection)
-    if (length := getattr(encoder, "max_length", None)) is not None:
+    length = getattr(encoder, "max_length", None)
+    if length is not None:
         lengths[system.name or encoder.name] = length
         log.info("%s: texts cut after %s tokens", encoder.name, length)
     return partial(dense_run, encoder, collection, split, depth=top, store=embedding.open_store(), name=system.name)

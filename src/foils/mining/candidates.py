@@ -323,8 +323,9 @@ class Miner:
     def _block(self, kept: Path | None, block: tuple[int, Rows]) -> _Found:
         """The candidates of one block, read where they were kept."""
         place = None if kept is None else kept / f"{block[0]}.npz"
-        if place is not None and (known := _Found.read(place)) is not None:
-            return known
+        kept_before = None if place is None else _Found.read(place)
+        if kept_before is not None:
+            return kept_before
         found = self._searched(block[1])
         if place is not None:
             try:

@@ -153,14 +153,16 @@ def fuse_sources(
         settings = {"k": k}
     if method == "weighted":
         counts = zip(sources, np.bincount(origins[np.isnan(scores)], minlength=len(sources)), strict=True)
-        if without := [f"{name} ({count:,})" for name, count in counts if count]:
+        without = [f"{name} ({count:,})" for name, count in counts if count]
+        if without:
             raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
         settings = {"weights": [(weights or {}).get(name, 1.0) for name in sources], "normalisation": normalisation}
     ranks, count = stacked["rank"].to_numpy(), len(sources)
     lists = fuse_lists(queries, documents, origins, ranks, scores, count=count, method=method, **settings)
     same = lists.rows[lists.places]  # the first row of each row's query and document
     texts = np.asarray(pc.fill_null(stacked["text"].combine_chunks().dictionary_encode().indices, -1))
-    if len(differ := np.flatnonzero(texts != texts[same])):
+    differ = np.flatnonzero(texts != texts[same])
+    if len(differ):
         other = pc.unique(stacked["doc_id"].take(pa.array(differ))).to_pylist()
         said = f"{len(other)} documents have another text in another source (first: {', '.join(map(repr, other[:5]))})"
         raise InputError(f"{said}; give each text an id of its own")
@@ -169,7 +171,8 @@ def fuse_sources(
     table = negatives_table(*ids, name, ranks_within(queries), lists.scores)
     if kept["text"].null_count < len(kept):
         table = table.append_column("text", kept["text"])
-    if len(rejected := np.flatnonzero(np.asarray(stacked["reason"].is_valid()))[::-1]):
+    rejected = np.flatnonzero(np.asarray(stacked["reason"].is_valid()))[::-1]
+    if len(rejected):
         source = np.full(len(table), -1, np.int64)
         source[lists.places[rejected]] = rejected  # rows lie in the order of the sources; the first source writes last
         reasons = stacked["reason"].take(pa.array(source, mask=source < 0)).combine_chunks().cast(pa.string())

@@ -348,7 +348,8 @@ def parse(content: str) -> list[str]:
     named = [of for key, of in keyed if "negative" in key.lower() and "reason" not in key.lower()]
     for listed in [named] if named else [value for value in values if isinstance(value, list)]:
         texts = [text for of in listed for text in (of if isinstance(of, list) else [of])]
-        if found := [text.strip() for text in texts if isinstance(text, str)]:
+        found = [text.strip() for text in texts if isinstance(text, str)]
+        if found:
             return found
     lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in answer.splitlines())
     return [line.group(1) for line in lines if line]

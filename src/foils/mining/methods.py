@@ -170,7 +170,7 @@ class FilterSettings(Settings):
             "max_score": ScoreLimit,
             "min_score": partial(ScoreLimit, below=True),
         }
-        return [made(value) for name, made in known.items() if (value := getattr(self, name)) is not None]
+        return [made(getattr(self, name)) for name, made in known.items() if getattr(self, name) is not None]
 
     def describe(self) -> dict[str, Any]:
         """Return the rules' settings for provenance."""
@@ -230,7 +230,8 @@ class Models:
     @cached_property
     def cross_encoder(self) -> CrossEncoderScorer:
         """The cross-encoder, its scores kept where vectors are."""
-        if (model := self.filters.cross_encoder) is None:
+        model = self.filters.cross_encoder
+        if model is None:
             raise InputError(f"a cross-encoder is needed; name it with {spelled('cross_encoder')} MODEL")
         return CrossEncoderScorer.of(model, self.encoding)
 
@@ -248,7 +249,8 @@ class Models:
             )
             fusion = Fusion.of(self.encoding.encoder)
             facts: dict[str, Any] = {"encoder": description(self.encoder[0])}
-            if (kind := self.ranking.index) != "exact":
+            kind = self.ranking.index
+            if kind != "exact":
                 key = [self.collection.digest, facts["encoder"], str(ranks.documents.array.dtype), kind]
                 ranks.use(FaissIndex.kept(ranks.documents, kind, cache_place("faiss", digest_of(key, 16))))
                 some, depth = rows[:: max(1, len(rows) // SAMPLE)][:SAMPLE], min(RECALLED, len(ranks.documents))

@@ -116,7 +116,8 @@ def read_planted(negatives: Negatives, collection: Collection) -> Planted | None
     Raises:
         InputError: what it says cannot be read.
     """
-    if (facts := negatives.provenance.get("planted")) is None or Recapture.of_table(negatives) is None:
+    facts = negatives.provenance.get("planted")
+    if facts is None or Recapture.of_table(negatives) is None:
         return None
     try:
         queries, documents = collection.query_rows(facts["query_id"]), collection.document_rows(facts["doc_id"])
@@ -181,7 +182,8 @@ def planted_by_filter(
         Nothing where the table does not say what became of planted positives, or a rule compares with other positives
         of the query and none has any.
     """
-    if (planted := read_planted(negatives, collection)) is None:
+    planted = read_planted(negatives, collection)
+    if planted is None:
         return {}
     if any(map(reads_judgements, rules)):
         planted = planted[collection.known_positives.counts_of(planted["query"]) > 1]

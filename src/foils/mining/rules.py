@@ -427,6 +427,7 @@ def filter_negatives(
 
 
 def _scored(pairs: TextPairs) -> Scores:
-    if missing := int(np.isnan(pairs.scores).sum()):
+    missing = int(np.isnan(pairs.scores).sum())
+    if missing:
         raise InputError(f"{missing:,} candidates have no score; a rule on scores needs a scorer for this source")
     return pairs.scores

@@ -39,7 +39,8 @@ CHANGED = "its contents have changed since they were written (their checksum is 
 
 def cache_folder() -> Path:
     """Return the folder for everything that can be made again: $FOILS_CACHE, or foils in the user's cache."""
-    if chosen := os.environ.get("FOILS_CACHE"):
+    chosen = os.environ.get("FOILS_CACHE")
+    if chosen:
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foils"
 

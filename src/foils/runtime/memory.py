@@ -26,7 +26,8 @@ def budget() -> int:
     Raises:
         InputError: it is less than 1 MiB, or FOILS_MEMORY is no size.
     """
-    if (size := _budget.get()) is None:
+    size = _budget.get()
+    if size is None:
         size = parsed_size(os.environ.get("FOILS_MEMORY") or "1GiB")
     if size < LEAST:
         raise InputError(f"a memory budget of {size} bytes; expected at least 1 MiB")
@@ -50,6 +51,7 @@ def parsed_size(text: str) -> int:
         InputError: it is not of this form.
     """
     size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if size is None or (unit := size[2].upper()) not in _UNITS:
+    unit = "" if size is None else size[2].upper()
+    if size is None or unit not in _UNITS:
         raise InputError(f"{text!r} is not a size; expected a number with a unit, as in 2GiB or 500MB")
     return int(float(size[1]) * _UNITS[unit])

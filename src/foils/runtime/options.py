@@ -110,7 +110,8 @@ class Option:
             value: None is not checked: it stands for a default.
         """
         for each in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(each, str) and (allowed := self.allowed()) and each not in allowed:
+            allowed = self.allowed() if isinstance(each, str) else []
+            if allowed and each not in allowed:
                 raise UnknownNameError(name, each, allowed)
             if isinstance(each, bool) or not isinstance(each, (int, float)):
                 continue
@@ -179,18 +180,24 @@ class Setting:
             UnknownNameError: the value is not one of the allowed names.
         """
         if isinstance(value, str) and str not in self.kinds:
-            if self.option.parse is not None:
-                value = self.option.parse([value] if self.option.repeated else value)
-            elif kind := next((kind for kind in _READERS if kind in self.kinds), None):
-                expected, reader = _READERS[kind]
-                try:
-                    value = reader(value)
-                except (KeyError, ValueError):
-                    raise InputError(f"{spelled(self.name, value)}; expected {expected}") from None
-            elif several_taken := [kind for kind in self.kinds if get_origin(kind) in (list, tuple)]:
-                value = get_origin(several_taken[0])([value])
+            value = self._read(value)
         self.option.check(spelled(self.name), value)
         return float(value) if type(value) is int and float in self.kinds and int not in self.kinds else value
+
+    def _read(self, text: str) -> Any:
+        """Return what a text says; as it is where neither the option nor a type of the setting reads texts."""
+        if self.option.parse is not None:
+            return self.option.parse([text] if self.option.repeated else text)
+        for kind, (expected, reader) in _READERS.items():
+            if kind in self.kinds:
+                try:
+                    return reader(text)
+                except (KeyError, ValueError):
+                    raise InputError(f"{spelled(self.name, text)}; expected {expected}") from None
+        for kind in self.kinds:
+            if get_origin(kind) in (list, tuple):
+                return get_origin(kind)([text])
+        return text
 
 
 def _checked(settings: Iterable[Setting], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +241,7 @@ class Settings:
     def changed(self, *names: str) -> dict[str, Any]:
         """Return those of the named settings (of all, where none is named) that differ from their defaults."""
         own = [setting for setting in settings_of(type(self)) if not names or setting.name in names]
-        return {each.name: value for each in own if (value := getattr(self, each.name)) != each.default}
+        return {each.name: getattr(self, each.name) for each in own if getattr(self, each.name) != each.default}
 
 
 def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
@@ -349,10 +356,12 @@ def _taken(
     for name, parameter in inspect.signature(function).parameters.items():
         setting, place = _setting(name, hints[name], plain[name], parameter.default, texts), parameter.kind
         own: tuple[Setting, ...] = (setting,)
-        if isinstance(kind := setting.annotation, type) and issubclass(kind, Settings):
+        kind = setting.annotation
+        if isinstance(kind, type) and issubclass(kind, Settings):
             groups.append((name, kind))
             own, place = settings_of(kind), inspect.Parameter.KEYWORD_ONLY
-            if (base := parameter.default) is not inspect.Parameter.empty:
+            base = parameter.default
+            if base is not inspect.Parameter.empty:
                 own = tuple(replace(each, default=getattr(base, each.name)) for each in own)
         for each in own:
             if each.name in settings:
@@ -390,7 +399,8 @@ def refuse(given: Mapping[str, Any], why: str) -> None:
         given: names of keyword arguments, and values; None: not given.
         why: completes `NAME VALUE: no effect …`, and says what to do.
     """
-    if named := [_with_value(name, value) for name, value in given.items() if value is not None]:
+    named = [_with_value(name, value) for name, value in given.items() if value is not None]
+    if named:
         raise InputError(f"{', '.join(named)}: no effect {why}")
 
 

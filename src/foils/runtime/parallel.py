@@ -222,7 +222,8 @@ def on_ray(address: str = LOCAL) -> Iterator[RayExecutor]:
         InputError: no cluster can be reached there, or it has no machine large enough for a task.
     """
     ray = require("ray", "ray")
-    if connect := not ray.is_initialized():
+    connect = not ray.is_initialized()
+    if connect:
         _connect(ray, address)
     try:
         executor = RayExecutor()
@@ -240,7 +241,8 @@ def _connect(ray: Any, address: str) -> None:
     if address == LOCAL:
         quiet |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
-        if host_port := _HOST_PORT.fullmatch(address):  # Ray itself would try for minutes
+        host_port = _HOST_PORT.fullmatch(address)
+        if host_port:  # Ray itself would try for minutes
             socket.create_connection((host_port["host"], int(host_port["port"])), timeout=10).close()
         ray.init(address=address, **quiet)
     except (OverflowError, RuntimeError, ValueError, OSError) as error:  # also a port above 65535

@@ -100,7 +100,8 @@ def measure_rankings(
     if not qrels:
         raise InputError("no judged query; expected at least one query with judgements")
     parsed = parse_measures(measures)
-    if repeated := [q for q in qrels if q in rankings and len(set(rankings[q])) != len(rankings[q])]:
+    repeated = [q for q in qrels if q in rankings and len(set(rankings[q])) != len(rankings[q])]
+    if repeated:
         raise InputError(
             f"{len(repeated)} rankings name a document twice (queries {', '.join(repeated[:5])}…); "
             "keep the best rank of each document"

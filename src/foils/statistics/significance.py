@@ -138,7 +138,8 @@ def randomisation_p(differences: npt.ArrayLike, *, rng: np.random.Generator, dra
     """
     d = _finite(differences)
     n = len(d)
-    if exact := 2 ** min(n, 62) <= draws:
+    exact = 2 ** min(n, 62) <= draws
+    if exact:
         means = (1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)) @ d / n
     else:
         block = max(1, AT_ONCE // n)
@@ -213,7 +214,8 @@ def compare_systems(
         UnknownNameError: an unknown name in `against` or `pairs`.
     """
     measures = list(next(iter(systems.values()), {}))
-    if other := [name for name, values in systems.items() if list(values) != measures]:
+    other = [name for name, values in systems.items() if list(values) != measures]
+    if other:
         raise InputError(f"systems with other measures than {measures}: {', '.join(other)}; measure all alike")
     check_names("system", [name for pair in pairs for name in pair], list(systems))
     compared = [(a, b) for b, a in combinations(systems, 2)]
