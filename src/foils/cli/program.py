@@ -41,9 +41,9 @@ def add_verb(app: App, name: str) -> None:
     door, settings = door_of(name), settings_of_verb(name)
 
     def run(*args: Any, **kwargs: Any) -> None:
-        given = signature.bind(*args, **kwargs).arguments
+        bound = signature.bind(*args, **kwargs).arguments
         with spelling({each.name: each.flag for each in settings}):
-            typed = {each.name: given[each.name] for each in settings if each.name in given}
+            typed = {each.name: bound[each.name] for each in settings if each.name in bound}
             values = dict(typed)
             for each in settings:
                 if each.option.parse is not None and values.get(each.name, each.default) != each.default:
@@ -61,8 +61,8 @@ def add_verb(app: App, name: str) -> None:
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
     wide = ", ".join(each.flag for each in settings if is_wide(each))
-    said = f"Options as of most verbs: {wide} (foils --help).\n\nExample: {example(door)}"
-    app.command(run, name=name, help=described(door), help_epilogue=said)
+    epilogue = f"Options as of most verbs: {wide} (foils --help).\n\nExample: {example(door)}"
+    app.command(run, name=name, help=described(door), help_epilogue=epilogue)
 
 
 def settings_of_verb(name: str) -> list[Setting]:

@@ -41,8 +41,8 @@ def _output(
     text: str, writes: Sequence[str], *, name: str = "output", write: str = "write", needed: bool = False, **option: Any
 ) -> Output:
     kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
-    made = Option(**{"metavar": "FILE", "writes": writes, **option})
-    return Output(name, kind, made, default, text, "Output", write=write)
+    details = Option(**{"metavar": "FILE", "writes": writes, **option})
+    return Output(name, kind, details, default, text, "Output", write=write)
 
 
 JSON = _output(
@@ -99,12 +99,12 @@ def _fail_where_kept(result: Any, _: Values) -> None:
         raise FailureError("no better model: the base is kept")
 
 
-def _open_report(_: Any, given: Values) -> None:
+def _open_report(_: Any, values: Values) -> None:
     """Open the report of `foils demo` in a browser, where there is somebody to look at it."""
     import webbrowser
 
-    if given.get("open_report", True) and sys.stdout.isatty():
-        webbrowser.open((given.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
+    if values.get("open_report", True) and sys.stdout.isatty():
+        webbrowser.open((values.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
 
 
 DOORS: dict[str, Verb] = {

@@ -46,10 +46,10 @@ def load_bm25s() -> Any:
     Only this module is kept from importing jax. What others import of it, before or at the same time, stays theirs.
     """
 
-    def without_jax(name: str, *how: Any) -> Any:
+    def without_jax(name: str, *arguments: Any) -> Any:
         if name.partition(".")[0] == "jax":
             raise ImportError("bm25s selects by numpy here")
-        return builtins.__import__(name, *how)
+        return builtins.__import__(name, *arguments)
 
     with _ONE_AT_A_TIME:
         package = None if "bm25s" in sys.modules else find_spec("bm25s")
@@ -90,8 +90,8 @@ class Analyser:
     def tokenizer(self) -> Any:
         """Return bm25s' tokenizer of these terms, which numbers them as they come."""
         stemmer = None if self.language == NONE else Stemmer.Stemmer(self.language)
-        how = {"splitter": search_terms, "stopwords": self.stop_words, "stemmer": stemmer, "lower": False}
-        return load_bm25s().tokenization.Tokenizer(**how)
+        options = {"splitter": search_terms, "stopwords": self.stop_words, "stemmer": stemmer, "lower": False}
+        return load_bm25s().tokenization.Tokenizer(**options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +125,8 @@ class BM25Settings(Settings):
             script, share = main_script(collection)
             language = OF_SCRIPTS.get(script, NONE)
             what = "words as they are" if language == NONE else f"{language} stemmer and stop words"
-            found = f"{100 * share:.0f} % of letters are {script.capitalize()}" if script else "there are no letters"
-            log.info("BM25: %s (%s; %s chooses), k1 %g, b %g", what, found, spelled("language"), k1, b)
+            reason = f"{100 * share:.0f} % of letters are {script.capitalize()}" if script else "there are no letters"
+            log.info("BM25: %s (%s; %s chooses), k1 %g, b %g", what, reason, spelled("language"), k1, b)
         return replace(self, language=language, k1=k1, b=b)
 
     @property

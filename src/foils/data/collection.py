@@ -68,8 +68,9 @@ class Collection:
         columns: what a column is -> its name, as they were given for the pairs that it was made of; a source that has
             all of these columns is read by the same names.
 
-    Made by `load_collection`, or `Collection.from_dicts`.
         read_as: what the columns of the pairs that it was made of were read as, in words; empty: it is not of pairs.
+
+    Made by `load_collection`, or `Collection.from_dicts`.
     """
 
     name: str
@@ -165,8 +166,8 @@ class Collection:
             InputError: it has no judgements at all.
         """
         if not self.qrels:
-            said = f"{self.name} has no judgements, so no split {split!r}; take every query"
-            raise InputError(f"{said} with {spelled('split', ALL_QUERIES)}")
+            problem = f"{self.name} has no judgements, so no split {split!r}; take every query"
+            raise InputError(f"{problem} with {spelled('split', ALL_QUERIES)}")
         if split not in self.qrels:
             raise UnknownNameError(f"split of the collection {self.name}", split, self.splits, spelled(option))
         return self.qrels[split]
@@ -179,14 +180,14 @@ class Collection:
             InputError: the split has no relevant document at all, or some query has none in any split.
         """
         if not self._is_all(split):
-            found = _positives_of([self.judgements(split)], self)
-            if not len(found):
+            positives = _positives_of([self.judgements(split)], self)
+            if not len(positives):
                 raise InputError(f"the split {split!r} of {self.name} judges no document relevant (score above 0)")
-            return found
+            return positives
         missing = len(self.queries) - len(self.known_positives)
         if missing:
-            said = f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive, which this needs"
-            raise InputError(f"{said}; name a split ({', '.join(self.splits) or 'there are no judgements'})")
+            problem = f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive, which this needs"
+            raise InputError(f"{problem}; name a split ({', '.join(self.splits) or 'there are no judgements'})")
         return self.known_positives
 
     def labels(self, split: str) -> Positives:
@@ -242,12 +243,12 @@ class Collection:
 
         Source: BEIR's evaluation (`ignore_identical_ids`), which leaves out those labelled relevant too.
         """
-        own = np.full(len(self.queries), -1, np.int64)
+        rows = np.full(len(self.queries), -1, np.int64)
         if not self.keep_identical_ids:
             queries = rows_of(self.documents["doc_id"], self.queries["query_id"])
-            own[queries[queries >= 0]] = np.flatnonzero(queries >= 0)
-            own[self.known_positives.contain(np.arange(len(own)), own)] = -1
-        return own
+            rows[queries[queries >= 0]] = np.flatnonzero(queries >= 0)
+            rows[self.known_positives.contain(np.arange(len(rows)), rows)] = -1
+        return rows
 
     def identical_ids(self, split: str) -> int:
         """Return for how many queries of a split (`asked`) there is such a document (`identical`)."""
@@ -445,8 +446,8 @@ class ColumnTexts(Sequence[str]):
         return len(self.column)
 
     def __getitem__(self, index: int | slice) -> Any:
-        found = self.column[index]
-        return found.to_pylist() if isinstance(index, slice) else found.as_py()
+        values = self.column[index]
+        return values.to_pylist() if isinstance(index, slice) else values.as_py()
 
 
 Rowed = Callable[[], Iterable[Fields]]
@@ -473,8 +474,8 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
         FailureError: the folder cannot be written.
     """
     if not facts:
-        made = make(lambda _, schema, batches: pa.Table.from_batches(batches, schema))
-        return replace(made, name=f"{name}{made.name}", digest=_digest(made))
+        collection = make(lambda _, schema, batches: pa.Table.from_batches(batches, schema))
+        return replace(collection, name=f"{name}{collection.name}", digest=_digest(collection))
     known = [*facts]
     for at, path in enumerate(facts):
         if isinstance(path, Path):
@@ -497,16 +498,18 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
                     writer.write_batch(batch)
             return _mapped(path)
 
-        made = make(store)
-        write_parts(aside, {"name": f"{name}{made.name}", "digest": _digest(made), "splits": list(made.qrels)})
+        collection = make(store)
+        write_parts(
+            aside, {"name": f"{name}{collection.name}", "digest": _digest(collection), "splits": list(collection.qrels)}
+        )
     return open_stored(folder)
 
 
-def _digest(made: Collection) -> str:
+def _digest(collection: Collection) -> str:
     hasher = hashlib.blake2b(digest_size=16)
-    take_in(made.documents, hasher)
-    take_in(made.queries, hasher)
-    for split, table in made.qrels.items():
+    take_in(collection.documents, hasher)
+    take_in(collection.queries, hasher)
+    for split, table in collection.qrels.items():
         hasher.update(split.encode())
         take_in(table, hasher)
     return hasher.hexdigest()
@@ -541,9 +544,9 @@ def fetching(where: str) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0][:300]
-        said = f"cannot read {where} ({type(error).__name__}: {said}); check the name, and the network"
-        raise InputError(f"{said} (HF_HUB_OFFLINE lets nothing be fetched)") from error
+        problem = str(error).strip().partition("\n")[0][:300]
+        problem = f"cannot read {where} ({type(error).__name__}: {problem}); check the name, and the network"
+        raise InputError(f"{problem} (HF_HUB_OFFLINE lets nothing be fetched)") from error
 
 
 def row_sources(where: str, documents: Rowed, queries: Rowed, qrels: Mapping[str, Rowed]) -> dict[str, Any]:
@@ -603,11 +606,11 @@ def _texts(
     """Return a table of texts, and the ids of records without a text."""
     without = set[str]()
 
-    def checked(given: Fields) -> tuple[Any, ...] | str:
+    def checked(record: Fields) -> tuple[Any, ...] | str:
         fields = ("title", "text") if schema is DOCUMENTS else ("text",)
-        texts = ["" if given.get(name) is None else given[name] for name in fields]
-        identifier, *texts = values = tuple(map(text_field, (given.get("_id", given.get("id")), *texts)))
-        if None in values or not ("text" in given or any(texts)):
+        texts = ["" if record.get(name) is None else record[name] for name in fields]
+        identifier, *texts = values = tuple(map(text_field, (record.get("_id", record.get("id")), *texts)))
+        if None in values or not ("text" in record or any(texts)):
             return f"expected {', '.join(['_id', *schema.names[1:]])} as text in valid Unicode"
         if not identifier:
             return "empty id; give every record an id"
@@ -625,8 +628,8 @@ def _texts(
     before = take_rows(table, first[repeated])
     for row, one, other in zip(repeated.tolist(), before, take_rows(table, repeated), strict=True):
         if one != other:
-            said = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}) with another text"
-            complaints.add(f"{said}; ids must be unique", lines[row])
+            problem = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}) with another text"
+            complaints.add(f"{problem}; ids must be unique", lines[row])
     complaints.raise_if_any()
     if not len(table):
         raise FormatError(f"no {kind} in it; expected at least one record with a text", source.where)
@@ -660,17 +663,17 @@ def _judgements(
 ) -> pa.Table:
     """Return a split's judgements; `ids` has the ids of queries and documents, and those of the ones left out."""
 
-    def checked(given: Fields) -> tuple[Any, ...] | str:
-        ids = map(text_field, (given.get("query-id"), given.get("corpus-id")))
-        values = *ids, whole_number(given.get("score"))
+    def checked(record: Fields) -> tuple[Any, ...] | str:
+        ids = map(text_field, (record.get("query-id"), record.get("corpus-id")))
+        values = *ids, whole_number(record.get("score"))
         return JUDGEMENT if None in values else values
 
     batches, lines, complaints = _checked("judgements", source, QRELS, checked)
     judged = pa.Table.from_batches(batches, QRELS)
     pairs = np.stack([rows_of(judged[column], among) for column, (among, _) in ids.items()])
     known, passed = np.minimum(*pairs) >= 0, np.zeros(len(judged), bool)
-    for (column, (_, without)), found in zip(ids.items(), pairs, strict=True):
-        for row in np.flatnonzero(found < 0).tolist():
+    for (column, (_, without)), places in zip(ids.items(), pairs, strict=True):
+        for row in np.flatnonzero(places < 0).tolist():
             identifier = judged[column][row].as_py()
             if lenient or identifier in without:
                 passed[row] = True
@@ -680,8 +683,8 @@ def _judgements(
     first, grades = PairIndex(*pairs).first, judged["relevance"].to_numpy()
     repeated = (first != np.arange(len(known))) & known
     for row in np.flatnonzero(repeated & (grades != grades[first])).tolist():
-        said = "the pair is judged twice; keep one judgement"
-        complaints.add(f"{said} (line {lines[first[row]]} has another relevance)", lines[row])
+        problem = "the pair is judged twice; keep one judgement"
+        complaints.add(f"{problem} (line {lines[first[row]]} has another relevance)", lines[row])
     complaints.raise_if_any()
     counts = {"judgements of what is not there": passed, "repeated judgements": repeated}
     left_out.update({what: int(rows.sum()) for what, rows in counts.items() if rows.any()})
@@ -699,9 +702,9 @@ def _checked(
 
     def rows() -> Iterator[tuple[Any, ...]]:
         with progress.task(f"reading {kind}", unit=kind) as advance:
-            for line, given in source.read(complaints):
+            for line, record in source.read(complaints):
                 advance(1)
-                values = check(given)
+                values = check(record)
                 if isinstance(values, str):
                     complaints.add(values, line)
                 elif values:

@@ -83,9 +83,9 @@ class Description(Result):
         heads = ("", "count", "words: median", "95 %", "most", "equal to another")
         counts = Table(self.name, heads, rows, f"columns: {self.read_as}" if self.read_as else "")
         splits = [
-            (name, f"{of.queries:,}", f"{of.pairs:,}", number(of.pairs / max(of.queries, 1), 2), number(of.shared, 2),
-             number(of.twins, 0))
-            for name, of in self.splits.items()
+            (name, f"{facts.queries:,}", f"{facts.pairs:,}", number(facts.pairs / max(facts.queries, 1), 2), number(facts.shared, 2),
+             number(facts.twins, 0))
+            for name, facts in self.splits.items()
         ]  # fmt: skip
         heads = ("split", "queries", "positives", "per query", "share that train has", "near-twins in train")
         warnings = "\n".join(f"warning: {each}" for each in self.warnings)
@@ -131,23 +131,23 @@ def describe_collection(collection: Collection) -> Description:
     for name, split in splits.items():
         share = split.shared or 0
         if share >= 0.2:
-            said = f"measures on {name} tell how well known documents are found, not new ones."
-            warnings.append(f"{100 * share:.0f} % of the positives of {name} are positives of train too: {said}")
+            problem = f"measures on {name} tell how well known documents are found, not new ones."
+            warnings.append(f"{100 * share:.0f} % of the positives of {name} are positives of train too: {problem}")
         if split.twins:
             warnings.append(f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high.")
         if not split.pairs:
             warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
     if equal_documents:
-        said = f"Documents equal to another: {equal_documents:,}"
-        warnings.append(f"{said}; a copy of a positive looks like a hard negative.")
+        problem = f"Documents equal to another: {equal_documents:,}"
+        warnings.append(f"{problem}; a copy of a positive looks like a hard negative.")
     some = np.unique(np.linspace(0, len(collection.documents) - 1, SAMPLE).astype(int))
     single = np.mean([len({*alphanumeric(text)}) <= 1 for text in collection.document_texts(some)])
     if single > 0.5:
-        said = f"{100 * single:.0f} % of the documents have a single word"
-        warnings.append(f"{said}; BM25 and the search for copies compare words, and find little here.")
+        problem = f"{100 * single:.0f} % of the documents have a single word"
+        warnings.append(f"{problem}; BM25 and the search for copies compare words, and find little here.")
     if documents[1] > LONG:
-        said = f"One document in twenty has more than {documents[1]:,} words"
-        warnings.append(f"{said}; encoders cut texts at their maximum length.")
+        problem = f"One document in twenty has more than {documents[1]:,} words"
+        warnings.append(f"{problem}; encoders cut texts at their maximum length.")
     return Description(
         name=collection.name,
         digest=collection.digest,
@@ -169,9 +169,9 @@ def _split(collection: Collection, name: str, twins: Rows) -> SplitFacts:
     shared, near = None, None
     if name != TRAIN and TRAIN in collection.qrels:
         shared = recurrence(collection, name) or 0.0
-        here, there = map(collection.query_rows, (queries, collection.judgements(TRAIN)["query_id"].unique()))
+        here, in_train = map(collection.query_rows, (queries, collection.judgements(TRAIN)["query_id"].unique()))
         both = np.concatenate([twins, twins[:, ::-1]])
-        near = len(np.unique(both[np.isin(both[:, 0], here) & np.isin(both[:, 1], there), 0]))
+        near = len(np.unique(both[np.isin(both[:, 0], here) & np.isin(both[:, 1], in_train), 0]))
     return SplitFacts(len(queries), relevant, len(judged) - relevant, shared, near)
 
 

@@ -53,8 +53,8 @@ def tuples(example: Example, number: int) -> Iterator[Record]:
 def labelled_pairs(example: Example, _: int) -> Iterator[Record]:
     """Yield anchor, document, label: each positive with 1, then each negative with 0; or its score."""
     for at, each in enumerate(example.documents):
-        of = {"label": int(at < len(example.positives))} if each.score is None else {"score": each.score}
-        yield {"anchor": example.query, "document": each.text, **of}
+        value = {"label": int(at < len(example.positives))} if each.score is None else {"score": each.score}
+        yield {"anchor": example.query, "document": each.text, **value}
 
 
 def labelled_lists(example: Example, _: int) -> Iterator[Record]:
@@ -79,7 +79,7 @@ def tevatron(example: Example, _: int) -> Iterator[Record]:
         return {"docid": each.doc_id, "title": each.title, "text": each.text.removeprefix(each.title).lstrip(), **score}
 
     sides = {"positive_passages": example.positives, "negative_passages": example.negatives}
-    documents = {name: [passage(each) for each in of] for name, of in sides.items()}
+    documents = {name: [passage(each) for each in passages] for name, passages in sides.items()}
     yield {"query_id": example.query_id, "query": example.query, **documents}
 
 
@@ -170,9 +170,9 @@ class Exported(Result):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
         missing = [np.isnan(side["score"].to_numpy()).sum() if self.scores else 0 for _, side in sides]
         if any(missing):
-            said, others = (f"{lost:,} of {len(side):,}" for lost, (_, side) in zip(missing, sides, strict=True))
-            said = f"{said} positives and {others} negatives have no {self.scores}"
-            raise InputError(f"{said}; score both: score_pairs (a rating has one of each query)")
+            problem, others = (f"{lost:,} of {len(side):,}" for lost, (_, side) in zip(missing, sides, strict=True))
+            problem = f"{problem} positives and {others} negatives have no {self.scores}"
+            raise InputError(f"{problem}; score both: score_pairs (a rating has one of each query)")
 
     @cached_property
     def _texts(self) -> tuple[Rows, DocumentTexts]:
@@ -191,7 +191,7 @@ class Exported(Result):
         order = order[(keep & (places >= 0))[order]]
         listed, counts = np.unique(places[order], return_counts=True)
         of_listed = np.isin(np.repeat(np.arange(len(positives)), positives.counts), listed)
-        queries, answers = (of[of_listed] for of in positives.pairs())
+        queries, answers = (rows_of_side[of_listed] for rows_of_side in positives.pairs())
         column = self.scores or ("score" if FORMS[self.form].ranked else "")
         scores = table[column].to_numpy() if column else np.full(len(table), None)
         known = np.full(len(answers), None)
@@ -243,8 +243,8 @@ class Exported(Result):
         Raises:
             MissingExtraError: without the package datasets.
         """
-        made: Dataset = require("datasets", "hub").Dataset(self.to_arrow())
-        return made
+        data_set: Dataset = require("datasets", "hub").Dataset(self.to_arrow())
+        return data_set
 
     def write(self, path: str | Path) -> int:
         """Write the records, whole, as JSON lines, and return how many there are."""

@@ -75,9 +75,9 @@ def weighted_sum(
         here = np.flatnonzero(~np.isnan(scores[:, column]))
         if not len(here):
             continue
-        own = scores[here, column]
+        listed = scores[here, column]
         starts = starts_of(queries[here])
-        normal = _normalised(own, starts, normalisation)
+        normal = _normalised(listed, starts, normalisation)
         absent = np.zeros(int(queries.max()) + 1)
         absent[queries[here][starts]] = np.minimum.reduceat(normal, starts) if normalisation == "z" else 0.0
         of_column = absent[queries]
@@ -90,8 +90,8 @@ def _normalised(values: Scores, starts: Rows, way: str) -> Scores:
     """Scores of several lists, one after the other, made comparable (`weighted_sum`)."""
     counts = np.diff(np.r_[starts, len(values)])
 
-    def of_list(reduce: np.ufunc, of: Scores) -> Scores:
-        return np.repeat(reduce.reduceat(of, starts), counts)
+    def of_list(reduce: np.ufunc, numbers: Scores) -> Scores:
+        return np.repeat(reduce.reduceat(numbers, starts), counts)
 
     if way == "z":
         length = np.repeat(counts, counts)
@@ -188,8 +188,8 @@ def _interleaved(queries: Rows, ranks: Rows) -> Scores:
     turns = np.full(len(queries), -1, np.int64)
     starts = starts_of(queries)
     for start, end in zip(starts, np.r_[starts[1:], len(queries)], strict=True):
-        own = ranks[start:end]
-        lists = [iter(start + np.argsort(column, kind="stable")[(column < 0).sum() :]) for column in own.T]
+        ranks_of_query = ranks[start:end]
+        lists = [iter(start + np.argsort(column, kind="stable")[(column < 0).sum() :]) for column in ranks_of_query.T]
         turn = 0
         while lists:
             for listed in list(lists):
@@ -201,13 +201,13 @@ def _interleaved(queries: Rows, ranks: Rows) -> Scores:
     return -turns.astype(np.float64)
 
 
-def fuse_runs(runs: Sequence[Run], *, name: str = "", **how: Any) -> Run:
+def fuse_runs(runs: Sequence[Run], *, name: str = "", **settings: Any) -> Run:
     """Return the run that several runs make together.
 
     Args:
         runs: two or more.
         name: of the new run; empty: the names of the runs, joined.
-        how: settings of `fuse_lists`.
+        settings: settings of `fuse_lists`.
 
     Raises:
         UnknownNameError: no such method or normalisation.
@@ -219,7 +219,7 @@ def fuse_runs(runs: Sequence[Run], *, name: str = "", **how: Any) -> Run:
     )
     origins = np.repeat(np.arange(len(runs)), [len(run.table) for run in runs])
     ranks, scores = stacked["rank"].to_numpy(), stacked["score"].to_numpy()
-    lists = fuse_lists(queries, documents, origins, ranks, scores, count=len(runs), **how)
+    lists = fuse_lists(queries, documents, origins, ranks, scores, count=len(runs), **settings)
     chosen = stacked.take(pa.array(lists.rows))
     name = name or "+".join(run.name for run in runs)
     facts = {key: value for run in runs for key, value in run.facts.items()}
@@ -269,17 +269,17 @@ class Fusion:
         lists = [sorted(each.items(), key=lambda item: -item[1]) for each in (bm25, model)]
         if self.deploys != "both":
             return lists[self.deploys == "model"]
-        found = [document for of in lists for document, _ in of]
-        numbers = {document: number for number, document in enumerate(dict.fromkeys(found))}
-        made = fuse_lists(
-            np.zeros(len(found), np.int64),
-            np.array([numbers[document] for document in found], np.int64),
+        documents = [document for ranked in lists for document, _ in ranked]
+        numbers = {document: number for number, document in enumerate(dict.fromkeys(documents))}
+        fused = fuse_lists(
+            np.zeros(len(documents), np.int64),
+            np.array([numbers[document] for document in documents], np.int64),
             np.repeat([0, 1], [len(bm25), len(model)]),
-            np.concatenate([np.arange(len(of)) for of in lists]),
-            np.array([score for of in lists for _, score in of]),
+            np.concatenate([np.arange(len(ranked)) for ranked in lists]),
+            np.array([score for ranked in lists for _, score in ranked]),
             **self.how,
         )
-        return [(found[row], float(score)) for row, score in zip(made.rows, made.scores, strict=True)]
+        return [(documents[row], float(score)) for row, score in zip(fused.rows, fused.scores, strict=True)]
 
     def write(self, path: str | Path) -> None:
         """Write the file."""

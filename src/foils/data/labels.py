@@ -163,7 +163,7 @@ class Labels(Result):
         not judged. Rows of empty cells are passed over.
 
         Args:
-            given: labels, the path of a file, or a table.
+            labels: labels, the path of a file, or a table.
             collection: whose ids they name; None: the ids are not looked at.
             written: ids of further documents, that a language model wrote.
 
@@ -173,15 +173,15 @@ class Labels(Result):
                 or a document, ids that the collection does not know, one judge's answers to a pair that contradict each
                 other.
         """
-        if isinstance(given, Labels):
-            _check(given.table, "labels", collection)
-            return given
-        records = records_of(given)
+        if isinstance(labels, Labels):
+            _check(labels.table, "labels", collection)
+            return labels
+        records = records_of(labels)
         columns, complaints = Columns.of(records, {}, OF_LABELS), Complaints(records.where)
         missing = [role for role in ("query_id", "relevant") if not columns.names[role]]
         if missing or not (columns.names["doc_id"] or columns.names["text"]):
-            said = f"no column {', '.join(missing) or 'doc_id (or text)'}; labels have query_id, doc_id (or text)"
-            raise FormatError(f"{said}, relevant, and may have judge and probability", records.where, 1)
+            problem = f"no column {', '.join(missing) or 'doc_id (or text)'}; labels have query_id, doc_id (or text)"
+            raise FormatError(f"{problem}, relevant, and may have judge and probability", records.where, 1)
         quoted = any(where.lower().removesuffix(".gz").endswith(tuple(DELIMITERS)) for where in map(str, records.files))
         rows, lines = list[dict[str, Any]](), list[int]()
         for line, fields in records.read(complaints):
@@ -260,8 +260,8 @@ class Labels(Result):
         at, balance = _balance(self.table, np.array(counted, bool))  # what is known of a pair stands in its first row
         relevant = np.where(balance > 0, 1.0, np.where(balance < 0, 0.0, np.nan))
         drawn = np.full(len(self), np.nan)
-        given = self.table["probability"].fill_null(np.nan).to_numpy()
-        drawn[at[np.isfinite(given)]] = given[np.isfinite(given)]
+        probabilities = self.table["probability"].fill_null(np.nan).to_numpy()
+        drawn[at[np.isfinite(probabilities)]] = probabilities[np.isfinite(probabilities)]
         judged = np.isfinite(relevant) & np.isfinite(drawn)
         probability = np.where(judged, drawn * judged.sum() / max(int(np.isfinite(drawn).sum()), 1), np.nan)
         rows = pair_rows(pairs.table if isinstance(pairs, Negatives) else pairs, self.table)
@@ -281,9 +281,9 @@ class Labels(Result):
         counts = dict[str, dict[str, int]]()
         for row in self.table.to_pylist():
             if row["judge"] is not None and row["sources"] not in CHECKS:
-                of = counts.setdefault(row["judge"], {"judged": 0, "relevant": 0, "skipped": 0})
-                of["skipped" if row["relevant"] is None else "judged"] += 1
-                of["relevant"] += row["relevant"] == 1
+                count = counts.setdefault(row["judge"], {"judged": 0, "relevant": 0, "skipped": 0})
+                count["skipped" if row["relevant"] is None else "judged"] += 1
+                count["relevant"] += row["relevant"] == 1
         return counts
 
 
@@ -304,8 +304,8 @@ def pair_keys(table: pa.Table) -> pa.ChunkedArray:
     query, document = (table[name].cast(pa.large_string()) for name in ("query_id", "doc_id"))
     if "text" in table.column_names:
         text = pc.utf8_trim_whitespace(pc.replace_substring_regex(table["text"].cast(pa.large_string()), r"\s+", " "))
-        own = pc.binary_join_element_wise(pa.scalar("text", pa.large_string()), text, _BREAK)
-        document = pc.if_else(pc.is_valid(text), own, document)
+        by_text = pc.binary_join_element_wise(pa.scalar("text", pa.large_string()), text, _BREAK)
+        document = pc.if_else(pc.is_valid(text), by_text, document)
     joined = pc.binary_join_element_wise(query, document, _BREAK)
     return joined if isinstance(joined, pa.ChunkedArray) else pa.chunked_array([joined])
 
@@ -318,13 +318,13 @@ def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
     """
     rows = rows_of(pair_keys(pairs), pair_keys(among)).copy()
     texts = (column_or_nulls(table, "text", pa.large_string()) for table in (pairs, among))
-    own, others = (text.is_valid().to_numpy() for text in texts)
+    has_text, others = (text.is_valid().to_numpy() for text in texts)
     by_id = [pair_keys(table.select(["query_id", "doc_id"])) for table in (pairs, among)]
     for with_text in (False, True):
-        wanted, there = np.flatnonzero((rows < 0) & (own != with_text)), np.flatnonzero(others == with_text)
-        if len(wanted) and len(there):
-            found = rows_of(by_id[0].take(pa.array(wanted)), by_id[1].take(pa.array(there)))
-            rows[wanted] = np.where(found >= 0, there[found], -1)
+        wanted, candidates = np.flatnonzero((rows < 0) & (has_text != with_text)), np.flatnonzero(others == with_text)
+        if len(wanted) and len(candidates):
+            places = rows_of(by_id[0].take(pa.array(wanted)), by_id[1].take(pa.array(candidates)))
+            rows[wanted] = np.where(places >= 0, candidates[places], -1)
     return rows
 
 
@@ -355,17 +355,18 @@ def _check(
             wrong.append("relevant is neither 0 nor 1; leave it empty where not judged")
         if each["probability"] is not None and not 0 < each["probability"] <= 1:
             wrong.append("a probability of being drawn is not in (0, 1]; leave it empty where not drawn")
-        for column in (column for column, of in unknown.items() if of[row] and not wrong):
-            said = f"unknown {column} {each[column]!r}: not in the collection {collection and collection.name}"
-            wrong.append(f"{said} (a spreadsheet may have changed it, as 007 to 7)")
+        for column in (column for column, is_unknown in unknown.items() if is_unknown[row] and not wrong):
+            problem = f"unknown {column} {each[column]!r}: not in the collection {collection and collection.name}"
+            wrong.append(f"{problem} (a spreadsheet may have changed it, as 007 to 7)")
         before = rows[first.setdefault((key, each["judge"]), row)]
         if before["relevant"] is None:
             first[key, each["judge"]] = row
         elif each["relevant"] not in (None, before["relevant"]):
-            said = f"{each['judge']} judged query {each['query_id']!r}, document {each['doc_id'] or each['text']!r} as"
-            wrong.append(f"{said} {before['relevant']} above, and as {each['relevant']} here; keep one of the two")
-        for said in wrong:
-            complaints.add(said, line_of.get(row))
+            pair = f"query {each['query_id']!r}, document {each['doc_id'] or each['text']!r}"
+            answers = f"as {before['relevant']} above, and as {each['relevant']} here"
+            wrong.append(f"{each['judge']} judged {pair} {answers}; keep one of the two")
+        for problem in wrong:
+            complaints.add(problem, line_of.get(row))
     complaints.raise_if_any()
     return np.sort(np.array(list(first.values()), np.int64))
 
@@ -373,7 +374,7 @@ def _check(
 log = logging.getLogger(__name__)
 
 
-def with_judgements(collection: Collection, given: Sequence[LabelsLike]) -> Collection:
+def with_judgements(collection: Collection, labels: Sequence[LabelsLike]) -> Collection:
     """Return the collection with every pair that labels call relevant as a positive of the split `train`.
 
     People's answers count before those of programs, and a majority before a minority. Pairs that are judged relevant
@@ -383,7 +384,7 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike]) -> Coll
 
     Args:
         collection: to be judged.
-        given: labels, as `foils.relabel` or `foils.label` writes them.
+        labels: labels, as `foils.relabel` or `foils.label` writes them.
 
     Raises:
         InputError: these are no labels, or name ids that the collection does not know.
@@ -392,7 +393,7 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike]) -> Coll
     """
     if collection.qrels and TRAIN not in collection.qrels:
         raise UnknownNameError(f"split of the collection {collection.name}", TRAIN, collection.splits)
-    table = pa.concat_tables([Labels.of(each, collection).table for each in given])
+    table = pa.concat_tables([Labels.of(each, collection).table for each in labels])
     table = table.filter(table["text"].is_null())  # of documents in the collection
     program = np.array([is_program(judge) for judge in table["judge"].to_pylist()], bool)
     people, programs = (_balance(table, counted)[1] for counted in (~program, program))
@@ -406,8 +407,8 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike]) -> Coll
         log.warning("%d pairs of queries that other splits judge are not added to %s", int(measured.sum()), TRAIN)
     if not len(new):
         return collection
-    own = collection.qrels.get(TRAIN, QRELS.empty_table())
-    judged = pa.concat_tables([own, new.append_column("relevance", pa.repeat(1, len(new))).cast(own.schema)])
+    of_train = collection.qrels.get(TRAIN, QRELS.empty_table())
+    judged = pa.concat_tables([of_train, new.append_column("relevance", pa.repeat(1, len(new))).cast(of_train.schema)])
     columns = ("\0".join(new[column].to_pylist()) for column in ("query_id", "doc_id"))
     digest = hashlib.sha256("".join([collection.digest, *columns]).encode())
     name = f"{collection.name} and {len(new):,} judgements more"

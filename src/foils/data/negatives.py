@@ -135,8 +135,8 @@ class Negatives(Result):
         if len(pairs) < len(self):
             twice = pairs.filter(pc.greater(pairs["count_all"], 1))
             query, document, _ = twice.slice(0, 1).to_pylist()[0].values()
-            said = f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r})"
-            raise InputError(f"{said}; a pair has one row")
+            problem = f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r})"
+            raise InputError(f"{problem}; a pair has one row")
 
     @classmethod
     def of(cls, negatives: Negatives, **more: Any) -> Self:
@@ -311,9 +311,9 @@ class Negatives(Result):
             more = more.append_column(name, pa.array(column))
         marked = self.reject(np.zeros(len(self), bool), "").table
         rows = rows_of(_pair_keys(more), _pair_keys(marked))
-        there = rows >= 0
-        rows[~there] = len(self) + np.arange((~there).sum())
-        table = pa.concat_tables([marked, more.filter(pa.array(~there))], promote_options="default")
+        present = rows >= 0
+        rows[~present] = len(self) + np.arange((~present).sum())
+        table = pa.concat_tables([marked, more.filter(pa.array(~present))], promote_options="default")
         return self._with_table(table), rows
 
     def rows_in(self, collection: Collection) -> tuple[Rows, Rows]:
@@ -329,8 +329,8 @@ class Negatives(Result):
             if unknown.any():
                 ids = pc.unique(self.table[column].filter(pa.array(unknown)))
                 shown = ", ".join(map(repr, ids.to_pylist()[:5]))
-                said = f"{len(ids)} {column}s are not in the collection {collection.name} (first: {shown})"
-                raise InputError(f"{said}; give the collection that the table was made from")
+                problem = f"{len(ids)} {column}s are not in the collection {collection.name} (first: {shown})"
+                raise InputError(f"{problem}; give the collection that the table was made from")
         return queries, np.where(has_text, -1, documents)
 
     def texts_in(self, collection: Collection) -> tuple[Rows, DocumentTexts]:
@@ -340,8 +340,8 @@ class Negatives(Result):
             InputError: query ids, or document ids without a text, that the collection does not know.
         """
         queries, documents = self.rows_in(collection)
-        own = np.flatnonzero(documents < 0)
-        documents[own] = -1 - own
+        with_text = np.flatnonzero(documents < 0)
+        documents[with_text] = -1 - with_text
         text = self.table["text"] if "text" in self.table.column_names else None
         return queries, DocumentTexts(collection, documents, text)
 
@@ -421,8 +421,8 @@ class Recapture:
         optional = {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}
         counts: dict[str, Any] = {**{name: known.get(name) for name in ("returned", "labelled", "kept")}, **optional}
         if not all(isinstance(each, (int, float)) and 0 <= each <= sys.float_info.max for each in counts.values()):
-            said = f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept"
-            raise InputError(f"{said}; mine it again")
+            problem = f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept"
+            raise InputError(f"{problem}; mine it again")
         return cls(**counts, way=str(known["way"])) if "way" in known else None
 
     @classmethod

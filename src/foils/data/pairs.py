@@ -133,14 +133,14 @@ class Columns:
                 could be one.
         """
         columns, where = records.columns, records.where
-        given = [name for name in chosen.values() if name]
+        chosen_names = [name for name in chosen.values() if name]
         unknown = [role for role in chosen if role not in known]
         if unknown:
             raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(known)}")
-        missing = [name for name in given if name not in columns]
+        missing = [name for name in chosen_names if name not in columns]
         if missing:
             raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
-        free = [(name, plain(name)) for name in columns if name not in given]
+        free = [(name, plain(name)) for name in columns if name not in chosen_names]
         names = {role: tuple(name for name, as_known in free if as_known in usual) for role, usual in known.items()}
         if "negative" in known:
             numbered = sorted(name for name, as_known in free if NEGATIVE.fullmatch(as_known))
@@ -150,14 +150,14 @@ class Columns:
         needed = (("query", "query_id"), ("negative",)) if of_source else (("query",), ("positive",))
         for role, fitting in names.items():
             if len(fitting) > 1 and role != "negative" and not of_source:
-                said = f"columns {' and '.join(fitting)} could each be the {role}; say which one is"
-                raise FormatError(f"{said}: {spelled('columns')} {role}={fitting[0]}", where)
+                problem = f"columns {' and '.join(fitting)} could each be the {role}; say which one is"
+                raise FormatError(f"{problem}: {spelled('columns')} {role}={fitting[0]}", where)
         absent = [each for each in needed if each[0] in known and not any(names[role] for role in each)]
         if absent:
-            how = f"give one such a name ({', '.join(known[absent[0][0]])}), or say {spelled('columns')} ROLE=COLUMN"
-            said = f"no column is known as {' or '.join(each[0] for each in absent)}; the columns are"
-            said = f"{said} {', '.join(map(repr, columns)):.150}; {EXPECTED if of_source else how}"
-            raise FormatError(said, where, 1 if records.files else None)
+            advice = f"give one such a name ({', '.join(known[absent[0][0]])}), or say {spelled('columns')} ROLE=COLUMN"
+            problem = f"no column is known as {' or '.join(each[0] for each in absent)}; the columns are"
+            problem = f"{problem} {', '.join(map(repr, columns)):.150}; {EXPECTED if of_source else advice}"
+            raise FormatError(problem, where, 1 if records.files else None)
         return cls(names)
 
     def pairs(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
@@ -176,21 +176,21 @@ class Columns:
                 complaints.add(str(error), line)
 
     def _pair(self, fields: Fields) -> Example:
-        said = {role: self.values(fields, role) for role, names in self.names.items() if names}
-        for role, values in said.items():
+        values_by_role = {role: self.values(fields, role) for role, names in self.names.items() if names}
+        for role, values in values_by_role.items():
             wrong = len(values) > 1 and role in ONE if values else role in NEEDED
             if wrong or (role in ("positive", "negative") and not all(each.whole for each in values)):
-                given = [fields.get(name) for name in self.names[role]]
-                raise self._wrong(role, given[0] if len(given) == 1 else given, READ_AS[role][1])
-        one = {role: values[0] for role, values in said.items() if values}
-        positives, doc_id = said["positive"], one.get("doc_id")
+                raw = [fields.get(name) for name in self.names[role]]
+                raise self._wrong(role, raw[0] if len(raw) == 1 else raw, READ_AS[role][1])
+        one = {role: values[0] for role, values in values_by_role.items() if values}
+        positives, doc_id = values_by_role["positive"], one.get("doc_id")
         if doc_id is not None and len(positives) > 1:
             raise InputError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
         if len(positives) == 1:
-            own = positives[0]
-            positives = [Passage(own.text, doc_id or own.doc_id, one.get("title") or own.title)]
+            positive = positives[0]
+            positives = [Passage(positive.text, doc_id or positive.doc_id, one.get("title") or positive.title)]
         more = one.get("query_id"), one.get("score", 1), one.get("split", "")
-        return Example(one.get("query"), positives, said.get("negative", ()), *more)
+        return Example(one.get("query"), positives, values_by_role.get("negative", ()), *more)
 
     def example(self, fields: Fields) -> Example:
         """Return what a record of a source says.
@@ -198,15 +198,17 @@ class Columns:
         Raises:
             InputError: what is wrong with it.
         """
-        of = partial(self.values, fields)
-        query, query_id = (next(iter(of(role)), None) for role in ("query", "query_id"))
+        values_of = partial(self.values, fields)
+        query, query_id = (next(iter(values_of(role)), None) for role in ("query", "query_id"))
         if query is None and query_id is None:
             raise InputError(EXPECTED)
-        positives, negatives, scores = of("positive"), of("negative"), of("scores")
+        positives, negatives, scores = values_of("positive"), values_of("negative"), values_of("scores")
         if scores:
             both = _scored([*positives, *negatives], scores)
             return Example(query, both[: len(positives)], both[len(positives) :], query_id)
-        return Example(query, _scored(positives, of("pos_scores")), _scored(negatives, of("neg_scores")), query_id)
+        return Example(
+            query, _scored(positives, values_of("pos_scores")), _scored(negatives, values_of("neg_scores")), query_id
+        )
 
     def values(self, fields: Fields, role: str, readers: Readers | None = None) -> list[Any]:
         """Return what the columns of a role say.
@@ -220,14 +222,14 @@ class Columns:
             InputError: something that cannot be read so.
         """
         read, expected = (readers or READ_AS)[role]
-        given = [each for name in self.names[role] for each in _listed(fields.get(name))]
-        values = list(map(read, given))
+        raw = [each for name in self.names[role] for each in _listed(fields.get(name))]
+        values = list(map(read, raw))
         if None in values:
-            raise self._wrong(role, given[values.index(None)], expected)
+            raise self._wrong(role, raw[values.index(None)], expected)
         return values
 
-    def _wrong(self, role: str, given: Any, expected: str) -> InputError:
-        return InputError(f"the {role} ({', '.join(self.names[role])}) is {given!r:.40}; expected {expected}")
+    def _wrong(self, role: str, value: Any, expected: str) -> InputError:
+        return InputError(f"the {role} ({', '.join(self.names[role])}) is {value!r:.40}; expected {expected}")
 
 
 def _listed(value: Any) -> list[Any]:
@@ -255,10 +257,10 @@ def _passage(value: Any) -> Passage | None:
     """A text, or a dictionary with an id, a title, a text and perhaps a score; one of id and text at least."""
     if isinstance(value, str) and value.isascii():
         return Passage(value.strip()) if value.strip() else None
-    given = value if isinstance(value, Mapping) else {"text": value}
-    title, text = (text_field("" if given.get(key) is None else given[key]) for key in ("title", "text"))
-    ids = (_identifier(given.get(key)) for key in ("docid", "doc_id", "_id", "id"))
-    doc_id, scores = next((each for each in ids if each is not None), None), _listed(given.get("score"))
+    fields = value if isinstance(value, Mapping) else {"text": value}
+    title, text = (text_field("" if fields.get(key) is None else fields[key]) for key in ("title", "text"))
+    ids = (_identifier(fields.get(key)) for key in ("docid", "doc_id", "_id", "id"))
+    doc_id, scores = next((each for each in ids if each is not None), None), _listed(fields.get("score"))
     if title is None or text is None or None in map(_number, scores) or not (doc_id or _seen(title + text)):
         return None
     return Passage(text.strip(), doc_id, title.strip(), *scores)
@@ -316,14 +318,14 @@ READING = 6  # another number where the same files are read otherwise than befor
 
 
 def read_pairs(
-    given: Any, *, columns: Mapping[str, str] | None = None, corpus: Any = None, name: str = "", split: str = ""
+    pairs: Any, *, columns: Mapping[str, str] | None = None, corpus: Any = None, name: str = "", split: str = ""
 ) -> Collection:
     """Make a collection of pairs. Equal texts are one document; ids that are not given are hashes of the texts.
 
     Negatives among the columns are documents of the collection; the same table is a source of them.
 
     Args:
-        given: a CSV, TSV, JSON, JSONL or Parquet file; a DataFrame, an Arrow table, a data set of `datasets`; or a
+        pairs: a CSV, TSV, JSON, JSONL or Parquet file; a DataFrame, an Arrow table, a data set of `datasets`; or a
             dictionary, split -> one of these. A column `split` names the split of each query, or else a dictionary
             does; without, queries are split (`foils.data.splitting.split_queries`).
         columns: what a column is -> its name (see `ROLES`).
@@ -336,18 +338,18 @@ def read_pairs(
         InputError: no such file, or no table.
         FormatError: what is wrong in it, by line; columns that are not known, or could be several things.
     """
-    parts, more = parts_of(given), None if corpus is None else records_of(corpus)
+    parts, more = parts_of(pairs), None if corpus is None else records_of(corpus)
     reader = _PairReader(parts, more, columns or {}, split)
     every = [*parts.values(), *([more] if more else [])]
     files = list(dict.fromkeys(file for each in every for file in each.files))
     stored = all(each.files for each in every)
     facts = ("pairs", READING, split, *sorted((columns or {}).items()), *parts, *files)
     name = name or (files[0].name.partition(".")[0] if stored else "pairs")
-    made = build(name, facts if stored else (), reader)
+    collection = build(name, facts if stored else (), reader)
     records, of_records, _ = reader.tables[-1]
     roles = {name: role for role, names in of_records.names.items() for name in names}
     read, rest = ", ".join(f"{name} as {role}" for name, role in roles.items()), {*records.columns} - {*roles}
-    return replace(made, read_as=read + f"; not read: {', '.join(sorted(rest))}" * bool(rest))
+    return replace(collection, read_as=read + f"; not read: {', '.join(sorted(rest))}" * bool(rest))
 
 
 class _PairReader:
@@ -368,8 +370,8 @@ class _PairReader:
         self.tables = [(each, Columns.of(each, chosen), name) for each, name in zip(parts.values(), names, strict=True)]
         self.where = self.tables[0][0].where
         if corpus is not None:
-            own = {role: name for role, name in chosen.items() if role in OF_CORPUS and name in corpus.columns}
-            self.tables.insert(0, (corpus, Columns.of(corpus, own, OF_CORPUS), ""))
+            of_corpus = {role: name for role, name in chosen.items() if role in OF_CORPUS and name in corpus.columns}
+            self.tables.insert(0, (corpus, Columns.of(corpus, of_corpus, OF_CORPUS), ""))
         self._queries: dict[str, int] = {}  # id -> row
         self._query_texts: list[str] = []
         self._query_splits: list[str] = []
@@ -380,15 +382,17 @@ class _PairReader:
 
     def __call__(self, keep: Keep) -> Collection:
         """Return the tables of the collection."""
-        found = chain.from_iterable(map(self._read, range(len(self.tables))))
-        documents = keep("documents", DOCUMENTS, batches_of(found, DOCUMENTS))
+        new_documents = chain.from_iterable(map(self._read, range(len(self.tables))))
+        documents = keep("documents", DOCUMENTS, batches_of(new_documents, DOCUMENTS))
         for held in (self._documents, self._text_of_id, self._id_of_text):
             held.clear()  # memory for what follows
         asked = zip(self._queries, self._query_texts, strict=True)
         queries = keep("queries", QUERIES, batches_of(asked, QUERIES))
         self._queries.clear()
         self._query_texts.clear()
-        judged = {name: keep(f"qrels-{name}", QRELS, of) for name, of in self._qrels(documents, queries).items()}
+        judged = {
+            name: keep(f"qrels-{name}", QRELS, batches) for name, batches in self._qrels(documents, queries).items()
+        }
         return Collection("", documents, queries, judged)
 
     def _read(self, at: int) -> Iterator[tuple[str, str, str]]:
@@ -405,10 +409,10 @@ class _PairReader:
                     if identifier is None and self._id_of_text:
                         identifier = self._id_of_text.get(text_id(each.whole))
                     elif identifier is not None:
-                        own = hash_of(whole)
-                        if self._text_of_id.setdefault(identifier, own) != own:
-                            said = f"the document {identifier!r} has another text before; an id has one text"
-                            complaints.add(said, line)
+                        text_hash = hash_of(whole)
+                        if self._text_of_id.setdefault(identifier, text_hash) != text_hash:
+                            problem = f"the document {identifier!r} has another text before; an id has one text"
+                            complaints.add(problem, line)
                         if not of_pairs:
                             for key in (each.whole, each.text):
                                 self._id_of_text.setdefault(text_id(key), identifier)
@@ -451,12 +455,12 @@ class _PairReader:
         wrong = np.flatnonzero(grades != grades[first])
         if len(wrong):
             at, others = wrong[0], f"; pairs of this kind: {len(wrong):,}"
-            said = f"the pair has another relevance on line {lines[first[at]]}{others}"
-            raise FormatError(said, self.tables[tables[at]][0].where, int(lines[at]))
+            problem = f"the pair has another relevance on line {lines[first[at]]}{others}"
+            raise FormatError(problem, self.tables[tables[at]][0].where, int(lines[at]))
         odd = [name for name in dict.fromkeys(splits) if name and not SPLIT_NAME.fullmatch(name)]
         if odd:
-            said = f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60"
-            raise FormatError(said, self.where)
+            problem = f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60"
+            raise FormatError(problem, self.where)
         missing = splits.count("")
         if missing:
             if missing < len(queries):

@@ -94,13 +94,13 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
                 text = rest[: words[MAX_WORDS - 1].end()] if len(words) > MAX_WORDS else rest
                 if f" {' '.join(asked)} " not in f" {' '.join(_WORD.findall(text.casefold()))} ":
                     documented.setdefault(name, Docstring(name, module, summary, text))
-    found = [documented[name] for name in sorted(documented)]
-    texts, summaries = [_words(each.text) for each in found], [_words(each.summary) for each in found]
+    docstrings = [documented[name] for name in sorted(documented)]
+    texts, summaries = [_words(each.text) for each in docstrings], [_words(each.summary) for each in docstrings]
     repeated = set[int]()  # those that have nearly a document or a summary in common with an earlier one
     for earlier, later in sorted(near_pairs(texts, threshold=NEAR) + near_pairs(summaries, threshold=NEAR)):
         if earlier not in repeated:
             repeated.add(later)
-    distinct = [each for at, each in enumerate(found) if at not in repeated]
+    distinct = [each for at, each in enumerate(docstrings) if at not in repeated]
     holders = Counter(word for each in distinct for word in _words(f"{each.summary} {each.text}"))
     common = max(_COMMON * len(distinct), _COMMON_LEAST)
     kept = [each for each in distinct if any(holders[word] <= common for word in _words(each.summary))]
@@ -123,18 +123,18 @@ def split_of(module: str) -> str:
 
 def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
     """Find where each package's source lies: its folder, or its one file."""
-    found: dict[str, Path] = {}
+    roots: dict[str, Path] = {}
     wanted = sorted({*(DEFAULT_PACKAGES if packages is None else packages)})
     for package in wanted:
         spec = find_spec(package) if package.isidentifier() else None  # a dotted name's parents would be imported
         origin = Path(spec.origin or "") if spec and spec.has_location else Path()
         if origin.suffix == ".py":
-            found[package] = origin.parent if origin.name == "__init__.py" else origin
-    missing = [package for package in wanted if package not in found]
+            roots[package] = origin.parent if origin.name == "__init__.py" else origin
+    missing = [package for package in wanted if package not in roots]
     if packages is not None and missing:
-        said = f"not installed as Python source: {', '.join(map(repr, missing))}"
-        raise InputError(f"{said}; give names of top-level packages as they are imported, such as 'sklearn'")
-    return found
+        problem = f"not installed as Python source: {', '.join(map(repr, missing))}"
+        raise InputError(f"{problem}; give names of top-level packages as they are imported, such as 'sklearn'")
+    return roots
 
 
 def _modules(roots: dict[str, Path]) -> Iterator[tuple[str, ast.Module]]:
@@ -145,8 +145,8 @@ def _modules(roots: dict[str, Path]) -> Iterator[tuple[str, ast.Module]]:
             folders = file.relative_to(root).parts[:-1]
             private = any(folder.startswith("_") or folder in _SKIPPED_FOLDERS for folder in folders)
             if not private and not _TEST_FILE.fullmatch(file.stem):
-                own = [] if file == root or file.stem == "__init__" else [file.stem]
-                named.append((".".join([package, *folders, *own]), file))
+                of_file = [] if file == root or file.stem == "__init__" else [file.stem]
+                named.append((".".join([package, *folders, *of_file]), file))
     with progress.task("reading documentation", total=len(named), unit="files") as advance:
         for module, file in sorted(named):
             advance(1)

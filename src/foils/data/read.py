@@ -42,8 +42,8 @@ def read_beir(name: str) -> Collection:
     folder = Path(name)
     texts = {file: path for file in FILES for path in (folder / f"{file}.gz", folder / file) if path.is_file()}
     packed_then_plain = (path for gz in (".gz", "") for path in (folder / "qrels").glob(f"[!.]*.tsv{gz}"))
-    found = {path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}
-    judged = {split: found[split] for split in sorted(found)}
+    judgement_files = {path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}
+    judged = {split: judgement_files[split] for split in sorted(judgement_files)}
     missing = [file for file in FILES if file not in texts]
     if not judged and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
@@ -51,8 +51,8 @@ def read_beir(name: str) -> Collection:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
     documents, queries = (Records(str(texts[file]), (), partial(json_objects, texts[file])) for file in FILES)
     qrels = {split: Records(str(path), (), partial(_judgements, path)) for split, path in judged.items()}
-    made = partial(checked_collection, documents=documents, queries=queries, qrels=qrels)
-    return build(folder.resolve().name, ("beir", *texts.values(), *judged.values()), made)
+    make = partial(checked_collection, documents=documents, queries=queries, qrels=qrels)
+    return build(folder.resolve().name, ("beir", *texts.values(), *judged.values()), make)
 
 
 def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
@@ -98,14 +98,14 @@ def read_ir_datasets(name: str) -> Collection:
         parts = {split: [registered(f"{name}/{last}") for last in usual] for split, usual in USUAL.items()}
     judged = {
         split: part
-        for split, of in parts.items()
-        for part in of[::-1]
+        for split, data_sets in parts.items()
+        for part in data_sets[::-1]
         if part and part.has_queries() and part.has_qrels()
     }
     documents = next((part for part in (whole, *judged.values()) if part.has_docs()), None)
     if not judged or documents is None:
-        said = "has no documents, or no queries with judgements, nor has its train, dev or test"
-        raise InputError(f"ir_datasets:{name} {said}")
+        problem = "has no documents, or no queries with judgements, nor has its train, dev or test"
+        raise InputError(f"ir_datasets:{name} {problem}")
     rows = row_sources(
         f"ir_datasets:{name}",
         lambda: map(_ir_document, documents.docs_iter()),
@@ -135,7 +135,8 @@ def _ir_queries(parts: Iterable[Any]) -> Iterator[Fields]:
 
 
 def _ir_judgements(part: Any) -> Iterator[Fields]:
-    return (judgement(of.query_id, of.doc_id, getattr(of, "relevance", None)) for of in part.qrels_iter())
+    for judged in part.qrels_iter():
+        yield judgement(judged.query_id, judged.doc_id, getattr(judged, "relevance", None))
 
 
 def read_hf(name: str) -> Collection | dict[str, Records]:
@@ -160,11 +161,11 @@ def read_hf(name: str) -> Collection | dict[str, Records]:
     name, _, rest = name.partition(":")
     configuration, _, split = rest.partition(":")
     with fetching(f"hf:{name}"):
-        there = datasets.get_dataset_config_names(name)
-        if rest or not {"corpus", "queries"} <= {*there}:
-            if not configuration and len(there) > 1:
-                raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{there[0]}, …")
-            splits, lying = _hf_splits(datasets, name, configuration or there[0])
+        configurations = datasets.get_dataset_config_names(name)
+        if rest or not {"corpus", "queries"} <= {*configurations}:
+            if not configuration and len(configurations) > 1:
+                raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{configurations[0]}, …")
+            splits, lying = _hf_splits(datasets, name, configuration or configurations[0])
             if split and split not in splits:
                 raise UnknownNameError(f"split of hf:{name}", split, splits)
             return {
@@ -174,19 +175,19 @@ def read_hf(name: str) -> Collection | dict[str, Records]:
                 for each, rows in splits.items()
                 if each == (split or each)
             }
-        qrels = next(((name, each) for each in ("qrels", "default") if each in there), (f"{name}-qrels", None))
+        qrels = next(((name, each) for each in ("qrels", "default") if each in configurations), (f"{name}-qrels", None))
         places = ((name, "corpus"), (name, "queries"), qrels)
         (corpus, queries, judged), files = zip(*(_hf_splits(datasets, *each) for each in places), strict=True)
     names = list(map(split_name, judged))
     names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
-    made = row_sources(
+    sources = row_sources(
         f"hf:{name}",
         lambda: chain.from_iterable(corpus.values()),
         lambda: chain.from_iterable(queries.values()),
         {split: partial(iter, rows) for split, rows in zip(names, judged.values(), strict=True)},
     )
     facts = ("hf", name, *dict.fromkeys(chain(*files)))
-    return build(Path(name).name, facts, partial(checked_collection, **made, lenient=True))
+    return build(Path(name).name, facts, partial(checked_collection, **sources, lenient=True))
 
 
 def _numbered(rows: Iterable[Fields], _: Complaints) -> Iterator[tuple[int, Fields]]:
@@ -244,14 +245,14 @@ def _pydocs(packages: Sequence[str] | None) -> Collection:
     from foils.data.pydocs import pydocs_versions, read_pydocs, split_of
 
     def make(keep: Keep) -> Collection:
-        found = read_pydocs(packages)
+        docstrings = read_pydocs(packages)
         judged: dict[str, list[Fields]] = {split: [] for split in SPLITS}
-        for each in found:
+        for each in docstrings:
             judged[split_of(each.module)].append(judgement(f"q:{each.name}", each.name, 1))
         rows = row_sources(
             "pydocs",
-            lambda: ({"_id": each.name, "text": each.text} for each in found),
-            lambda: ({"_id": f"q:{each.name}", "text": each.summary} for each in found),
+            lambda: ({"_id": each.name, "text": each.text} for each in docstrings),
+            lambda: ({"_id": f"q:{each.name}", "text": each.summary} for each in docstrings),
             {split: partial(iter, rows) for split, rows in judged.items()},
         )
         return checked_collection(keep, **rows)
@@ -261,7 +262,7 @@ def _pydocs(packages: Sequence[str] | None) -> Collection:
 
 
 def load_collection(
-    given: CollectionLike,
+    source: CollectionLike,
     *,
     keep_identical_ids: bool = False,
     columns: Mapping[str, str] | None = None,
@@ -270,7 +271,7 @@ def load_collection(
     """Open a collection.
 
     Args:
-        given: a BEIR folder; a table of pairs, as a file (CSV, TSV, JSON, JSONL, Parquet) or in memory (see
+        source: a BEIR folder; a table of pairs, as a file (CSV, TSV, JSON, JSONL, Parquet) or in memory (see
             `foils.data.pairs.read_pairs`); `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); `mteb:TASK`; or
             `pydocs`, or `pydocs:PACKAGE,PACKAGE` of packages that are named as they are imported. Documents and queries
             without a text, and what repeats, are left out, and the collection's name tells how many; of `ir_datasets:`
@@ -284,32 +285,32 @@ def load_collection(
         InputError: there is no such collection, it is not well-formed, or it is not made of pairs.
         MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`, `mteb:` without `mteb`.
     """
-    opened: Any = given
-    if isinstance(given, (str, Path)):
-        kind, colon, rest = str(given).partition(":")
-        there = exists(given)  # noqa: PTH110  Path.exists fails on a name that is too long
-        is_table = str(given).lower().removesuffix(".gz").endswith(ENDINGS)
+    opened: Any = source
+    if isinstance(source, (str, Path)):
+        kind, colon, rest = str(source).partition(":")
+        is_there = exists(source)  # noqa: PTH110  Path.exists fails on a name that is too long
+        is_table = str(source).lower().removesuffix(".gz").endswith(ENDINGS)
         if colon and kind == "ir_datasets":
             opened = read_ir_datasets(rest)
         elif colon and kind == "hf":
             opened = read_hf(rest)
-        elif is_table or (there and not Path(given).is_dir()):
-            opened = existing_file(given)
+        elif is_table or (is_there and not Path(source).is_dir()):
+            opened = existing_file(source)
         elif kind == "pydocs":
             opened = _pydocs([package.strip() for package in rest.split(",")] if colon else None)
         elif colon and kind == "mteb":
-            with fetching(str(given)):
+            with fetching(str(source)):
                 opened = collection_from_mteb(require("mteb", "mteb").get_task(rest))
-        elif not there:
-            raise InputError(f"{given}: no such folder or file; {LAYOUT}")
+        elif not is_there:
+            raise InputError(f"{source}: no such folder or file; {LAYOUT}")
         else:
-            opened = read_beir(str(given))
+            opened = read_beir(str(source))
     if isinstance(opened, Collection):
         refuse({"columns": columns, "corpus": corpus}, f"with {opened.name}, which is not made of pairs")
         return replace(opened, keep_identical_ids=True) if keep_identical_ids else opened
-    name = str(given).removeprefix("hf:") if isinstance(given, str) and given.startswith("hf:") else ""
-    made = read_pairs(opened, columns=columns, corpus=corpus, name=name)
-    return replace(made, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
+    name = str(source).removeprefix("hf:") if isinstance(source, str) and source.startswith("hf:") else ""
+    collection = read_pairs(opened, columns=columns, corpus=corpus, name=name)
+    return replace(collection, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
 
 
 A_COLLECTION = (
@@ -349,12 +350,12 @@ class CollectionSettings(Settings):
     corpus: Annotated[TableLike | None, Option(metavar="FILE")] = None
     add_judgements: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
 
-    def open(self, given: CollectionLike) -> Collection:
+    def open(self, source: CollectionLike) -> Collection:
         """Return a collection as it is, or the one of this name, path or table (see `load_collection`).
 
         Judgements that are given besides are added to it (see `with_judgements`).
         """
-        loaded = load_collection(given, columns=self.columns, corpus=self.corpus)
+        loaded = load_collection(source, columns=self.columns, corpus=self.corpus)
         more = several(self.add_judgements)
         return with_judgements(loaded, more) if more else loaded
 

@@ -66,7 +66,7 @@ class Complaints:
             return
         (line, message), *others = self._found
         if others:
-            listed = [f"{self.path}:{at}: {said}" if at else said for at, said in others[:4]]
+            listed = [f"{self.path}:{at}: {text}" if at else text for at, text in others[:4]]
             rest = f"\n(and {len(others) - len(listed)} more)" if len(others) > len(listed) else ""
             message += "\n" + "\n".join(listed) + rest
         raise FormatError(message, self.path, line)
@@ -132,8 +132,8 @@ def whole_text(path: str | Path, most: int | None = None) -> str:
         if unquoted > LONGEST_LINE:
             raise FormatError(f"a text of more than {LONGEST_LINE >> 20} MiB; cut it", path)
         if len(raw) > most:
-            how = "save it as JSON lines, which are read one by one, or set FOILS_MEMORY to more"
-            raise FormatError(f"more than {most >> 20:,} MiB, which are held in memory together; {how}", path)
+            advice = "save it as JSON lines, which are read one by one, or set FOILS_MEMORY to more"
+            raise FormatError(f"more than {most >> 20:,} MiB, which are held in memory together; {advice}", path)
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -159,8 +159,8 @@ def whole_toml(path: str | Path) -> dict[str, Any]:
         if any(abs(number) >= 2**63 for number in _whole_numbers(values)):
             raise ValueError("a whole number of more than 64 bits")
     except (ValueError, RecursionError) as error:
-        said = str(error).partition("\n")[0][:LONGEST_MESSAGE]
-        raise FormatError(f"malformed TOML ({said}); make it again", path) from error
+        problem = str(error).partition("\n")[0][:LONGEST_MESSAGE]
+        raise FormatError(f"malformed TOML ({problem}); make it again", path) from error
     return values
 
 
@@ -175,8 +175,8 @@ def whole_json(path: str | Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        said = str(error).partition("\n")[0][:LONGEST_MESSAGE]
-        raise FormatError(f"malformed JSON ({said}); make it again", path, getattr(error, "lineno", None)) from error
+        problem = str(error).partition("\n")[0][:LONGEST_MESSAGE]
+        raise FormatError(f"malformed JSON ({problem}); make it again", path, getattr(error, "lineno", None)) from error
 
 
 def _whole_numbers(value: Any) -> Iterator[int]:
@@ -225,8 +225,10 @@ def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            said = f"{error.msg}, character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
-            complaints.add(f"malformed JSON ({said}); each line must be one JSON object", number)
+            problem = str(error)
+            if isinstance(error, json.JSONDecodeError):
+                problem = f"{error.msg}, character {error.pos + 1}"
+            complaints.add(f"malformed JSON ({problem}); each line must be one JSON object", number)
             continue
         if isinstance(value, dict):
             yield number, value
@@ -286,7 +288,7 @@ class Records:
     files: tuple[Path, ...] = ()
 
 
-def listed_rows(given: Any) -> list[Fields] | None:
+def listed_rows(source: Any) -> list[Fields] | None:
     """Return the rows of a list of dictionaries or of tuples, as dictionaries; None: it is no such list.
 
     Tuples are a query, a positive and, where they have more, negatives.
@@ -294,65 +296,65 @@ def listed_rows(given: Any) -> list[Fields] | None:
     Raises:
         InputError: tuples of several lengths, or of one text.
     """
-    if not isinstance(given, list) or not given:
+    if not isinstance(source, list) or not source:
         return None
-    if all(isinstance(row, Mapping) and not any(map(_is_table, row.values())) for row in given):
-        return list(given)
-    if not all(isinstance(row, tuple) and all(each is None or isinstance(each, str) for each in row) for row in given):
+    if all(isinstance(row, Mapping) and not any(map(_is_table, row.values())) for row in source):
+        return list(source)
+    if not all(isinstance(row, tuple) and all(each is None or isinstance(each, str) for each in row) for row in source):
         return None
-    widths = {len(row) for row in given}
+    widths = {len(row) for row in source}
     if len(widths) > 1 or min(widths) < 2:
         raise InputError(
             f"tuples of {sorted(widths)} texts; expected (query, positive), or a negative or more after them"
         )
     names = ("query", "positive", *(f"negative_{at}" for at in range(1, min(widths) - 1)))
-    return [dict(zip(names, row, strict=True)) for row in given]
+    return [dict(zip(names, row, strict=True)) for row in source]
 
 
 def _is_table(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__") or _is_data_set(value)
 
 
-def arrow_table(given: Any) -> pa.Table:
+def arrow_table(source: Any) -> pa.Table:
     """Return an Arrow table of what offers one: pyarrow's own, a DataFrame, a data set of `datasets`, a list of rows.
 
     Raises:
         InputError: it is none of these.
     """
-    if isinstance(given, pa.Table):
-        return given
+    if isinstance(source, pa.Table):
+        return source
     try:
-        rows = listed_rows(given)
+        rows = listed_rows(source)
         if rows is not None:
             return pa.Table.from_pylist(rows)
-        if _is_data_set(given):
-            return given.with_format("arrow")[:]
-        if hasattr(given, "__arrow_c_stream__"):
-            return pa.table(given)
+        if _is_data_set(source):
+            return source.with_format("arrow")[:]
+        if hasattr(source, "__arrow_c_stream__"):
+            return pa.table(source)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        said = f"{type(given).__name__} is no table that Arrow can hold ({' '.join(map(str, error.args))[:300]})"
-        raise InputError(f"{said}; give each column a name of its own, and values of one kind") from error
-    said = "expected a DataFrame, an Arrow table, a data set that is no stream, a list of tuples or dictionaries"
-    raise InputError(f"{type(given).__name__} is no table; {said}, or a dictionary of these by split")
+        problem = f"{type(source).__name__} is no table that Arrow can hold ({' '.join(map(str, error.args))[:300]})"
+        raise InputError(f"{problem}; give each column a name of its own, and values of one kind") from error
+    expected = "expected a DataFrame, an Arrow table, a data set that is no stream, a list of tuples or dictionaries"
+    raise InputError(f"{type(source).__name__} is no table; {expected}, or a dictionary of these by split")
 
 
-def records_of(given: Any) -> Records:
+def records_of(source: Any) -> Records:
     """Return the records of a table in memory, or of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
 
     Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names. Columns of CSV and
     TSV are divided by what the first line has most of: commas, semicolons, tabs or bars.
 
     Args:
-        given: the path of a file, or a table.
+        source: the path of a file, or a table.
 
     Raises:
         InputError: no such file, another kind of file, or no table.
         FormatError: the file is empty, or damaged.
     """
-    if isinstance(given, Records):
-        return given
-    if isinstance(given, (str, Path)):
-        path = Path(given)
+    if isinstance(source, Records):
+        return source
+    if isinstance(source, (str, Path)):
+        path = Path(source)
         if magic(path, 4) == b"PAR1":
             return _parquet(path)
         ending = Path(path.name.lower().removesuffix(".gz")).suffix
@@ -363,36 +365,36 @@ def records_of(given: Any) -> Records:
         if ending in ENDINGS or first_character(path) in ("{", "["):
             return _json(path)
         raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
-    rows = listed_rows(given)
+    rows = listed_rows(source)
     if rows is not None:
         names = tuple(dict.fromkeys(key for row in rows for key in row))
         return Records("list", names, lambda _: enumerate(rows, start=1))
-    is_set = _is_data_set(given)
-    table = given if is_set else arrow_table(given)
+    is_set = _is_data_set(source)
+    table = source if is_set else arrow_table(source)
 
     def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
         # a data set may lie on the disk, with its rows chosen or in another order
-        tables = given.with_format("arrow").iter(MOST) if is_set else [table]
+        tables = source.with_format("arrow").iter(MOST) if is_set else [table]
         return _rows(part for each in tables for part in each.to_batches())
 
-    return Records(type(given).__name__, tuple(table.column_names), read)
+    return Records(type(source).__name__, tuple(table.column_names), read)
 
 
-def parts_of(given: Any) -> dict[str, Records]:
+def parts_of(source: Any) -> dict[str, Records]:
     """Return the records of each split of a dictionary of tables, as a `DatasetDict` is one; of another table by "".
 
     Raises:
         InputError: no such file, no table, or a dictionary of something else.
     """
-    if not isinstance(given, Mapping):
-        return {"": records_of(given)}
-    parts = {split: records_of(part) for split, part in given.items()}
+    if not isinstance(source, Mapping):
+        return {"": records_of(source)}
+    parts = {split: records_of(part) for split, part in source.items()}
     in_memory = {split: each for split, each in parts.items() if not each.files}
     return parts | {split: replace(each, where=f"{each.where} ({split})") for split, each in in_memory.items()}
 
 
-def _is_data_set(given: Any) -> bool:
-    return hasattr(given, "with_format") and hasattr(given, "__len__") and not isinstance(given, Mapping)
+def _is_data_set(source: Any) -> bool:
+    return hasattr(source, "with_format") and hasattr(source, "__len__") and not isinstance(source, Mapping)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
@@ -424,23 +426,23 @@ def _delimited(path: Path, by_name: str) -> Records:
                     yield begin, fields
                 begin = reader.line_num + 1
         except csv.Error as error:
-            how = "quote a text that holds quotes (each twice) or line ends; a line ends with a line feed"
-            complaints.add(f"malformed record ({error}); {how}", begin)
+            advice = "quote a text that holds quotes (each twice) or line ends; a line ends with a line feed"
+            complaints.add(f"malformed record ({error}); {advice}", begin)
 
     def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
         for line, fields in islice(rows(complaints), 1, None):
             if len(fields) == len(header):
                 yield line, dict(zip(header, fields, strict=True))
             else:
-                said = f"{len(fields)} fields, expected {len(header)} as in the header"
-                complaints.add(f"{said}; a text that holds {delimiter!r} is quoted", line)
+                problem = f"{len(fields)} fields, expected {len(header)} as in the header"
+                complaints.add(f"{problem}; a text that holds {delimiter!r} is quoted", line)
 
     complaints = Complaints(path)
     header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
     complaints.raise_if_any()
     if not any(header) or len({*header}) < len(header):
-        said = f"the first line is {', '.join(header)!r:.150}; expected the columns' names, each once"
-        raise FormatError(said, path, 1)
+        problem = f"the first line is {', '.join(header)!r:.150}; expected the columns' names, each once"
+        raise FormatError(problem, path, 1)
     return Records(str(path), tuple(header), read, (path,))
 
 

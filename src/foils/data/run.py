@@ -78,7 +78,11 @@ class Run:
     @classmethod
     def from_dict(cls, scores: Mapping[str, Mapping[str, float]], *, name: str = "run") -> Run:
         """Make a run from query id -> document id -> score."""
-        rows = [(query, document, score) for query, of in scores.items() for document, score in of.items()]
+        rows = [
+            (query, document, score)
+            for query, scores_of_query in scores.items()
+            for document, score in scores_of_query.items()
+        ]
         return cls.ranked([q for q, _, _ in rows], [d for _, d, _ in rows], [s for _, _, s in rows], name=name)
 
     @classmethod
@@ -115,10 +119,10 @@ class Run:
                 rows.setdefault(query, []).append((document, 0 if whole is None else whole, score))
                 tags.add(tag)
         complaints.raise_if_any()
-        for of in rows.values():  # sorted once more, by scores, below
-            of.sort(key=itemgetter(0), reverse=True)
-            of.sort(key=itemgetter(1))
-        scores = {query: {document: score for document, _, score in of} for query, of in rows.items()}
+        for ranked in rows.values():  # sorted once more, by scores, below
+            ranked.sort(key=itemgetter(0), reverse=True)
+            ranked.sort(key=itemgetter(1))
+        scores = {query: {document: score for document, _, score in ranked} for query, ranked in rows.items()}
         return cls.from_dict(scores, name=tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0])
 
     def first(self, depth: int) -> Run:
@@ -170,8 +174,8 @@ def check_ids(ids: Iterable[str]) -> None:
     """
     for identifier in ids:
         if identifier.split() != [identifier]:
-            said = f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it"
-            raise InputError(f"{said}; give it another id, or write no run")
+            problem = f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it"
+            raise InputError(f"{problem}; give it another id, or write no run")
 
 
 def without_identical(run: Run, collection: Collection) -> Run:
@@ -179,10 +183,10 @@ def without_identical(run: Run, collection: Collection) -> Run:
     table = run.table
     alike = np.flatnonzero(pc.equal(table["query_id"], table["doc_id"]).to_numpy())
     queries = collection.query_rows(table["query_id"].take(pa.array(alike)))
-    own = alike[(queries >= 0) & (collection.identical[queries] >= 0)] if len(alike) else alike
-    if not len(own):
+    identical = alike[(queries >= 0) & (collection.identical[queries] >= 0)] if len(alike) else alike
+    if not len(identical):
         return run
-    table = table.take(pa.array(np.delete(np.arange(len(table)), own)))
+    table = table.take(pa.array(np.delete(np.arange(len(table)), identical)))
     scores = table["score"].to_numpy()
     return Run.ranked(table["query_id"], table["doc_id"], scores, name=run.name, facts=run.facts)
 

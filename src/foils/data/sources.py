@@ -85,9 +85,10 @@ class _SourceRows:
         if query is None:
             raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {name}")
         for each in example.positives:
-            row = None if each.score is None else self._known(each)
-            if row is not None:
-                self._scores.setdefault((query, row), each.score)
+            if each.score is not None:
+                row = self._known(each)
+                if row is not None:
+                    self._scores.setdefault((query, row), each.score)
         for each in example.negatives:
             pair = query, self._document(each)
             self.repeated += pair in self._rows
@@ -129,8 +130,8 @@ class _SourceRows:
         if (documents < 0).any():
             texts = pa.array([text for _, text in self._own], pa.large_string())
             table = table.append_column("text", texts.take(pa.array(-1 - documents, mask=documents >= 0)))
-        made = _imported(file, self.collection, repeated=self.repeated)
-        negatives = without_own(Negatives(table, made), self.collection, file, by_text=True)
+        origin = _imported(file, self.collection, repeated=self.repeated)
+        negatives = without_own(Negatives(table, origin), self.collection, file, by_text=True)
         pairs, values = np.array([*self._scores], np.int64).reshape(-1, 2).T, np.array([*self._scores.values()])
         known = self.collection.known_positives.contain(*pairs) & np.isfinite(values)
         if not known.any():
@@ -138,9 +139,9 @@ class _SourceRows:
         return negatives.with_rejected(*self._ids(*pairs[:, known]), values={"score": values[known]})[0]
 
     def _ids(self, queries: Rows, documents: Rows) -> tuple[pa.Array, pa.Array]:
-        stored, own = self.collection.documents["doc_id"], pa.array([key for key, _ in self._own], pa.string())
+        stored, own_ids = self.collection.documents["doc_id"], pa.array([key for key, _ in self._own], pa.string())
         rows = np.where(documents < 0, len(stored) - 1 - documents, documents)
-        ids = take(pa.chunked_array([*stored.chunks, own]), rows)
+        ids = take(pa.chunked_array([*stored.chunks, own_ids]), rows)
         return take(self.collection.queries["query_id"], queries), ids
 
 
@@ -169,8 +170,8 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
     if mistaken.any():
         log.warning("%s: negatives that are positives of the same query: %d; rejected", where, mistaken.sum())
         negatives = negatives.reject(labelled, POSITIVE).reject(mistaken, EQUAL)
-    own = (collection.identical[queries] == documents) & (documents >= 0)
-    return negatives.reject(own, IDENTICAL) if own.any() else negatives
+    identical = (collection.identical[queries] == documents) & (documents >= 0)
+    return negatives.reject(identical, IDENTICAL) if identical.any() else negatives
 
 
 def _token_keys(queries: Rows, texts: DocumentTexts) -> npt.NDArray[np.uint64]:
@@ -193,7 +194,7 @@ class NamedSource:
     digest: str
 
 
-def _read(given: Any, name: str, collection: Collection) -> Negatives:
+def _read(source: Any, name: str, collection: Collection) -> Negatives:
     """Return a table of negatives as it is, or what a run or records say, of several splits one after the other.
 
     Of a run, what is labelled relevant is left out, and the rest is ranked anew. Of records, queries and documents are
@@ -201,35 +202,35 @@ def _read(given: Any, name: str, collection: Collection) -> Negatives:
     were named for the collection are there, as in its own file, they are called so here, too.
 
     Args:
-        given: a file, a table in memory, or a dictionary of these by split.
+        source: a file, a table in memory, or a dictionary of these by split.
         name: of the source.
         collection: that it belongs to.
     """
-    parquet = isinstance(given, Path) and magic(given, 4) == b"PAR1"
-    if isinstance(given, Path) and not parquet:  # what is no table by its name or first byte has to be a TREC run
-        ending = Path(given.name.lower().removesuffix(".gz")).suffix
-        if ending not in DELIMITERS and first_character(given) not in ("{", "["):
-            table = Run.read(given).table
+    parquet = isinstance(source, Path) and magic(source, 4) == b"PAR1"
+    if isinstance(source, Path) and not parquet:  # what is no table by its name or first byte has to be a TREC run
+        ending = Path(source.name.lower().removesuffix(".gz")).suffix
+        if ending not in DELIMITERS and first_character(source) not in ("{", "["):
+            table = Run.read(source).table
             if not len(table):
-                said = "the file is empty; a source is a Parquet table, a TREC run, or records"
-                raise FormatError(f"{said}: {EXPECTED}", given)
+                problem = "the file is empty; a source is a Parquet table, a TREC run, or records"
+                raise FormatError(f"{problem}: {EXPECTED}", source)
             every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
             queries, documents = every.rows_in(collection)
             positive = collection.known_positives.contain(queries, documents)
             kept, ranks = every.table.filter(pa.array(~positive)), ranks_within(queries[~positive])
-            made = _imported(str(given), collection, positives=int(positive.sum()))
-            return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), made)
-    parts = parts_of(given)
+            origin = _imported(str(source), collection, positives=int(positive.sum()))
+            return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), origin)
+    parts = parts_of(source)
     first = next(iter(parts.values()))
-    own = {role: column for role, column in collection.columns.items() if column}
-    all_there = {*own.values()} <= {*first.columns}
-    columns = {role: column for role, column in own.items() if role in OF_SOURCE and all_there}
+    named_columns = {role: column for role, column in collection.columns.items() if column}
+    all_there = {*named_columns.values()} <= {*first.columns}
+    columns = {role: column for role, column in named_columns.items() if role in OF_SOURCE and all_there}
     of_pairs = any(name in ROLES["query"] or name.startswith("neg") for name in map(plain, first.columns))
-    if not (columns or of_pairs or isinstance(given, Mapping)):
-        if not isinstance(given, Path):
-            return Negatives(arrow_table(given))
+    if not (columns or of_pairs or isinstance(source, Mapping)):
+        if not isinstance(source, Path):
+            return Negatives(arrow_table(source))
         if parquet:
-            return Negatives.read(given)
+            return Negatives.read(source)
     rows = _SourceRows(collection)
     for records in parts.values():
         known, complaints = Columns.of(records, columns, OF_SOURCE), Complaints(records.where)
@@ -257,11 +258,11 @@ else:
     SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=SOURCES)]
 
 
-def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
+def as_sources(sources: SourcesLike, collection: Collection) -> list[NamedSource]:
     """Return sources of negatives, each with its name.
 
     Args:
-        given: name -> source, or sources: each a table of negatives, a DataFrame with its columns or those of pairs
+        sources: name -> source, or sources: each a table of negatives, a DataFrame with its columns or those of pairs
             with negatives, a dictionary of such tables by split, as a `DatasetDict` is, or a file, `[NAME=]PATH`. A
             `DatasetDict` by itself is one source.
         collection: that they belong to.
@@ -280,16 +281,16 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     names = [each.name for each in sources]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        said = f"several sources are called {', '.join(repeated)}"
-        raise InputError(f"{said}; name them apart, as in NAME=PATH, or in a dictionary")
-    return sources
+        problem = f"several sources are called {', '.join(repeated)}"
+        raise InputError(f"{problem}; name them apart, as in NAME=PATH, or in a dictionary")
+    return opened
 
 
-def as_source(given: SourceLike, collection: Collection | None, *, name: str = "") -> NamedSource:
+def as_source(source: SourceLike, collection: Collection | None, *, name: str = "") -> NamedSource:
     """Return one source with its name; without one, that of its file, or of what it says its rows come from.
 
     Args:
-        given: the source.
+        source: the source.
         collection: that it belongs to. None: not known; then a table of negatives is taken as it is.
         name: to call it by.
 
@@ -298,13 +299,13 @@ def as_source(given: SourceLike, collection: Collection | None, *, name: str = "
         FormatError: what is wrong in a file, with lines.
         MissingExtraError: pairs of `hf:NAME` without the extra `hub`.
     """
-    if isinstance(given, NamedSource):
-        return replace(given, name=name or given.name)
-    path, read = None, cast(Any, given)
-    if isinstance(given, (str, Path)):
-        before, equals, after = str(given).partition("=")
+    if isinstance(source, NamedSource):
+        return replace(source, name=name or source.name)
+    path, read = None, cast(Any, source)
+    if isinstance(source, (str, Path)):
+        before, equals, after = str(source).partition("=")
         if name or not (equals and before and "/" not in before):
-            before, after = name or Path(given).name.partition(".")[0], str(given)
+            before, after = name or Path(source).name.partition(".")[0], str(source)
         path = Path(after)
         name, read = before, path
         if str(path).startswith("hf:"):

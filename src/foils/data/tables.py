@@ -46,15 +46,15 @@ DIGESTED = 20_000  # rows of which a digest takes in one column after the other
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches in order, cut into batches of at most 1,000 rows and 16 MiB, or of one row."""
     for batch in batches:
-        own = batch
+        piece = batch
         for at, column in enumerate(batch.columns if len(batch) <= MOST else ()):
             # views and keys have no values of their own, and their size would be that of all they stand for
             if kinds.is_dictionary(column.type) or kinds.is_string_view(column.type):
-                own = own.set_column(at, own.schema.names[at], pa.array(column.to_pylist()))
-        if len(own) > MOST or (own.nbytes > BYTES and len(own) > 1):
+                piece = piece.set_column(at, piece.schema.names[at], pa.array(column.to_pylist()))
+        if len(piece) > MOST or (piece.nbytes > BYTES and len(piece) > 1):
             yield from pieces((batch.slice(0, len(batch) // 2), batch.slice(len(batch) // 2)))
-        elif len(own):
-            yield own
+        elif len(piece):
+            yield piece
 
 
 def take(column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.Array:
@@ -68,9 +68,9 @@ def take(column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.
     if column.num_chunks == 1 or not len(rows):
         return take(column.chunk(0), rows) if len(rows) else pa.array([], column.type)
     starts = np.cumsum([0, *map(len, column.chunks)])
-    of = np.searchsorted(starts, rows, side="right") - 1
-    order = np.argsort(of, kind="stable")
-    used, begins = np.unique(of[order], return_index=True)
+    chunk_of = np.searchsorted(starts, rows, side="right") - 1
+    order = np.argsort(chunk_of, kind="stable")
+    used, begins = np.unique(chunk_of[order], return_index=True)
     parts = [
         column.chunk(at).take(pa.array(rows[chosen] - starts[at]))
         for at, chosen in zip(used.tolist(), np.split(order, begins[1:]), strict=True)
@@ -147,10 +147,12 @@ def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
         expected = types.get(field.name, field.type)
         if field.type == expected:
             continue
-        given = field.type.value_type if kinds.is_dictionary(field.type) else field.type
+        value_type = field.type.value_type if kinds.is_dictionary(field.type) else field.type
         try:
-            if not (_kind(given) in (_kind(expected), "null") or (expected in TEXTS and kinds.is_integer(given))):
-                raise pa.ArrowInvalid(f"{given} is no {expected}")
+            if not (
+                _kind(value_type) in (_kind(expected), "null") or (expected in TEXTS and kinds.is_integer(value_type))
+            ):
+                raise pa.ArrowInvalid(f"{value_type} is no {expected}")
             table = table.set_column(at, field.name, table[at].cast(expected))
         except pa.ArrowException:
             wrong.append(f"column {field.name} is {field.type}, expected {expected}")
@@ -162,10 +164,10 @@ def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
 TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _kind(of: pa.DataType) -> str:
-    if of in TEXTS:
+def _kind(kind: pa.DataType) -> str:
+    if kind in TEXTS:
         return "text"
-    return "number" if kinds.is_integer(of) or kinds.is_floating(of) or kinds.is_decimal(of) else str(of)
+    return "number" if kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind) else str(kind)
 
 
 Provenance = dict[str, Any]
@@ -207,8 +209,8 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
         names = opened.schema_arrow.names
         missing = [name for name in required if name not in names]
         if missing:
-            said = f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}"
-            raise FormatError(said, path)
+            problem = f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}"
+            raise FormatError(problem, path)
         longest_text(opened, Path(path))
         table = opened.read()
         table.validate(full=True)
@@ -240,8 +242,8 @@ def longest_text(opened: pq.ParquetFile, path: Path) -> int:
                 total += chunk.num_values * size + chunk.total_uncompressed_size
         if total <= limit and longest <= memory.budget():
             return longest
-    said = f"its {path.stat().st_size:,} bytes unpack to more than {limit >> 20:,} MiB"
-    raise FormatError(f"{said}; expected a table of its own size; make it again, or set FOILS_MEMORY to more", path)
+    problem = f"its {path.stat().st_size:,} bytes unpack to more than {limit >> 20:,} MiB"
+    raise FormatError(f"{problem}; expected a table of its own size; make it again, or set FOILS_MEMORY to more", path)
 
 
 def _longest_key(column: Any) -> int:
@@ -263,8 +265,8 @@ def opened_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, RecursionError) as error:  # KeyError: a damaged schema
-        said = str(error).partition("\n")[0]
-        raise FormatError(f"not a readable Parquet file ({said}); make it again", path) from error
+        problem = str(error).partition("\n")[0]
+        raise FormatError(f"not a readable Parquet file ({problem}); make it again", path) from error
 
 
 def provenance(

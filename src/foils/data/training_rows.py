@@ -126,7 +126,7 @@ def training_rows(
     rated = np.zeros(0, np.int64) if negatives is None or form == "pairs" else negatives.rejected_for(TOP)
     tops, outside = (rated, rated), 0  # of queries that no split labels, the candidates rated best
     if negatives is not None and len(rated):
-        query, document = (of[rated] for of in negatives.rows_in(collection))
+        query, document = (rows_of[rated] for rows_of in negatives.rows_in(collection))
         unlabelled = collection.known_positives.places(query) < 0  # judgements may have been added since
         inside = unlabelled & (document >= 0)
         tops, outside = (query[inside], document[inside]), int((unlabelled & ~inside).sum())
@@ -147,8 +147,8 @@ def training_rows(
         lists = np.append(order, -1)[np.where(at < end[:, None], at, -1)]
         covered = np.flatnonzero((lists >= 0).any(1))
         if not len(covered):
-            said = f"no query of {collection.name}'s split {split!r} has a kept negative"
-            raise InputError(f"nothing to train on: {said}")
+            problem = f"no query of {collection.name}'s split {split!r} has a kept negative"
+            raise InputError(f"nothing to train on: {problem}")
         queries, documents, lists = queries[covered], documents[covered], lists[covered]
     counts = (len(positives) + len(tops[0]), len(queries), int((~allowed).sum()), pairs - len(queries))
     if form == "triplets":

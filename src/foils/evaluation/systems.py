@@ -165,7 +165,10 @@ def qrels_of(collection: Collection, split: str) -> Qrels:
 def rankings_of(run: Run) -> Rankings:
     """Return a run as query id → document ids, best first."""
     rows = zip(run.table["query_id"].to_pylist(), run.table["doc_id"].to_pylist(), strict=True)
-    return {query: [document for _, document in of] for query, of in groupby(rows, key=lambda row: row[0])}
+    return {
+        query: [document for _, document in rows_of_query]
+        for query, rows_of_query in groupby(rows, key=lambda row: row[0])
+    }
 
 
 def measure_run(run: Run, collection: Collection, split: str, measures: Sequence[str]) -> Measured:
@@ -269,8 +272,10 @@ class Evaluation(Result):
             for c in self.comparisons
         ]  # fmt: skip
         columns = ["systems", "measure", "difference", "p (randomised)", "p (Holm)", "test", "p (test)"]
-        said = "p (randomised) and its Holm correction are about the difference of means; Wilcoxon's p is about ranks"
-        return [means, Table("Differences", columns, rows, said)]
+        caption = (
+            "p (randomised) and its Holm correction are about the difference of means; Wilcoxon's p is about ranks"
+        )
+        return [means, Table("Differences", columns, rows, caption)]
 
     def write_runs(self, folder: str | Path) -> None:
         """Write the run of each system in TREC form, as NAME.trec in the folder; what no file's name holds is `_`.
@@ -359,11 +364,13 @@ def _why_silent(run: Run, collection: Collection, split: str) -> str:
     """Say why a run answers no query of a split, and what to do."""
     if run.facts.get("bm25") and not len(run.table):
         bm25 = run.facts["bm25"]
-        how = f"BM25 reads texts by {bm25['analyser']}, language {bm25['language']}; choose with {spelled('language')}"
-        return f"{run.name}: no document shares a term with a query of the split {split!r} ({how})"
+        analyser = (
+            f"BM25 reads texts by {bm25['analyser']}, language {bm25['language']}; choose with {spelled('language')}"
+        )
+        return f"{run.name}: no document shares a term with a query of the split {split!r} ({analyser})"
     splits = ", ".join(collection.splits)
-    said = f"no query of the split {split!r} of {collection.name} is in: {run.name}"
-    return f"{said}; check the split (there are {splits}) and the query ids"
+    problem = f"no query of the split {split!r} of {collection.name} is in: {run.name}"
+    return f"{problem}; check the split (there are {splits}) and the query ids"
 
 
 def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list[NamedSystem]:

@@ -97,8 +97,8 @@ class Mined(Negatives):
             return super().looser()
         settings = self.provenance.get("settings", {})
         analyser = f"{settings['analyser']}, language {settings['language']}" if "analyser" in settings else ""
-        how = f" (BM25 reads texts by {analyser}; choose with {spelled('language')})" if analyser else ""
-        return f"Why lists are short: {'; '.join(self.short) or 'there is no query'}{how}."
+        reading = f" (BM25 reads texts by {analyser}; choose with {spelled('language')})" if analyser else ""
+        return f"Why lists are short: {'; '.join(self.short) or 'there is no query'}{reading}."
 
     def to_json(self) -> dict[str, Any]:
         """Return source, settings and counts."""
@@ -147,7 +147,7 @@ def mine_negatives(
 
 
 @dataclass
-class _Found:
+class _Lists:
     """Candidates so far, each query's in rank order, and the counts."""
 
     rows: list[npt.NDArray[np.void]] = field(default_factory=list)
@@ -156,7 +156,7 @@ class _Found:
     listed: list[npt.NDArray[np.void]] = field(default_factory=list)  # labelled positives in the window
     short: Counter[str] = field(default_factory=Counter)
 
-    def add(self, part: _Found) -> None:
+    def add(self, part: _Lists) -> None:
         """Take in the candidates of the next queries."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(part, each.name))
@@ -171,7 +171,7 @@ class _Found:
         write_guarded(path, file.getvalue())
 
     @classmethod
-    def read(cls, path: Path) -> _Found | None:
+    def read(cls, path: Path) -> _Lists | None:
         """Return what was written; None where there is nothing, or it is damaged, and then removed."""
         if not path.exists():
             return None
@@ -238,9 +238,9 @@ class Miner:
         """Mine for the queries of a split (`mine_negatives`)."""
         query_rows, collection, name = self.collection.queries_of(split), self.collection, self.retriever.name
         kept = cache_place("mined", digest_of([made, QUERIES], 16)) if made and len(query_rows) > QUERIES else None
-        found = self.searched(query_rows, f"mining with {name}", kept)
-        rows = np.concatenate(found.rows)
-        found.rows.clear()  # the table that is made of them is as large
+        lists = self.searched(query_rows, f"mining with {name}", kept)
+        rows = np.concatenate(lists.rows)
+        lists.rows.clear()  # the table that is made of them is as large
         query_ids = collection.queries["query_id"].take(pa.array(rows["query"]))
         doc_ids = collection.documents["doc_id"].take(pa.array(rows["document"]))
         table = negatives_table(query_ids, doc_ids, name, ranks_within(rows["query"]), rows["score"])
@@ -251,19 +251,19 @@ class Miner:
         if self.scorer is not None:
             negatives = negatives.with_columns({self.scorer.column: rows["scale"]})
         return Mined.of(
-            negatives.with_provenance(self._recaptured(found, query_rows, int(negatives.keep.sum()), plant)),
+            negatives.with_provenance(self._recaptured(lists, query_rows, int(negatives.keep.sum()), plant)),
             title=f"{name} negatives of {collection.name} ({split})",
             collection=collection,
             split=split,
             source=name,
             top=self.top,
             queries=len(query_rows),
-            positives_left_out=found.positives,
-            copies_left_out=found.copies,
-            short=dict(found.short),
+            positives_left_out=lists.positives,
+            copies_left_out=lists.copies,
+            short=dict(lists.short),
         )
 
-    def _recaptured(self, found: _Found, query_rows: Rows, kept: int, plant: int) -> Provenance:
+    def _recaptured(self, lists: _Lists, query_rows: Rows, kept: int, plant: int) -> Provenance:
         """What provenance says of the labelled positives that this way of mining would return, were they not known.
 
         Nothing where no query has a positive; only where positives are planted: where a part compares with positives
@@ -275,11 +275,13 @@ class Miner:
             return {}
         planted = drawn_positives(known, query_rows, least=least, most=plant, seed=self.seed)
         if not (self.rules or self.draw is not None or reads_judgements(self.retriever)):
-            listed = np.concatenate(found.listed)  # ranked as others are, and nothing rejects or draws
+            listed = np.concatenate(lists.listed)  # ranked as others are, and nothing rejects or draws
             labels = known.counts_of(query_rows)
             returned = np.bincount(listed["query"], minlength=int(query_rows.max()) + 1)[query_rows]
-            of = labels > 0
-            recapture = Recapture.estimated(returned[of], labels[of], labelled=labelled, kept=kept, way="counted")
+            has_label = labels > 0
+            recapture = Recapture.estimated(
+                returned[has_label], labels[has_label], labelled=labelled, kept=kept, way="counted"
+            )
             return noted(as_listed(planted, listed), self.collection, labelled, kept, recapture)
         judged = without_labels(self.collection, planted)
         retriever, draw, *rules = (with_judgements_of(part, judged) for part in (self.retriever, *parts))
@@ -296,7 +298,7 @@ class Miner:
     def _looks(self) -> LookAlikes:
         return LookAlikes(self.collection, self.near_duplicate)
 
-    def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> _Found:
+    def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> _Lists:
         """Return the candidates of all queries, block by block, in other processes where they may be sent there.
 
         Args:
@@ -305,38 +307,38 @@ class Miner:
             kept: folder that has each block from when it is done until all are, so that a kill costs a block; None:
                 nothing is kept.
         """
-        found, blocks = _Found(), np.split(query_rows, range(QUERIES, len(query_rows), QUERIES))
+        lists, blocks = _Lists(), np.split(query_rows, range(QUERIES, len(query_rows), QUERIES))
         portable = self.scorer is None and getattr(self.retriever, "portable", False)
         work = partial(self._block, kept)
         with progress.task(task, total=len(query_rows), unit="queries") as advance:
             parts = map_shards(work, enumerate(blocks)) if portable else map(work, enumerate(blocks))
             for block, part in zip(blocks, parts, strict=True):
-                found.add(part)
+                lists.add(part)
                 advance(len(block))
         if kept is not None:
             for path in kept.glob("*.npz"):
                 path.unlink(missing_ok=True)
             with suppress(OSError):  # another process mines the same, and writes there
                 kept.rmdir()
-        return found
+        return lists
 
-    def _block(self, kept: Path | None, block: tuple[int, Rows]) -> _Found:
+    def _block(self, kept: Path | None, block: tuple[int, Rows]) -> _Lists:
         """The candidates of one block, read where they were kept."""
         place = None if kept is None else kept / f"{block[0]}.npz"
-        kept_before = None if place is None else _Found.read(place)
+        kept_before = None if place is None else _Lists.read(place)
         if kept_before is not None:
             return kept_before
-        found = self._searched(block[1])
+        lists = self._searched(block[1])
         if place is not None:
             try:
-                found.write(place)
+                lists.write(place)
             except FoilsError as error:  # a cache that may only be read, a full disk
                 log.warning("what is mined is not kept until the end: %s", error)
-        return found
+        return lists
 
-    def _searched(self, query_rows: Rows) -> _Found:
+    def _searched(self, query_rows: Rows) -> _Lists:
         """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
-        documents, found, (first, end) = len(self.collection.documents), _Found(), self.ranks
+        documents, lists, (first, end) = len(self.collection.documents), _Lists(), self.ranks
         if end is None and self.rules and self.draw is None:
             end = first + DEPTH * self.top
         positives = int(self._looks.known.counts.max(initial=0))  # of a query at most
@@ -349,15 +351,15 @@ class Miner:
             depth = end + positives  # the whole window where it is drawn from, or rules reject much of it
         pending, depth = query_rows, min(most, depth)
         while len(pending):
-            final = self._taken(pending, depth, most, (first, end or documents + 1), found)
+            final = self._taken(pending, depth, most, (first, end or documents + 1), lists)
             pending, depth = pending[~final], min(most, depth * 4)
-        joined = np.concatenate(found.rows)
+        joined = np.concatenate(lists.rows)
         position = np.empty(int(query_rows.max()) + 1, np.int64)
         position[query_rows] = np.arange(len(query_rows))
-        found.rows = [joined[np.argsort(position[joined["query"]], kind="stable")]]
-        return found
+        lists.rows = [joined[np.argsort(position[joined["query"]], kind="stable")]]
+        return lists
 
-    def _taken(self, query_rows: Rows, depth: int, most: int, window: tuple[int, int], found: _Found) -> Marks:
+    def _taken(self, query_rows: Rows, depth: int, most: int, window: tuple[int, int], lists: _Lists) -> Marks:
         """Search so deep, take the candidates of the queries whose list is then final, and return which these are."""
         first, end = window
         rows, scores = self.retriever.search(query_rows, depth)
@@ -396,15 +398,15 @@ class Miner:
         shown = listed & unlabelled & ~surplus
         if self.keep_positives:
             shown |= labelled
-        found.rows.append(candidates[shown])
-        found.copies += int(surplus.sum())
-        found.positives += int((positive & listed & ~shown).sum())
+        lists.rows.append(candidates[shown])
+        lists.copies += int(surplus.sum())
+        lists.positives += int((positive & listed & ~shown).sum())
 
         # 5. Labelled positives of the window, with the ranks that they would have without their labels.
         of_labelled = candidates[labelled]
         ranks = _count_before(unlabelled)[labelled]
         queries, documents, of_scores = (of_labelled[name] for name in ("query", "document", "score"))
-        found.listed.append(planted_rows(queries, documents, ranks, of_scores, True))
+        lists.listed.append(planted_rows(queries, documents, ranks, of_scores, True))
 
         # 6. Why lists are short.
         ended = WHOLE
@@ -412,7 +414,7 @@ class Miner:
             ended = f"too few left of the first {self.depth} documents"
         why = np.where(exhausted, self.retriever.short, ended)
         why = np.where(past_window, f"too few left of ranks {first}–{end}", why)
-        found.short.update(why[final & (negatives.sum(axis=1) < self.top)].tolist())
+        lists.short.update(why[final & (negatives.sum(axis=1) < self.top)].tolist())
         return final
 
     def _judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:

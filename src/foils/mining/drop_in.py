@@ -158,8 +158,8 @@ def mine_hard_negatives(
         wide = limits.changed() and (cross_encoder is not None or set(limits.changed()) != {"min_score"})
         end = range_min + num_negatives * (10 if wide else 1) + most_pairs
     if num_negatives < 1 or range_min < 0 or num_negatives > end - range_min:
-        said = f"range_min {range_min} and range_max {end} leave {max(end - range_min, 0)} ranks"
-        raise InputError(f"{said} for {num_negatives} negatives; expected at least 1, and as many ranks, from 0 on")
+        problem = f"range_min {range_min} and range_max {end} leave {max(end - range_min, 0)} ranks"
+        raise InputError(f"{problem} for {num_negatives} negatives; expected at least 1, and as many ranks, from 0 on")
     if sampling_strategy == "top":
         refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
     elif seed is None:
@@ -257,8 +257,8 @@ def _data_set(
     query, positive = column_names
     called = {"anchor": query, "positive": positive, "document": positive, "documents": positive}
     table = table.rename_columns([called.get(name, name) for name in table.column_names])
-    made: Dataset = require("datasets", "train").Dataset(table)
-    return made
+    data_set: Dataset = require("datasets", "train").Dataset(table)
+    return data_set
 
 
 def _pairs(
@@ -414,13 +414,13 @@ def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, Prompt]) -> Enco
 
     Its settings take a prompt that begins with an @ with another one before it; a name may begin with one, too.
     """
-    own, chosen = model.prompts or {}, dict[str, Any]()
+    prompts_of_model, chosen = model.prompts or {}, dict[str, Any]()
     for kind, (text, name) in prompts.items():
-        if name is None and not any(each in own for each in PROMPT_NAMES[kind]):
+        if name is None and not any(each in prompts_of_model for each in PROMPT_NAMES[kind]):
             name = getattr(model, "default_prompt_name", None)
         if text is None and name is not None:
-            check_names(f"prompt of the model for a {kind}", [name], own)
-            text = own[name]
+            check_names(f"prompt of the model for a {kind}", [name], prompts_of_model)
+            text = prompts_of_model[name]
         if text is not None:
             chosen[f"{kind}_prompt"] = f"@{text}" if text.startswith("@") else text
     return as_encoder(model, EncoderSettings(similarity="cosine", encode_batch=batch_size, **chosen))

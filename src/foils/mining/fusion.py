@@ -164,8 +164,10 @@ def fuse_sources(
     differ = np.flatnonzero(texts != texts[same])
     if len(differ):
         other = pc.unique(stacked["doc_id"].take(pa.array(differ))).to_pylist()
-        said = f"{len(other)} documents have another text in another source (first: {', '.join(map(repr, other[:5]))})"
-        raise InputError(f"{said}; give each text an id of its own")
+        problem = (
+            f"{len(other)} documents have another text in another source (first: {', '.join(map(repr, other[:5]))})"
+        )
+        raise InputError(f"{problem}; give each text an id of its own")
     kept, queries = stacked.take(pa.array(lists.rows)), queries[lists.rows]
     ids, name = (kept["query_id"], kept["doc_id"]), "+".join(sources)
     table = negatives_table(*ids, name, ranks_within(queries), lists.scores)

@@ -109,8 +109,8 @@ class WritingSettings(Settings):
             InputError: no such file.
             FormatError: it is not UTF-8, or its slots are not those expected.
         """
-        given = None if isinstance(self.prompt, str) and self.prompt in PROMPTS else self.prompt
-        return Template.of(given, "foils.mining", self.known.version, **SLOTS)
+        named = None if isinstance(self.prompt, str) and self.prompt in PROMPTS else self.prompt
+        return Template.of(named, "foils.mining", self.known.version, **SLOTS)
 
     def drawn(self, rng: np.random.Generator) -> dict[str, str]:
         """Draw domain, difficulty and length for a query."""
@@ -262,8 +262,8 @@ def generate(
     negatives = Negatives(table, provenance("generate", facts, inputs={"collection": loaded.digest}))
     # the texts become documents, to be compared with the positives of their queries
     titles = pa.repeat(pa.scalar("", pa.large_string()), len(texts))
-    own = pa.table([ids, titles, table["text"]], schema=loaded.documents.schema)
-    widened = replace(loaded, documents=pa.concat_tables([loaded.documents, own]), folder=None)
+    written = pa.table([ids, titles, table["text"]], schema=loaded.documents.schema)
+    widened = replace(loaded, documents=pa.concat_tables([loaded.documents, written]), folder=None)
     rows = len(loaded.documents) + np.arange(len(texts))
     equal, near = LookAlikes(widened, NEAR_DUPLICATE).marks(loaded.query_rows(queries), rows)
     return Generated.of(
@@ -345,12 +345,12 @@ def parse(content: str) -> list[str]:
     answer = without_thoughts(content).strip()
     values = list(json_values(answer))
     keyed = [item for value in values if isinstance(value, dict) for item in value.items()]
-    named = [of for key, of in keyed if "negative" in key.lower() and "reason" not in key.lower()]
+    named = [value_of for key, value_of in keyed if "negative" in key.lower() and "reason" not in key.lower()]
     for listed in [named] if named else [value for value in values if isinstance(value, list)]:
-        texts = [text for of in listed for text in (of if isinstance(of, list) else [of])]
-        found = [text.strip() for text in texts if isinstance(text, str)]
-        if found:
-            return found
+        texts = [text for value_of in listed for text in (value_of if isinstance(value_of, list) else [value_of])]
+        stripped = [text.strip() for text in texts if isinstance(text, str)]
+        if stripped:
+            return stripped
     lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in answer.splitlines())
     return [line.group(1) for line in lines if line]
 

@@ -170,7 +170,7 @@ class FilterSettings(Settings):
             "max_score": ScoreLimit,
             "min_score": partial(ScoreLimit, below=True),
         }
-        return [made(getattr(self, name)) for name, made in known.items() if getattr(self, name) is not None]
+        return [make_rule(getattr(self, name)) for name, make_rule in known.items() if getattr(self, name) is not None]
 
     def describe(self) -> dict[str, Any]:
         """Return the rules' settings for provenance."""

@@ -155,7 +155,12 @@ def planted_by_fusion(
         common = common[PairIndex(planted["query"], planted["document"]).contain(common["query"], common["document"])]
     if not len(common):
         return {}
-    again = fuse({name: _with_planted(sources[name], as_listed(common, of), collection) for name, of in known.items()})
+    again = fuse(
+        {
+            name: _with_planted(sources[name], as_listed(common, planted_of_source), collection)
+            for name, planted_of_source in known.items()
+        }
+    )
     listed = planted_rows(*again.rows_in(collection), again.table["rank"], again.table["score"], again.keep)
     labelled = float(next(iter(sources.values())).provenance["recapture"]["labelled"])
     return noted(as_listed(common, listed), collection, labelled, int(fused.keep.sum()))
@@ -190,13 +195,13 @@ def planted_by_filter(
     if not len(planted):
         return {}
     reduced, kept = without_labels(collection, planted), planted["keep"]
-    of = planted[kept]
-    pairs = TextPairs(reduced, of["query"], of["document"], of["score"])
+    kept_rows = planted[kept]
+    pairs = TextPairs(reduced, kept_rows["query"], kept_rows["document"], kept_rows["score"])
     if scorer is not None:
         pairs = replace(pairs, scores=scorer.score(pairs))
     for rule in rules:
-        of["keep"] &= ~with_judgements_of(rule, reduced).marks(pairs)
-    planted[kept] = of
+        kept_rows["keep"] &= ~with_judgements_of(rule, reduced).marks(pairs)
+    planted[kept] = kept_rows
     return noted(planted, collection, float(negatives.provenance["recapture"]["labelled"]), int(marked.keep.sum()))
 
 
@@ -213,6 +218,6 @@ def _with_planted(negatives: Negatives, planted: Planted, collection: Collection
     table = table.set_column(table.column_names.index("rank"), "rank", pa.array(later, pa.int32()))
     queries = collection.queries["query_id"].take(pa.array(listed["query"]))
     documents = collection.documents["doc_id"].take(pa.array(listed["document"]))
-    own = Negatives(negatives_table(queries, documents, SOURCE, listed["rank"], listed["score"]))
-    own = own.reject(~listed["keep"], "rejected where it was planted")
-    return Negatives(pa.concat_tables([table, own.table], promote_options="default"))
+    of_planted = Negatives(negatives_table(queries, documents, SOURCE, listed["rank"], listed["score"]))
+    of_planted = of_planted.reject(~listed["keep"], "rejected where it was planted")
+    return Negatives(pa.concat_tables([table, of_planted.table], promote_options="default"))

@@ -127,8 +127,8 @@ class BM25Retriever:
             ends = iter(zip(ranked.indptr, ranked.indptr[1:], strict=False))
             for at, pruned in enumerate(many):
                 if pruned:
-                    found = self._candidates(terms[at], depth, sums)
-                    best, values = _best(found, self._scored(terms[at], found), depth)
+                    candidates = self._candidates(terms[at], depth, sums)
+                    best, values = _best(candidates, self._scored(terms[at], candidates), depth)
                 else:
                     part = slice(*next(ends))
                     best, values = _best(ranked.indices[part], ranked.data[part], depth)
@@ -149,8 +149,8 @@ class BM25Retriever:
         rows, index, sizes = np.unique(pairs.query_rows, return_inverse=True, return_counts=True)
         groups, scores = np.split(np.argsort(index, kind="stable"), np.cumsum(sizes)[:-1]), np.zeros(len(pairs))
         for start, terms, _ in self._counted(rows):
-            for listed, own in zip(terms, groups[start:], strict=False):
-                scores[own] = self._scored(listed, pairs.doc_rows[own])
+            for listed, pairs_of_query in zip(terms, groups[start:], strict=False):
+                scores[pairs_of_query] = self._scored(listed, pairs.doc_rows[pairs_of_query])
         return scores
 
     def vectors(self, query_rows: Rows, document_rows: Rows) -> tuple[sparse.csr_array, sparse.csr_array]:
@@ -311,16 +311,16 @@ class DenseRetriever:
     def recall(self, query_rows: Rows, depth: int) -> float:
         """Return which share of the `depth` best documents of some queries the index finds."""
         best, _ = top_inner_products(self.queries.take(query_rows), self.documents, depth)
-        found, _ = self.search(query_rows, depth)
-        pairs = zip(best, found, strict=True)
+        positions, _ = self.search(query_rows, depth)
+        pairs = zip(best, positions, strict=True)
         return sum(int(np.isin(rows, other).sum()) for rows, other in pairs) / max(1, best.size)
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and inner products; −1 and NaN where an index finds nothing more."""
         if self.index is not None:
             asked = self.queries.take(query_rows)
-            found, _ = self.index.search(asked, depth)
-            return best_of(asked, self.documents, [rows[rows >= 0] for rows in found], depth)
+            positions, _ = self.index.search(asked, depth)
+            return best_of(asked, self.documents, [rows[rows >= 0] for rows in positions], depth)
         return top_inner_products(self.queries.take(query_rows), self.documents, depth, device=gpu(self._device))
 
     def score(self, pairs: TextPairs) -> Scores:
@@ -405,7 +405,7 @@ class FusedRetriever:
         lists = fuse_lists(queries, documents, origins, ranks, scores, **self._how)
         query, place = queries[lists.rows], ranks_within(queries[lists.rows])
         kept = place < depth
-        found = np.full((len(query_rows), depth), -1, np.int64), np.full((len(query_rows), depth), np.nan)
-        for into, values in zip(found, (documents[lists.rows], lists.scores), strict=True):
+        result = np.full((len(query_rows), depth), -1, np.int64), np.full((len(query_rows), depth), np.nan)
+        for into, values in zip(result, (documents[lists.rows], lists.scores), strict=True):
             into[query[kept], place[kept]] = values[kept]
-        return found
+        return result

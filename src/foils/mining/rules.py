@@ -393,8 +393,8 @@ class TriSampler:
         cosines = np.empty((3, len(pairs)))
         for start in range(0, len(pairs), size):
             part = slice(start, start + size)
-            found = (vectors.take(own[part]) for vectors, own in sides)
-            q, p, d = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in found)
+            vectors_of_sides = (vectors.take(rows_of_side[part]) for vectors, rows_of_side in sides)
+            q, p, d = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in vectors_of_sides)
             cosines[:, part] = [np.einsum("nd,nd->n", a, b) for a, b in ((q, p), (q, d), (p, d))]
         return cosines
 

@@ -115,14 +115,14 @@ class CrossEncoderScorer:
         self.column = "predicted" if as_predicted else "logit"
 
     @classmethod
-    def of(cls, given: CrossEncoderLike, embedding: EmbeddingSettings) -> CrossEncoderScorer:
+    def of(cls, model: CrossEncoderLike, embedding: EmbeddingSettings) -> CrossEncoderScorer:
         """Open a model, by name or as it is, and keep its scores, in float32, where vectors are kept.
 
         Raises:
             InputError: it cannot be loaded, or has several outputs.
         """
-        name = Path(given).name if isinstance(given, (str, Path)) else CROSS_ENCODER
-        return cls(embedding.open_cross_encoder(given), VectorStore(embedding.open_store().folder), name=name)
+        name = Path(model).name if isinstance(model, (str, Path)) else CROSS_ENCODER
+        return cls(embedding.open_cross_encoder(model), VectorStore(embedding.open_store().folder), name=name)
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of the model."""
@@ -205,7 +205,7 @@ def check_teacher(teacher: EncoderLike, embedding: EmbeddingSettings) -> None:
     if _kind_of(teacher)[0] == LLM:
         refuse(embedding.changed(), f"with {spelled('teacher', 'llm:MODEL')}, which embeds no texts; leave it out")
     if _kind_of(teacher)[0] == CROSS_ENCODER:
-        idle = {key: of for key, of in embedding.changed().items() if key not in (*OF_CROSS_ENCODERS, "vectors")}
+        idle = {key: value for key, value in embedding.changed().items() if key not in (*OF_CROSS_ENCODERS, "vectors")}
         refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, which embeds texts; give it, or leave it out")
 
 
@@ -316,11 +316,12 @@ def preferred_share(queries: Rows, positive: Marks, scores: Scores) -> float:
     return float(np.mean(shares)) if shares else float("nan")
 
 
-def _kind_of(given: Any) -> tuple[str, Any]:
-    if not isinstance(given, (str, Path)):
-        return (CROSS_ENCODER if hasattr(given, "predict") and not hasattr(given, "encode") else BI_ENCODER), given
-    kind, _, model = str(given).partition(":")
+def _kind_of(teacher: Any) -> tuple[str, Any]:
+    if not isinstance(teacher, (str, Path)):
+        pairs_alone = hasattr(teacher, "predict") and not hasattr(teacher, "encode")
+        return (CROSS_ENCODER if pairs_alone else BI_ENCODER), teacher
+    kind, _, model = str(teacher).partition(":")
     if kind not in KINDS or not (model or kind == LLM):
         ways = ", ".join(f"{each}:MODEL" for each in KINDS)
-        raise InputError(f"{spelled('teacher', given)}; expected one of {ways}")
+        raise InputError(f"{spelled('teacher', teacher)}; expected one of {ways}")
     return kind, model

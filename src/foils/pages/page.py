@@ -120,7 +120,7 @@ def ends(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -
 def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
     """Return a figure's layout with titles of its axes, and what more Plotly takes; `more` may add to an axis."""
     titles = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
-    return {**more, **{axis: {**own, **more.get(axis, {})} for axis, own in titles.items()}}
+    return {**more, **{axis: {**title, **more.get(axis, {})} for axis, title in titles.items()}}
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

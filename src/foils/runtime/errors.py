@@ -64,12 +64,12 @@ class UnknownNameError(InputError):
         option: by which another is given, where the message should say so.
     """
 
-    def __init__(self, what: str, given: object, known: Iterable[str], option: str = "") -> None:
+    def __init__(self, what: str, name: object, known: Iterable[str], option: str = "") -> None:
         names = sorted(known)
-        near = get_close_matches(str(given), names, n=1)
+        near = get_close_matches(str(name), names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         way = f" Give one with {option}." if option else ""
-        super().__init__(f"unknown {what} {given!r}; expected one of: {', '.join(names)}.{hint}{way}")
+        super().__init__(f"unknown {what} {name!r}; expected one of: {', '.join(names)}.{hint}{way}")
 
 
 class MissingExtraError(InputError):
@@ -84,13 +84,13 @@ class ConvergenceError(FailureError):
     """An estimator did not reach its tolerance; the message says how far it came."""
 
 
-def check_names(what: str, given: Iterable[object], known: Collection[str]) -> None:
+def check_names(what: str, names: Iterable[object], known: Collection[str]) -> None:
     """Refuse a name that is not one of the known ones.
 
     Raises:
         UnknownNameError: the first such name.
     """
-    for name in given:
+    for name in names:
         if name not in known:
             raise UnknownNameError(what, name, known)
 
@@ -106,6 +106,6 @@ def require(package: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
             raise
-        said = f"this needs the package {package!r}, which is not installed"
+        problem = f"this needs the package {package!r}, which is not installed"
         install = f"pip install 'foils[{extra}]', or in a clone: pip install -e '.[{extra}]'"
-        raise MissingExtraError(f"{said}; run: {install}") from error
+        raise MissingExtraError(f"{problem}; run: {install}") from error

@@ -310,29 +310,29 @@ def check_output(path: str | Path, endings: Collection[str], read: Iterable[Path
     """
     place, called = _resolved(path), f"{name} {path}".strip()
     of_folder, ending = FOLDER in endings, Path(path).suffix.lower()
-    for given in read:
-        files = list(_files_read(given))
+    for read_path in read:
+        files = list(_files_read(read_path))
         if of_folder:
             files += {folder for file in files for folder in (*file.absolute().parents, *file.resolve().parents)}
-        is_read = any(map(place.samefile, files)) if place.exists() else _belongs(place, given.resolve())
+        is_read = any(map(place.samefile, files)) if place.exists() else _belongs(place, read_path.resolve())
         if is_read:
-            said = f"{given} is read for this, and writing here would change it"
-            raise InputError(f"{called}: {said}; give another place")
+            problem = f"{read_path} is read for this, and writing here would change it"
+            raise InputError(f"{called}: {problem}; give another place")
     if not of_folder and ending not in endings:
         expected = f"a name that ends in {' or '.join(filter(None, endings))}"
         raise InputError(f"{called}: the name does not say what is written; expected {expected}")
     if place.exists() and place.is_dir() != of_folder:
-        there, expected = ("a file", "folder") if of_folder else ("a folder", "file")
-        raise InputError(f"{called} is {there}; give the name of a {expected}")
+        what, expected = ("a file", "folder") if of_folder else ("a folder", "file")
+        raise InputError(f"{called} is {what}; give the name of a {expected}")
 
 
-def _files_read(given: Path) -> Iterator[Path]:
+def _files_read(place: Path) -> Iterator[Path]:
     """A file; or a folder, and the files in it that a reader of the folder reads."""
-    yield given
-    inside = [Path(folder, name) for folder, _, names in os.walk(given) for name in names]
-    texts = any(file.name.startswith("queries.jsonl") and file.parent == given for file in inside)
+    yield place
+    inside = [Path(folder, name) for folder, _, names in os.walk(place) for name in names]
+    texts = any(file.name.startswith("queries.jsonl") and file.parent == place for file in inside)
     for file in inside:
-        if file.exists() and (_belongs(file, given) if texts else file.suffix.lower() not in SHOWN):
+        if file.exists() and (_belongs(file, place) if texts else file.suffix.lower() not in SHOWN):
             yield file
 
 
@@ -524,11 +524,11 @@ def kept_folder(
             return read()
         except DAMAGE as error:
             discard(place, what, error)
-    made = make()
+    value = make()
     try:
         with fill_folder(place, mark=META) as aside:
-            write(aside, made)
+            write(aside, value)
             write_parts(aside, {})
     except FoilsError as error:
         log.warning("the %s is not kept: %s", what, error)
-    return made
+    return value

@@ -48,7 +48,7 @@ Value = TypeVar("Value")
 Returned = TypeVar("Returned")
 _PLAIN = (str, int, float, PurePath, tuple, list, dict)  # what can be compared; an array cannot
 
-Condition = Collection[str] | bool | Callable[[Any], bool]
+Condition = Sequence[str] | bool | Callable[[Any], bool]
 """On the value of another setting: one of these values, or the part before a colon of `NAME:…` (of a list: any of it);
 True: the setting has a value; False: it has none (None, False, empty); or a function of the value."""
 Needs = dict[str, Any] | list[dict[str, Any]] | tuple[()]
@@ -240,8 +240,8 @@ class Settings:
 
     def changed(self, *names: str) -> dict[str, Any]:
         """Return those of the named settings (of all, where none is named) that differ from their defaults."""
-        own = [setting for setting in settings_of(type(self)) if not names or setting.name in names]
-        return {each.name: getattr(self, each.name) for each in own if getattr(self, each.name) != each.default}
+        chosen = [setting for setting in settings_of(type(self)) if not names or setting.name in names]
+        return {each.name: getattr(self, each.name) for each in chosen if getattr(self, each.name) != each.default}
 
 
 def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
@@ -318,17 +318,17 @@ def door(
                 raise TypeError(f"foils.{function.__name__}() has no argument {name!r}{hint}")
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = _checked(settings.values(), bound.arguments)
-        grouped = {name: kind(**{each.name: given[each.name] for each in settings_of(kind)}) for name, kind in groups}
-        refuse_idle(settings.values(), given)
-        read = check_places(settings.values(), given)
-        given |= grouped
+        checked = _checked(settings.values(), bound.arguments)
+        grouped = {name: kind(**{each.name: checked[each.name] for each in settings_of(kind)}) for name, kind in groups}
+        refuse_idle(settings.values(), checked)
+        read = check_places(settings.values(), checked)
+        checked |= grouped
         if check is not None:
-            check(**{name: given[name] for name in inspect.signature(check).parameters})
+            check(**{name: checked[name] for name in inspect.signature(check).parameters})
         with ExitStack() as around:
             for each in grouped.values():
                 around.enter_context(each.applied())
-            result = function(**{name: given[name] for name in inspect.signature(function).parameters})
+            result = function(**{name: checked[name] for name in inspect.signature(function).parameters})
         if isinstance(result, Result):
             result.remember(read)
         return result
@@ -338,8 +338,8 @@ def door(
         names, bounds = each.option.allowed(), each.option.range
         words = [each.help, f"One of {', '.join(names)}." if names else "", f"Range: {bounds}." if bounds else ""]
         arguments += f"    {each.name}: {' '.join(filter(None, words))}\n"
-    before, found, after = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
-    before, raises, after = (before, "", after.partition("\n\n")[2]) if found else before.partition("Raises:\n")
+    before, separator, after = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
+    before, raises, after = (before, "", after.partition("\n\n")[2]) if separator else before.partition("Raises:\n")
     opened.__signature__ = signature  # type: ignore[attr-defined]
     opened.__doc__ = f"{before.rstrip()}\n\nArgs:\n{arguments}\n{raises}{after}".rstrip()
     opened.settings = settings  # type: ignore[attr-defined]
@@ -355,15 +355,15 @@ def _taken(
     groups, settings, parameters = list[tuple[str, type[Settings]]](), dict[str, Setting](), list[inspect.Parameter]()
     for name, parameter in inspect.signature(function).parameters.items():
         setting, place = _setting(name, hints[name], plain[name], parameter.default, texts), parameter.kind
-        own: tuple[Setting, ...] = (setting,)
+        members: tuple[Setting, ...] = (setting,)
         kind = setting.annotation
         if isinstance(kind, type) and issubclass(kind, Settings):
             groups.append((name, kind))
-            own, place = settings_of(kind), inspect.Parameter.KEYWORD_ONLY
+            members, place = settings_of(kind), inspect.Parameter.KEYWORD_ONLY
             base = parameter.default
             if base is not inspect.Parameter.empty:
-                own = tuple(replace(each, default=getattr(base, each.name)) for each in own)
-        for each in own:
+                members = tuple(replace(each, default=getattr(base, each.name)) for each in members)
+        for each in members:
             if each.name in settings:
                 raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
             wanted = (needs[key] for key in dict.fromkeys((name, each.name)) if key in needs)
@@ -390,16 +390,16 @@ def spelled(name: str, value: object = None) -> str:
     return flag if value is None else f"{flag} {value}"
 
 
-def refuse(given: Mapping[str, Any], why: str) -> None:
+def refuse(options: Mapping[str, Any], why: str) -> None:
     """Raise an InputError where options are given that have no effect.
 
     For what depends on more than settings; what an option needs of other settings is declared in `Option(needs=…)`.
 
     Args:
-        given: names of keyword arguments, and values; None: not given.
+        options: names of keyword arguments, and values; None: not given.
         why: completes `NAME VALUE: no effect …`, and says what to do.
     """
-    named = [_with_value(name, value) for name, value in given.items() if value is not None]
+    named = [_with_value(name, value) for name, value in options.items() if value is not None]
     if named:
         raise InputError(f"{', '.join(named)}: no effect {why}")
 
@@ -423,12 +423,12 @@ def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any]) -> None:
                 idle.setdefault(why, []).append(_with_value(name, value))
                 break
     if idle:
-        raise InputError("; ".join(f"{', '.join(given)}: no effect {why}" for why, given in idle.items()))
+        raise InputError("; ".join(f"{', '.join(named)}: no effect {why}" for why, named in idle.items()))
 
 
 def _why_idle(needs: Needs, known: Collection[str], values: Mapping[str, Any]) -> str:
     """Say what is missing where none of several alternatives holds; empty: one does, or nothing is needed."""
-    alternatives = [needs] if isinstance(needs, dict) else needs
+    alternatives: Sequence[dict[str, Any]] = [needs] if isinstance(needs, dict) else needs
     missing: dict[str, Condition] = {}  # of each alternative the first condition that does not hold
     for alternative in alternatives:
         unmet = [
@@ -446,12 +446,12 @@ def _why_idle(needs: Needs, known: Collection[str], values: Mapping[str, Any]) -
     if len(missing) > 1:
         return f"without {wanted}{why}; give one, or leave it out"
     name, condition = next(iter(missing.items()))
-    given = _with_value(name, values[name])
+    named = _with_value(name, values[name])
     if condition is False or callable(condition):
-        return f"with {given}{why}; leave one of them out"
+        return f"with {named}{why}; leave one of them out"
     if condition is True or not _has_value(values[name]):
         return f"without {wanted}{why}; give it, or leave this out"
-    return f"with {given}{why}; it goes with {wanted}"
+    return f"with {named}{why}; it goes with {wanted}"
 
 
 def _wanted(name: str, condition: Condition) -> str:
@@ -466,7 +466,7 @@ def _holds(condition: Condition, value: Any) -> bool:
         return condition == _has_value(value)
     if callable(condition):
         return bool(condition(value))
-    allowed = several(condition)
+    allowed: list[str] = several(condition)
     return any(each in allowed or str(each).partition(":")[0] in allowed for each in several(value))
 
 
@@ -493,22 +493,22 @@ def check_places(settings: Iterable[Setting], values: Mapping[str, Any]) -> list
     Raises:
         InputError: what `foils.runtime.files.check_output` refuses, or two outputs in one place.
     """
-    given = [(setting, values[setting.name]) for setting in settings if setting.name in values]
+    settings_given = [(setting, values[setting.name]) for setting in settings if setting.name in values]
     read = [
         path
-        for setting, value in given
+        for setting, value in settings_given
         if not setting.option.writes and NAMES_INPUT.search(setting.option.metavar or setting.name.upper())
         for path in _existing(value)
     ]
     places = dict[Path, str]()
-    for setting, value in given:
+    for setting, value in settings_given:
         if setting.option.writes and isinstance(value, (str, PurePath)) and str(value) != STANDARD:
             place = Path(value)
             check_output(place, setting.option.writes, read, spelled(setting.name))
             before = places.setdefault(place.resolve(), setting.name)
             if before != setting.name and (place.is_file() or not place.exists()):
-                said = f"{spelled(before)} and {spelled(setting.name)} both write {value}"
-                raise InputError(f"{said}; give each a place of its own")
+                problem = f"{spelled(before)} and {spelled(setting.name)} both write {value}"
+                raise InputError(f"{problem}; give each a place of its own")
     return read
 
 
@@ -523,9 +523,9 @@ def _existing(value: Any) -> Iterator[Path]:
         yield from (Path(each) for each in sorted(named) if each and exists(each))  # noqa: PTH110  (any text)
 
 
-def several(given: Value | Sequence[Value]) -> list[Value]:
+def several(value: Value | Sequence[Value]) -> list[Value]:
     """Return what was given as a list: the values of a sequence, or the one value; a text is one value."""
-    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
 
 
 def numbers_of(kind: Callable[[str], N], name: str, expected: str, text: str) -> tuple[N, ...]:

@@ -165,8 +165,10 @@ class RayExecutor:
         if not most:
             log.warning("no machine of the cluster has a processor yet; the work waits for one")
         elif most < self._threads:
-            said = f"a task would take {self._threads} processors, and no machine of the cluster offers over {most:g}"
-            raise InputError(f"{said}; set OMP_NUM_THREADS={max(1, int(most))}")
+            problem = (
+                f"a task would take {self._threads} processors, and no machine of the cluster offers over {most:g}"
+            )
+            raise InputError(f"{problem}; set OMP_NUM_THREADS={max(1, int(most))}")
 
     def __call__(self, work: Callable[[Item], Any], items: Iterable[Item], *, model: bool = False) -> Iterator[Any]:
         """Yield work(item) for each item, in order; `work` is sent once, items as there is room for them.
@@ -175,8 +177,8 @@ class RayExecutor:
             InputError, FailureError: as `work` does.
             FailureError: a shard's worker died more often than it is done again, or Ray itself failed.
         """
-        ray, there, torch = self._ray, self._ray.cluster_resources(), sys.modules.get("torch")
-        gpus = 1 if model and there.get("GPU", 0) >= 1 else 0
+        ray, resources, torch = self._ray, self._ray.cluster_resources(), sys.modules.get("torch")
+        gpus = 1 if model and resources.get("GPU", 0) >= 1 else 0
         task = ray.remote(_do).options(num_cpus=self._threads, num_gpus=gpus, max_retries=self._retries)
         # What decides a result, or where things lie, but no keys; the work by reference, in a list: Ray leaves it so
         environment = {name: os.environ[name] for name in SHARED if name in os.environ}
@@ -187,8 +189,8 @@ class RayExecutor:
         try:
             for item in items:
                 waiting.append(task.remote(*call, item))
-                there = ray.cluster_resources()  # machines may come and go
-                slots = int(there.get("GPU", 0) if gpus else there.get("CPU", 0) // self._threads)
+                resources = ray.cluster_resources()  # machines may come and go
+                slots = int(resources.get("GPU", 0) if gpus else resources.get("CPU", 0) // self._threads)
                 while len(waiting) >= AHEAD * max(1, slots):
                     yield self._result(waiting.popleft())
             while waiting:
@@ -205,8 +207,8 @@ class RayExecutor:
             raise error.cause if isinstance(error.cause, FoilsError) else error from None
         except failures.RayError as error:
             reason = str(error).strip().partition("\n")[0]
-            said = f"a shard failed {self._retries + 1} times on Ray ({type(error).__name__}: {reason})"
-            raise FailureError(f"{said}; what was finished is kept: see to the machines and run it again") from error
+            problem = f"a shard failed {self._retries + 1} times on Ray ({type(error).__name__}: {reason})"
+            raise FailureError(f"{problem}; what was finished is kept: see to the machines and run it again") from error
 
 
 @contextmanager
@@ -247,8 +249,8 @@ def _connect(ray: Any, address: str) -> None:
         ray.init(address=address, **quiet)
     except (OverflowError, RuntimeError, ValueError, OSError) as error:  # also a port above 65535
         reason = str(error).strip().partition("\n")[0]
-        how = "start one with 'ray start --head' and give its HOST:PORT, or local for this machine"
-        raise InputError(f"no Ray cluster can be reached at {address} ({reason}); {how}") from error
+        advice = "start one with 'ray start --head' and give its HOST:PORT, or local for this machine"
+        raise InputError(f"no Ray cluster can be reached at {address} ({reason}); {advice}") from error
 
 
 @lru_cache(maxsize=1)

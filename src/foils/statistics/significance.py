@@ -189,8 +189,12 @@ def bootstrap_interval(values: npt.ArrayLike, *, rng: np.random.Generator) -> tu
         return float(sample[0]), float(sample[0])
     from scipy.stats import bootstrap
 
-    how: dict[str, Any] = {"n_resamples": RESAMPLES, "batch": max(1, AT_ONCE // len(sample)), "method": "percentile"}
-    interval = bootstrap((sample,), np.mean, rng=rng, **how).confidence_interval
+    settings: dict[str, Any] = {
+        "n_resamples": RESAMPLES,
+        "batch": max(1, AT_ONCE // len(sample)),
+        "method": "percentile",
+    }
+    interval = bootstrap((sample,), np.mean, rng=rng, **settings).confidence_interval
     return float(interval.low), float(interval.high)
 
 
@@ -226,7 +230,7 @@ def compare_systems(
     table: list[Comparison] = []
     signs = rng.spawn(1)[0]  # intervals are the same, whatever is tested
     for measure in measures:
-        values = {name: np.asarray(of[measure], np.float64) for name, of in systems.items()}
+        values = {name: np.asarray(per_measure[measure], np.float64) for name, per_measure in systems.items()}
         tests = [paired_test(values[a], values[b], rng=signs) for a, b in compared]
         corrected = holm([test.p for test in tests])
         of_means = holm([test.p_randomised for test in tests])
