@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.records import Complaints, Fields, Records, text_field, whole_number
-from foils.data.tables import batches_of, take, take_in
+from foils.data.tables import batches_of, take, update_digest
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import DAMAGE, META, cache_place, discard, fill_folder, read_parts, write_parts
@@ -507,11 +507,11 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
 
 def _digest(collection: Collection) -> str:
     hasher = hashlib.blake2b(digest_size=16)
-    take_in(collection.documents, hasher)
-    take_in(collection.queries, hasher)
+    update_digest(collection.documents, hasher)
+    update_digest(collection.queries, hasher)
     for split, table in collection.qrels.items():
         hasher.update(split.encode())
-        take_in(table, hasher)
+        update_digest(table, hasher)
     return hasher.hexdigest()
 
 

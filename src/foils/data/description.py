@@ -83,10 +83,16 @@ class Description(Result):
         heads = ("", "count", "words: median", "95 %", "most", "equal to another")
         counts = Table(self.name, heads, rows, f"columns: {self.read_as}" if self.read_as else "")
         splits = [
-            (name, f"{facts.queries:,}", f"{facts.pairs:,}", number(facts.pairs / max(facts.queries, 1), 2), number(facts.shared, 2),
-             number(facts.twins, 0))
+            (
+                name,
+                f"{facts.queries:,}",
+                f"{facts.pairs:,}",
+                number(facts.pairs / max(facts.queries, 1), 2),
+                number(facts.shared, 2),
+                number(facts.twins, 0),
+            )
             for name, facts in self.splits.items()
-        ]  # fmt: skip
+        ]
         heads = ("split", "queries", "positives", "per query", "share that train has", "near-twins in train")
         warnings = "\n".join(f"warning: {each}" for each in self.warnings)
         examples = Table("Examples", ("query", "positive"), self.examples, warnings)

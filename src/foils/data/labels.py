@@ -234,11 +234,11 @@ class Labels(Result):
         return [name for name in self.table["judge"].unique().to_pylist() if is_program(name)]
 
     def checks(self, judge: str) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return how often a program was right where the truth is known, as how many, of how many.
+        """Return how often a program was right where the truth is known.
 
         Returns:
-            Of labelled positives, which it should call relevant, and of documents drawn at random, which it should not:
-            the rows whose `sources` say so.
+            How many answers were right, and of how many: of labelled positives, which it should call relevant, and of
+            documents drawn at random, which it should not. The rows of both are those whose `sources` say so.
         """
         mine = self.table.filter(pc.and_(pc.equal(self.table["judge"], judge), pc.is_valid(self.table["relevant"])))
         positives, others = (mine.filter(pc.equal(mine["sources"], kind))["relevant"].to_pylist() for kind in CHECKS)

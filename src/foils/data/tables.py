@@ -119,8 +119,8 @@ class DataSet(Protocol):
         """Its columns, or those of each split."""
 
 
-def take_in(table: pa.Table, hasher: Any) -> None:
-    """Take in a table: of each 20,000 rows one column after the other, however the table is cut."""
+def update_digest(table: pa.Table, hasher: Any) -> None:
+    """Update a digest by a table: of each 20,000 rows one column after the other, however the table is cut."""
     for start in range(0, len(table), DIGESTED):
         for name in table.column_names:
             mark = b""

@@ -26,7 +26,7 @@ from foils.data.collection import Rows
 from foils.encode.encoder import Encoder, Floats, Kind, check_finite
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import alone, flush, make_folder
+from foils.runtime.files import flush, make_folder, one_at_a_time
 from foils.runtime.parallel import map_shards
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
@@ -209,7 +209,7 @@ class _Kept:
         records["key"] = keys
         make_folder(self._folder)
         try:
-            with alone(self._folder):
+            with one_at_a_time(self._folder):
                 count = self._count()
                 records["checksum"] = _checksum(count, keys, vectors)
                 for (path, kind), data in zip(self._files.items(), (vectors, records), strict=True):

@@ -34,7 +34,7 @@ from foils.data.records import DELIMITERS, Complaints, records_of
 from foils.data.tables import Provenance, column_or_nulls
 from foils.pages.page import shortened
 from foils.runtime.errors import InputError
-from foils.runtime.files import alone, write_whole
+from foils.runtime.files import one_at_a_time, write_whole
 from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers
 
 
@@ -226,7 +226,7 @@ class LabelSheet:
         """Write the file of labels, with what others wrote into it meanwhile: it is locked, read again, and written."""
         if self.path is None:
             return
-        with alone(self.path):
+        with one_at_a_time(self.path):
             self._take_in()
             self.labels().write(self.path)
 

@@ -58,8 +58,8 @@ class UnknownNameError(InputError):
     """A name is not one of the known ones; the message lists them and the nearest.
 
     Args:
-        what: is named.
-        given: the name.
+        what: the kind of thing that is named, for the message.
+        name: that was given.
         known: the names that there are.
         option: by which another is given, where the message should say so.
     """

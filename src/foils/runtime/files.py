@@ -105,8 +105,8 @@ def _locked(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Wait until no other process is between reading and writing this file, and keep others waiting meanwhile."""
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Let one process at a time read a file and write it anew: others wait until the context ends."""
     make_folder(path.parent)
     with _locked(path.parent, wait=True):  # the file itself is replaced by each writing
         yield

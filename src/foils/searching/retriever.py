@@ -21,7 +21,7 @@ from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.fusing import FUSED_DEPTH, TUNED_FILE, Fusion, deployed
 from foils.data.read import CollectionLike, load_collection
 from foils.data.records import Complaints, numbered_lines
-from foils.data.tables import take_in
+from foils.data.tables import update_digest
 from foils.encode import EmbeddingSettings, VectorStore
 from foils.encode.index import ExactIndex
 from foils.encode.opening import EncoderLike
@@ -254,7 +254,7 @@ def _place(folder: str | Path, named: str | None) -> str | None:
 def documents_digest(collection: Collection) -> str:
     """Return a digest of the documents of a collection, whatever its queries and judgements are."""
     hasher = hashlib.blake2b(digest_size=16)
-    take_in(collection.documents, hasher)
+    update_digest(collection.documents, hasher)
     return hasher.hexdigest()
 
 
