@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foils.data import tables
 from foils.data.collection import DOCUMENTS, QRELS
 from foils.data.records import Complaints, json_objects, numbered_lines, text_field, whole_json, whole_text
-from foils.data.tables import batches_of, pieces, take, take_in
+from foils.data.tables import batches_of, pieces, take, update_digest
 from foils.runtime.errors import FormatError, InputError
 
 
@@ -199,7 +199,7 @@ def test_stored_batches_are_bounded(monkeypatch, name):
 def test_a_digest_is_the_same_however_the_table_is_cut(monkeypatch):
     def digest(table: pa.Table) -> str:
         hasher = hashlib.blake2b(digest_size=16)
-        take_in(table, hasher)
+        update_digest(table, hasher)
         return hasher.hexdigest()
 
     rows = [(str(i), f"d{i % 5}", i % 2) for i in range(60)]

@@ -194,7 +194,7 @@ def test_messages_call_options_as_the_caller_does():
 def verb(monkeypatch):
     """The program has the door as a verb."""
     monkeypatch.setattr(foils, "see", see, raising=False)
-    monkeypatch.setitem(DOORS, "see", Verb("See.", (RECORDS,)))
+    monkeypatch.setitem(DOORS, "see", Verb((RECORDS,)))
 
 
 def test_the_program_gives_the_door_what_it_is_given(tmp_path, capsys):

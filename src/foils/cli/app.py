@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from foils.cli.verbs import DOORS, EVERYWHERE, door_of
+from foils.cli.verbs import DOORS, EVERYWHERE, SUMMARIES, door_of
 from foils.runtime.errors import FoilsError, InputError, UnknownNameError
 from foils.runtime.options import STANDARD
 
@@ -154,7 +154,7 @@ def overview() -> str:
     """Return the help of the program, as wide as the terminal."""
     width = min(shutil.get_terminal_size().columns, 120)
     parts = ["Usage: foils VERB [ARGUMENTS] [OPTIONS]", "", textwrap.fill(PURPOSE, width), ""]
-    verbs = {name: verb.summary for name, verb in DOORS.items()}
+    verbs = {verb: SUMMARIES[verb] for verb in DOORS}
     for title, rows in (("Verbs:", verbs), ("Options of most verbs:", EVERYWHERE), ("Options:", OPTIONS)):
         first = max(map(len, rows)) + 4
         lines = {name: textwrap.wrap(text, max(width - first, 20)) for name, text in rows.items()}

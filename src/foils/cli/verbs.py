@@ -21,6 +21,37 @@ EVERYWHERE = {
     "or auto (the cluster of this machine). The result has the same bytes.",
     "--trust-remote-code": "Run code that comes with a model.",
 }
+SUMMARIES = {  # first lines of the doors' docstrings, which stand here so that `foils --help` imports no door
+    "describe": "Show what a collection is: counts, lengths, splits, examples, leakage between splits, and warnings.",
+    "export": "Export the kept negatives, with their queries and positives, in a form that a training tool reads.",
+    "score": "Decide which negatives to train on, before any training, with the encoder that training starts from.",
+    "mine": "Mine negatives: the best-ranked documents that are not labelled relevant.",
+    "generate": "Let a language model write negatives: texts that resemble an answer to the query but are not one.",
+    "fuse": "Fuse several sources of negatives into one, each document of a query once.",
+    "filter": "Reject likely false negatives of a source by rules; no row is dropped.",
+    "score-pairs": "Score kept negatives and labelled positives by a teacher: a column `teacher`, for "
+    "losses that learn from one.",
+    "study": "Train on each source with several seeds, measure, and say which predictor foresaw "
+    "the order of the results.",
+    "report": "Compare predictors with what was measured, in one study or in several together.",
+    "demo": "Mine negatives from the documentation of two packages, decide which to train an encoder on, "
+    "and tune a model.",
+    "rate": "Rate negatives by pairwise judgements: add elo, elo_se, gap and gap_se, in Elo points.",
+    "label": "Label a sample of negatives: which of them are relevant after all, and what share "
+    "of each source that makes.",
+    "relabel": "Relabel negatives: say of each row whether it is an answer after all, by a cascade "
+    "of judges within a budget.",
+    "select": "Select the negatives to train on, by a rule on their ratings or by benefit: add "
+    "keep, reason and weight.",
+    "compose": "Compose one source of several: for each query the negatives that together are most informative.",
+    "evaluate": "Measure systems on a split and compare them.",
+    "batch": "Plan batches whose pairs are hard negatives for each other, and show how hard and clean they are.",
+    "search": "Search with the queries as they are, or with queries sharpened by what they retrieve.",
+    "train": "Train a model on a source of negatives, and write it with a card that says how.",
+    "tune": "Make a model better by pairs, in one go: mine, decide, choose on dev, train, and prove it on test.",
+    "merge": "Merge a model with one that was trained from it: each weight lies between theirs.",
+    "cache": "Show how large the cache is, or remove what was not used for long, while no other command runs.",
+}
 Door = Any  # a function, with its settings by name
 Values = Mapping[str, Any]
 
@@ -73,13 +104,11 @@ class Verb(NamedTuple):
     """What the program needs of a verb beside its door.
 
     Attributes:
-        summary: first line of the door's docstring. It stands here so that `foils --help` imports no door.
         outputs: options of the program alone, beside --json.
         after: does what the program alone does with the result, once it is written and shown; it is given the result
             and the values of all options.
     """
 
-    summary: str
     outputs: tuple[Output, ...] = ()
     after: Callable[[Any, Values], None] = lambda *_: None
 
@@ -108,91 +137,28 @@ def _open_report(_: Any, values: Values) -> None:
 
 
 DOORS: dict[str, Verb] = {
-    "describe": Verb(
-        "Show what a collection is: counts, lengths, splits, examples, leakage between splits, and warnings.",
-    ),
-    "export": Verb(
-        "Export the kept negatives, with their queries and positives, in a form that a training tool reads.",
-        (RECORDS,),
-    ),
-    "score": Verb(
-        "Decide which negatives to train on, before any training, with the encoder that training starts from.",
-        (REPORT,),
-    ),
-    "mine": Verb(
-        "Mine negatives: the best-ranked documents that are not labelled relevant.",
-        (NEGATIVES,),
-        after=_fail_where_empty,
-    ),
-    "generate": Verb(
-        "Let a language model write negatives: texts that resemble an answer to the query but are not one.",
-        (NEGATIVES,),
-    ),
-    "fuse": Verb(
-        "Fuse several sources of negatives into one, each document of a query once.",
-        (NEGATIVES,),
-    ),
-    "filter": Verb(
-        "Reject likely false negatives of a source by rules; no row is dropped.",
-        (NEGATIVES,),
-    ),
-    "score-pairs": Verb(
-        "Score kept negatives and labelled positives by a teacher: a column `teacher`, for losses that learn from one.",
-        (NEGATIVES,),
-    ),
-    "study": Verb(
-        "Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.",
-    ),
-    "report": Verb(
-        "Compare predictors with what was measured, in one study or in several together.",
-        (PAGE,),
-    ),
-    "demo": Verb(
-        "Mine negatives from the documentation of two packages, decide which to train an encoder on, and tune a model.",
-        (OPEN,),
-        after=_open_report,
-    ),
-    "rate": Verb(
-        "Rate negatives by pairwise judgements: add elo, elo_se, gap and gap_se, in Elo points.",
-        (NEGATIVES,),
-    ),
-    "label": Verb(
-        "Label a sample of negatives: which of them are relevant after all, and what share of each source that makes.",
-    ),
-    "relabel": Verb(
-        "Relabel negatives: say of each row whether it is an answer after all, by a judge's answers about some.",
-        (NEGATIVES, PROMOTED),
-    ),
-    "select": Verb(
-        "Select the negatives to train on, by a rule on their ratings or by benefit: add keep, reason and weight.",
-        (NEGATIVES,),
-    ),
-    "compose": Verb(
-        "Compose one source of several: for each query the negatives that together are most informative.",
-        (NEGATIVES,),
-    ),
-    "evaluate": Verb(
-        "Measure systems on a split and compare them.",
-    ),
-    "batch": Verb(
-        "Plan batches whose pairs are hard negatives for each other, and show how hard and clean they are.",
-        (PLAN,),
-    ),
-    "search": Verb(
-        "Search with the queries as they are, or with queries sharpened by what they retrieve.",
-    ),
-    "train": Verb(
-        "Train a model on a source of negatives, and write it with a card that says how.",
-    ),
-    "tune": Verb(
-        "Make a model better by pairs, in one go: mine, decide, choose on dev, train, and prove it on test.",
-        after=_fail_where_kept,
-    ),
-    "merge": Verb(
-        "Merge a model with one that was trained from it: each weight lies between theirs.",
-    ),
-    "cache": Verb(
-        "Show how large the cache is, or remove what was not used for long, while no other command runs.",
-    ),
+    "describe": Verb(),
+    "export": Verb((RECORDS,)),
+    "score": Verb((REPORT,)),
+    "mine": Verb((NEGATIVES,), after=_fail_where_empty),
+    "generate": Verb((NEGATIVES,)),
+    "fuse": Verb((NEGATIVES,)),
+    "filter": Verb((NEGATIVES,)),
+    "score-pairs": Verb((NEGATIVES,)),
+    "study": Verb(),
+    "report": Verb((PAGE,)),
+    "demo": Verb((OPEN,), after=_open_report),
+    "rate": Verb((NEGATIVES,)),
+    "label": Verb(),
+    "relabel": Verb((NEGATIVES, PROMOTED)),
+    "select": Verb((NEGATIVES,)),
+    "compose": Verb((NEGATIVES,)),
+    "evaluate": Verb(),
+    "batch": Verb((PLAN,)),
+    "search": Verb(),
+    "train": Verb(),
+    "tune": Verb(after=_fail_where_kept),
+    "merge": Verb(),
+    "cache": Verb(),
 }
 """The verbs of the program, in the order in which `foils --help` shows them."""
