@@ -155,7 +155,7 @@ class Labels(Result):
         return int(self.table.num_rows)
 
     @classmethod
-    def of(cls, given: LabelsLike, collection: Collection | None = None, *, written: Sequence[str] = ()) -> Labels:
+    def of(cls, labels: LabelsLike, collection: Collection | None = None, *, written: Sequence[str] = ()) -> Labels:
         """Return labels as they are, or those of a file, a DataFrame or an Arrow table.
 
         Files are TSV, CSV (divided by commas, semicolons or tabs), JSON, JSONL or Parquet. Columns come in any order,

@@ -270,15 +270,16 @@ def as_sources(sources: SourcesLike, collection: Collection) -> list[NamedSource
     Raises:
         InputError: a source cannot be read, or two have one name.
     """
-    if isinstance(given, Mapping) and not hasattr(given, "with_format"):  # a `DatasetDict` is one source
-        return [as_source(source, collection, name=name) for name, source in given.items()]
-    several_given = isinstance(given, Sequence) and not isinstance(given, str) and listed_rows(given) is None
-    listed: Sequence[Any] = given if several_given else [given]  # type: ignore[assignment]  # mypy does not narrow it
-    sources = [as_source(each, collection) for each in listed]
+    if isinstance(sources, Mapping) and not hasattr(sources, "with_format"):  # a `DatasetDict` is one source
+        return [as_source(source, collection, name=name) for name, source in sources.items()]
+    are_several = isinstance(sources, Sequence) and not isinstance(sources, str) and listed_rows(sources) is None
+    listed: Sequence[Any] = sources if are_several else [sources]  # type: ignore[assignment]  # mypy does not narrow it
+    opened = [as_source(each, collection) for each in listed]
     paths = [str(Path(each)) for each in listed if isinstance(each, (str, Path))]
-    if twice := sorted({path for path in paths if paths.count(path) > 1}):
-        raise InputError(f"{', '.join(twice)}: given twice; leave one out")
-    names = [each.name for each in sources]
+    repeated = sorted({path for path in paths if paths.count(path) > 1})
+    if repeated:
+        raise InputError(f"{', '.join(repeated)}: given twice; leave one out")
+    names = [each.name for each in opened]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         problem = f"several sources are called {', '.join(repeated)}"
