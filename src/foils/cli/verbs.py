@@ -39,8 +39,7 @@ SUMMARIES = {  # first lines of the doors' docstrings, which stand here so that 
     "rate": "Rate negatives by pairwise judgements: add elo, elo_se, gap and gap_se, in Elo points.",
     "label": "Label a sample of negatives: which of them are relevant after all, and what share "
     "of each source that makes.",
-    "relabel": "Relabel negatives: say of each row whether it is an answer after all, by a cascade "
-    "of judges within a budget.",
+    "relabel": "Relabel negatives: say of each row whether it is an answer after all, by a judge's answers about some.",
     "select": "Select the negatives to train on, by a rule on their ratings or by benefit: add "
     "keep, reason and weight.",
     "compose": "Compose one source of several: for each query the negatives that together are most informative.",
