@@ -63,6 +63,6 @@ def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
     """
     check_names("batching method", [name], METHODS)
     method = METHODS[name]
-    own = [TEACHER] if method.vectors == "teacher" else []
-    check_names(f"setting of {name}", settings, {**method.settings, **SCHEDULE, **dict.fromkeys(own)})
+    more = [TEACHER] if method.vectors == "teacher" else []
+    check_names(f"setting of {name}", settings, {**method.settings, **SCHEDULE, **dict.fromkeys(more)})
     return method

@@ -33,7 +33,8 @@ class Mixture:
     counts: Rows
 
     def __post_init__(self) -> None:
-        if empty := [name for name, size in zip(self.names, self.sizes, strict=True) if not size]:
+        empty = [name for name, size in zip(self.names, self.sizes, strict=True) if not size]
+        if empty:
             raise InputError(f"no rows to train on in {', '.join(empty)}; leave it out of the mixture")
 
     @property
@@ -65,8 +66,8 @@ class Mixture:
             epoch: counted from 0.
             seed: of the orders.
         """
-        own = np.split(np.argsort(self.source_of, kind="stable"), np.cumsum(self.sizes)[:-1])
-        return [np.sort(rows[_line(seed, k, len(rows), int(self.counts[k]), epoch)]) for k, rows in enumerate(own)]
+        rows_of = np.split(np.argsort(self.source_of, kind="stable"), np.cumsum(self.sizes)[:-1])
+        return [np.sort(rows[_line(seed, k, len(rows), int(self.counts[k]), epoch)]) for k, rows in enumerate(rows_of)]
 
 
 def _line(seed: int, source: int, size: int, count: int, epoch: int) -> Rows:
@@ -95,8 +96,8 @@ def mixture_counts(sizes: Sequence[int], shares: Sequence[float] | None = None) 
     size = np.asarray(sizes, np.float64)
     weights = size if shares is None else np.asarray(shares, np.float64)
     if weights.shape != size.shape or not (np.isfinite(weights) & (weights > 0)).all():
-        given = ", ".join(f"{each:g}" for each in weights)
-        raise InputError(f"shares {given} of {len(sizes)} data sets; expected a number above 0 for each")
+        listed = ", ".join(f"{each:g}" for each in weights)
+        raise InputError(f"shares {listed} of {len(sizes)} data sets; expected a number above 0 for each")
     return np.asarray(np.maximum(1, np.rint(weights * (size / weights).min())), np.int64)
 
 

@@ -217,8 +217,8 @@ def batch(
     """
     from foils.batching.sampler import BatchPlanner  # loads torch
 
-    own = dict(settings or {})
-    planner = BatchPlanner(method, own)  # before anything is read
+    method_settings = dict(settings or {})
+    planner = BatchPlanner(method, method_settings)  # before anything is read
     rows = rows.completed("pairs" if source is None else "triplets")
     loaded = reading.open(collection)
     negatives = None if source is None else as_source(source, loaded)
@@ -228,11 +228,14 @@ def batch(
     documents = store.embed(encoder, DocumentTexts(loaded, trained.doc_rows), "document").take(slice(None))
     known = known_conflicts(loaded, trained.query_rows, trained.doc_rows)
     planned = plan_epoch(queries, documents, planner, batch_size=batch_size, seed=seed, conflicts=known)
-    chosen = {"with": method, **own, "batch_size": batch_size, **vars(rows)}
+    chosen = {"with": method, **method_settings, "batch_size": batch_size, **vars(rows)}
     inputs = {"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})}
     named = {"name": encoder.name, "fingerprint": encoder.fingerprint}
     history = provenance("batch", chosen, inputs=inputs, seed=seed, encoder=named)
     negative_ids = None
     if negatives is not None and rows.form == "triplets":
         negative_ids = negatives.negatives.table["doc_id"].take(pa.array(trained.negatives[:, 0]))
-    return BatchPlan(loaded, trained, **planned, negative_ids=negative_ids, settings=own, provenance=history)
+    return BatchPlan(
+        collection=loaded, rows=trained, **planned, negative_ids=negative_ids, settings=method_settings,
+        provenance=history,
+    )  # fmt: skip

@@ -215,9 +215,9 @@ class PlannedBatchSampler(EpochBatchSampler):
         choice, count = self.planner, len(self.dataset)
         if len(self.columns) < 2:
             raise InputError(f"batches are built from a query and a positive column; got columns {self.columns}")
-        for what, own in (("mixture is", choice.mixture), ("conflicts are", choice.known)):
-            if own is not None and own.rows != count:
-                raise InputError(f"the {what} of {own.rows} rows, the data set has {count}")
+        for what, part in (("mixture is", choice.mixture), ("conflicts are", choice.known)):
+            if part is not None and part.rows != count:
+                raise InputError(f"the {what} of {part.rows} rows, the data set has {count}")
         again, self._encode, self.scaled = self._encode is not None, encode, scaled
         if again:
             return

@@ -168,10 +168,10 @@ def encoder_of(model: Any, args: Any = None) -> Encode:
             parts, more = [], {} if task is None else {"task": task}
             for start in range(0, len(texts), 64 * size):
                 some = list(texts[start : start + 64 * size])
-                given = model.encode(
+                embedded = model.encode(
                     some, prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True, **more
                 )
-                parts.append(narrowed(given))
+                parts.append(narrowed(embedded))
             return np.concatenate(parts)
         finally:
             model.train(training)

@@ -666,10 +666,10 @@ def read_data_sets(
         InputError: one that cannot be read.
     """
     others = [each if isinstance(each, tuple) else (each, None) for each in method.also]
-    opened = [(reading.open(collection), source), *((load_collection(each), own) for each, own in others)]
+    opened = [(reading.open(collection), source), *((load_collection(each), table) for each, table in others)]
     names = distinct_names(each.name for each, _ in opened)
     collections = {name: each for name, (each, _) in zip(names, opened, strict=True)}
-    given = zip(names, opened, strict=True)
-    sources = {name: as_source(own, each) for name, (each, own) in given if own is not None}
+    named = zip(names, opened, strict=True)
+    sources = {name: as_source(table, each) for name, (each, table) in named if table is not None}
     whole = opened[0][0] if len(opened) == 1 else joined_collections(collections)
     return DataSets(collections, sources, method.mixture, whole)

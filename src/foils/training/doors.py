@@ -65,7 +65,8 @@ class DevSettings(Settings):
         from foils.encode.cross_encoders import logits
         from foils.evaluation import measure_encoder, measure_run, rerank_run
 
-        if (dev := self.dev) is None:
+        dev = self.dev
+        if dev is None:
             return None
         if self.dev_run is None:
             each = [one for one in (collection, *more) if dev in one.splits] or [collection]

@@ -102,10 +102,11 @@ class Steps(TrainerCallback):  # type: ignore[misc]
             InputError: the checkpoint lacks it.
             FormatError: it is damaged, or another loss'.
         """
-        if state.global_step and (own := self.own_state()):
-            if not (path := checkpoint_of(args, state) / LOSS_STATE).is_file():
+        learned, path = self.own_state(), checkpoint_of(args, state) / LOSS_STATE
+        if state.global_step and learned:
+            if not path.is_file():
                 raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
-            restore(own, path, "state of the loss")
+            restore(learned, path, "state of the loss")
         self.advance = self.reporting.enter_context(progress.task("training", total=state.max_steps, unit="steps"))
         self.advance(state.global_step)
 
@@ -144,8 +145,9 @@ class Steps(TrainerCallback):  # type: ignore[misc]
 
         if state.is_world_process_zero:
             folder = checkpoint_of(args, state)
-            if own := self.own_state():
-                save_file(own, folder / LOSS_STATE)
+            learned = self.own_state()
+            if learned:
+                save_file(learned, folder / LOSS_STATE)
             write_json(folder / WHOLE, _sizes(folder))
 
 
@@ -250,7 +252,7 @@ def _arguments(model: Any, output: Path, settings: TrainSettings, *, evaluated: 
     on, every = model.device.type, settings.trainer.get("save_steps", None if settings.steps is None else 0.25)
     strategy = more.pop("save_strategy", "epoch" if every is None else "steps")
     at_once = FEW if on == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
-    own: dict[str, Any] = dict(
+    arguments: dict[str, Any] = dict(
         output_dir=str(output),
         num_train_epochs=settings.epochs,
         max_steps=settings.steps or -1,
@@ -277,8 +279,8 @@ def _arguments(model: Any, output: Path, settings: TrainSettings, *, evaluated: 
         **more,
     )
     if on == "cuda" and not {"bf16", "fp16"} & settings.trainer.keys():
-        own["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
-    return {**own, **settings.trainer}
+        arguments["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
+    return {**arguments, **settings.trainer}
 
 
 def fit(
@@ -322,13 +324,13 @@ def fit(
     with ExitStack() as reporting, warnings.catch_warnings(), at_length(model, settings.max_length) as lengths:
         served = max(lengths.values(), default=None)
         if served != length_of(model):
-            said = "texts are cut after %s tokens in training; the model that is written cuts them after %s"
-            log.info(said, length_of(model), served)
+            message = "texts are cut after %s tokens in training; the model that is written cuts them after %s"
+            log.info(message, length_of(model), served)
         # transformers calls gradient checkpointing otherwise than sentence-transformers does
         warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
-        own: list[Any] = [*callbacks]
+        watching: list[Any] = [*callbacks]
         if settings.patience is not None:
-            own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
+            watching.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
         try:
             trainer = kind(
                 model=model,
@@ -336,13 +338,13 @@ def fit(
                 train_dataset=dataset,
                 loss=loss,
                 evaluator=None if score is None else DevEvaluator(score, types, lengths),
-                callbacks=[*own, Steps(loss, reporting)],
+                callbacks=[*watching, Steps(loss, reporting)],
             )
         except (ImportError, RuntimeError, TypeError, ValueError) as error:
             if not settings.trainer:
                 raise
-            given = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
-            raise InputError(f"{spelled('trainer')} {given}: {error}") from error
+            arguments = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
+            raise InputError(f"{spelled('trainer')} {arguments}: {error}") from error
         args = trainer.args
         if settings.batch_size % args.world_size:
             raise InputError(

@@ -261,8 +261,10 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             if labels is None or labels.ndim != 1 or labels.is_floating_point():
                 raise InputError("the loss looks up what is known by each row's number; expected them in column label")
             if len(rest) != 1 + self.facts.negatives:
-                known, found = self.facts.negatives, len(rest) - 1
-                raise InputError(f"the facts are about {known} negatives a row, the batch has {found}")
+                expected, columns_of_negatives = self.facts.negatives, len(rest) - 1
+                raise InputError(
+                    f"the facts are about {expected} negatives a row, the batch has {columns_of_negatives}"
+                )
             least = None if self.least_gap is None else self.least_gap(self.epoch)
             facts = self.facts.batch(share.gathered(labels).cpu().numpy().astype(np.int64), least_gap=least)
         documents = torch.cat([share.gathered(column) for column in rest])
@@ -474,7 +476,8 @@ def make_loss(
                 f"{idle}: no effect on {name} with alpha=0, which has no contrast; set alpha, or leave them out"
             )
         scores = data.teacher_scores()
-        if unknown := int(np.isnan(scores[:, 0]).sum()):
+        unknown = int(np.isnan(scores[:, 0]).sum())
+        if unknown:
             log.warning("%d of %d rows have no teacher's scores to learn from", unknown, len(data))
         parts |= {"facts": replace(data.facts, ratings=scores), "mixing": make_mixing("fixed", alpha)}
         how = {"temperature": chosen["temperature"], "teacher_temperature": softened}
@@ -523,7 +526,8 @@ def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]
     if similarity_of(model) != "cosine":
         raise InputError(f"{named}: the model compares vectors by inner products, and parts of vectors are compared by "
                          f"cosines; give {spelled('similarity')} cosine, or leave it out")  # fmt: skip
-    if beyond := [each for each in dimensions if each > whole]:
+    beyond = [each for each in dimensions if each > whole]
+    if beyond:
         raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole} dimensions; give fewer")
     if isinstance(loss, CachedContrastiveLoss) and loss.own_parameters():
         raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the model: leave "

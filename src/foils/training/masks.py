@@ -1,8 +1,8 @@
-"""What is added to the logits of a batch: masks of negatives that are probably positives, and the scores of BM25.
+"""Masks of negatives that are probably positives, which are added to the logits of a batch.
 
 Known positives are left out by what is known of pairs (`foils.training.data.PairFacts`); a mask is of those that nobody
-labelled, by the similarities of the model that trains or of a guide. BM25's scores stand for the retriever that the
-model is deployed with. All are log-weights of a block of queries and candidates, and add up. Needs torch.
+labelled, by the similarities of the model that trains or of a guide. A mask is log-weights of a block of queries
+and candidates, and adds to those of the facts. Needs torch.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class FalseNegativeMask:
         """
         positives = torch.arange(begin, end, device=queries.device)
         similarities = queries[begin:end] @ documents.T
-        own = similarities.gather(1, positives[:, None]).squeeze(1)
-        weights = mask_log_weights(similarities, own, positives, margin=self.margin)
+        of_positives = similarities.gather(1, positives[:, None]).squeeze(1)
+        weights = mask_log_weights(similarities, of_positives, positives, margin=self.margin)
         if torch.is_grad_enabled():
             counted = torch.ones_like(weights, dtype=torch.bool) if known is None else ~torch.isneginf(known)
             counted = counted.scatter(1, positives[:, None], False)

@@ -109,8 +109,8 @@ def plain_recipe(
     Args:
         rows: rows to train on, at least 1.
         model: a SentenceTransformer or a CrossEncoder.
-        batch_size: rows of a batch; None: as above. So it is with the next ones: what is given holds, and the rest
-            suits it.
+        batch_size: rows of a batch; None: as above. A batch size, steps or epochs that are passed hold, and the other
+            settings suit them.
         steps: optimizer steps, of which a batch is one unless the trainer accumulates gradients.
         epochs: passes over the rows, in the place of steps.
         lora: rank of adapters.
@@ -155,21 +155,21 @@ def training_length(model: Any, documents: Sequence[Text], *, tokens: int | None
         documents: a sample of them; for a CrossEncoder pairs of a query and a document.
         tokens: the length, where it is chosen already, and only what it cuts is asked for.
     """
-    own = length_of(model)
+    model_length = length_of(model)
     if is_static(model) or not len(documents):
         return TrainingLength(None, 0.0)
     tokenizer = plain_tokenizer(model, pairs=not isinstance(documents[0], str))
     if tokenizer is None:  # of a model whose preprocessing is its own: nobody knows what is cut
-        return TrainingLength(own if tokens is None else tokens, math.nan)
+        return TrainingLength(model_length if tokens is None else tokens, math.nan)
     lengths = replace(tokenizer, truncation=None)(documents).lengths
 
     def cut(length: int) -> float:
         return float(np.maximum(lengths - length, 0).sum() / lengths.sum())
 
-    longest = int(lengths.max()) if own is None else own
+    longest = int(lengths.max()) if model_length is None else model_length
     if tokens is None:
         short = (length for length in LENGTHS if length < longest and cut(length) < CUT_SHARE)
-        tokens = next(short, own)
+        tokens = next(short, model_length)
     return TrainingLength(tokens, 0.0 if tokens is None else cut(min(tokens, longest)))
 
 
@@ -217,15 +217,15 @@ def load_trainable(
     if isinstance(model, (str, Path)):
         from foils.encode.cross_encoders import load_cross_encoder
 
-        own: dict[str, Any] = {"device": device, "new_head": True, "trust_remote_code": trust_remote_code}
-        model = load_cross_encoder(model, seed=seed, **own) if reranker else load_model(model, **own)
+        how: dict[str, Any] = {"device": device, "new_head": True, "trust_remote_code": trust_remote_code}
+        model = load_cross_encoder(model, seed=seed, **how) if reranker else load_model(model, **how)
     if similarity is not None:
         model.similarity_fn_name = similarity_of(model, similarity)
     asked: dict[Kind, str | None] = {"query": query_prompt, "document": document_prompt}
     for kind, prompt in asked.items():
         if prompt is not None:
             names, text = PROMPT_NAMES[kind], prompt_of(model, kind, prompt)
-            others = {name: own for name, own in (model.prompts or {}).items() if name not in names}
+            others = {name: other for name, other in (model.prompts or {}).items() if name not in names}
             model.prompts = {**others, names[0]: text}
             if reranker:
                 model.default_prompt_name = names[0]
@@ -394,7 +394,8 @@ def merged(base: Any, tuned: Any, alpha: float) -> Any:
         raise InputError(f"alpha {alpha:g}; expected a number from 0 to 1")
     first, second = base.state_dict(), tuned.state_dict()
     shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in (first, second)]
-    if other := sorted(name for name in {**first, **second} if shapes[0].get(name) != shapes[1].get(name)):
+    other = sorted(name for name in {**first, **second} if shapes[0].get(name) != shapes[1].get(name))
+    if other:
         shown = ", ".join(other[:3])
         raise InputError(
             f"{len(other)} weights are not of the same names and shapes ({shown}{', …' if len(other) > 3 else ''}); "

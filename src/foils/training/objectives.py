@@ -71,7 +71,7 @@ def debiased_infonce(
     weights, as in their code.
     """
     logits = similarities / temperature
-    own = logits.gather(1, positives[:, None]).squeeze(1)
+    positive = logits.gather(1, positives[:, None]).squeeze(1)
     weights = torch.zeros_like(logits) if log_weights is None else log_weights
     weights = weights.scatter(1, positives[:, None], -math.inf)
     alone = torch.isinf(weights).all(1)
@@ -79,10 +79,10 @@ def debiased_infonce(
     log_count = torch.logsumexp(weights, 1)
     log_sum = log_count + torch.logsumexp(weights + (1 + concentration) * logits, 1)
     log_sum = log_sum - torch.logsumexp(weights + concentration * logits, 1)
-    peak = torch.maximum(torch.maximum(log_sum, own), log_count + least / temperature).detach()
-    corrected = (torch.exp(log_sum - peak) - prior * torch.exp(log_count + own - peak)) / (1 - prior)
+    peak = torch.maximum(torch.maximum(log_sum, positive), log_count + least / temperature).detach()
+    corrected = (torch.exp(log_sum - peak) - prior * torch.exp(log_count + positive - peak)) / (1 - prior)
     negatives = torch.maximum(corrected, torch.exp(log_count + least / temperature - peak))
-    losses = torch.log(torch.exp(own - peak) + negatives) - (own - peak)
+    losses = torch.log(torch.exp(positive - peak) + negatives) - (positive - peak)
     return torch.where(alone, torch.zeros_like(losses), losses)
 
 
@@ -142,8 +142,8 @@ def list_distillation(
     """
     known = torch.isfinite(teacher)
     wanted = torch.log_softmax((teacher / teacher_temperature).masked_fill(~known, -math.inf), 1)
-    found = torch.log_softmax((similarities / temperature).masked_fill(~known, -math.inf), 1)
-    return (wanted.exp() * torch.where(known, wanted - found, 0.0)).sum(1)
+    predicted = torch.log_softmax((similarities / temperature).masked_fill(~known, -math.inf), 1)
+    return (wanted.exp() * torch.where(known, wanted - predicted, 0.0)).sum(1)
 
 
 def weighted_lambda(scores: Tensor, relevance: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,8 +170,8 @@ def weighted_lambda(scores: Tensor, relevance: Tensor, log_weights: Tensor) -> t
     delta = (1 / discount[:, None] - 1 / discount).abs()
     weight = (10 * rho + delta) * (gain[:, None] - gain).abs() * (w[:, None] + w).exp()
     losses = -weight * nn.functional.logsigmoid(s[:, None] - s) / math.log(2)
-    ahead = y[:, None] > y
-    return losses[ahead].sum(), ahead.sum()
+    ordered = y[:, None] > y
+    return losses[ordered].sum(), ordered.sum()
 
 
 def weighted_listnet(scores: Tensor, relevance: Tensor, log_weights: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
             labels, parts = [torch.cat(list(labels), 1)], (scores,)
         else:
             parts = scores.split([len(of) for of in lists])
-        terms = [self.terms(own, *label.to(own)) for own, label in zip(parts, labels, strict=True)]
+        terms = [self.terms(logits, *label.to(logits)) for logits, label in zip(parts, labels, strict=True)]
         sums, counts = torch.stack(terms).sum(0).unbind(1)
         means = sums / counts.clamp(min=1)
         if self.mixing is None:
@@ -111,11 +111,11 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
         size = self.mini_batch_size or (AT_ONCE if device.type == "cpu" else len(pairs))
         longest = sorted(range(len(pairs)), key=lambda pair: -sum(map(len, pairs[pair])))
         for start in range(0, len(pairs), size):
-            own = [pairs[pair] for pair in longest[start : start + size]]
+            part = [pairs[pair] for pair in longest[start : start + size]]
             if kept is None:
-                tokens = self.model.preprocess(own, prompt=prompt, task=task)
+                tokens = self.model.preprocess(part, prompt=prompt, task=task)
             else:
-                tokens = dict(kept(own).batch(np.arange(len(own)), pinned=device.type == "cuda"))
+                tokens = dict(kept(part).batch(np.arange(len(part)), pinned=device.type == "cuda"))
             tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
             if self.mini_batch_size is None or not torch.is_grad_enabled():
                 parts.append(self._score(tokens))
@@ -145,9 +145,9 @@ class DrawnLists(nn.Module):  # type: ignore[misc]
     def forward(self, inputs: Sequence[Any], labels: Sequence[Tensor], **more: Any) -> Any:
         """Return the loss of what is drawn from a batch of queries, and their lists of documents."""
         drawn = [[0, *(1 + torch.randperm(len(of) - 1)[: self.count]).tolist()] for of in inputs[1]]
-        lists = [[of[place] for place in own] for of, own in zip(inputs[1], drawn, strict=True)]
+        lists = [[of[place] for place in places] for of, places in zip(inputs[1], drawn, strict=True)]
         return self.loss(
-            [inputs[0], lists], [label[..., own] for label, own in zip(labels, drawn, strict=True)], **more
+            [inputs[0], lists], [label[..., places] for label, places in zip(labels, drawn, strict=True)], **more
         )
 
 
@@ -283,12 +283,12 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
         UnknownNameError: no such loss, or no such setting of it.
         InputError: a target that the loss cannot learn from.
     """
-    chosen, own = dict(settings or {}), name.removeprefix(ST)
+    chosen, short = dict(settings or {}), name.removeprefix(ST)
     if name.startswith(ST):
-        check_names(f"loss of sentence-transformers ({ST}NAME)", [own], ST_RERANKER_LOSSES)
-        known = [each for each in inspect.signature(getattr(theirs, own)).parameters if each != "model"]
+        check_names(f"loss of sentence-transformers ({ST}NAME)", [short], ST_RERANKER_LOSSES)
+        known = [each for each in inspect.signature(getattr(theirs, short)).parameters if each != "model"]
         check_names(f"setting of the loss {name}", chosen, known)
-        loss = RerankerKind(partial(_of_st, own), ST_RERANKER_LOSSES[own], None, "mini_batch_size" not in known)
+        loss = RerankerKind(partial(_of_st, short), ST_RERANKER_LOSSES[short], None, "mini_batch_size" not in known)
         if target not in (None, LABELS) and "respect_input_order" in known:
             chosen = {"respect_input_order": False, **chosen}  # the order is the targets'
     else:
@@ -414,9 +414,9 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     if loss.pointwise:
         query = np.repeat(queries, lengths)  # a negative stands once, however many positives its query has
         first = np.sort(np.unique(np.stack([query, documents]), axis=1, return_index=True)[1])
-        own = facts.swapaxes(1, 2)[there][first]
-        columns = {"query": query[first], "document": documents[first], "label": own[:, 0]}
-        values, lengths = own.ravel(), np.ones(len(first), np.int64)
+        of_pairs = facts.swapaxes(1, 2)[there][first]
+        columns = {"query": query[first], "document": documents[first], "label": of_pairs[:, 0]}
+        values, lengths = of_pairs.ravel(), np.ones(len(first), np.int64)
     else:
         columns = {"query": queries, "documents": _lists(documents, lengths), "label": _lists(target[there], lengths)}
         values = facts[np.repeat(there[:, None], facts.shape[1], 1)]
