@@ -459,3 +459,13 @@ def test_a_reranker_without_labels(place, beir_folder, capsys):
     systems = json.loads((place / "result.json").read_text())["systems"]
     assert [len(each["per_query"]["nDCG@10"]) for each in systems] == [3, 3]
     assert systems[1]["name"] == "bm25 + reranker"
+
+
+def test_the_benchmark_of_a_gpu_runs_on_a_processor(tmp_path):
+    output = tmp_path / "on_gpu.json"
+    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "on_gpu", "--texts", "12", "--output", str(output)]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    written = json.loads(output.read_text("utf-8"))
+    assert list(written["parts"]) == ["encoding", "tokenising", "forward", "search"]
+    assert all(seconds >= 0 for part in written["parts"].values() for seconds in part.values())
+    assert {"foils, float32", "sentence-transformers, float32, 32 texts"} <= set(written["parts"]["encoding"])
