@@ -83,12 +83,14 @@ def cache(
 ) -> Cache:
     """Show how large the cache is, or remove what was not used for long, while no other command runs.
 
-    The cache ($FOILS_CACHE, or foils in the user's cache) holds what can be made again; answers of language models
-    (llm, judgements) cost money to ask for again. Links, and what foils did not put there, stay.
+    The cache ($FOILS_CACHE, or foils in the user's cache) holds what can be made again; answers of
+    language models (llm, judgements) cost money to ask for again. Links, and what foils did not put
+    there, stay.
 
     Args:
         action: What to do: size, or prune.
-        keep: Remove the least recently used entries until the others take at most this size, as 500MB or 20GiB.
+        keep: Remove the least recently used entries until the others take at most this size, as
+            500MB or 20GiB.
         older_than: Remove entries that were not used for this many days.
 
     Example:

@@ -104,8 +104,8 @@ class Verb(NamedTuple):
 
     Attributes:
         outputs: options of the program alone, beside --json.
-        after: does what the program alone does with the result, once it is written and shown; it is given the result
-            and the values of all options.
+        after: does what the program alone does with the result, once it is written and shown; it is
+            given the result and the values of all options.
     """
 
     outputs: tuple[Output, ...] = ()

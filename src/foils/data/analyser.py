@@ -43,7 +43,8 @@ _ONE_AT_A_TIME = Lock()
 def load_bm25s() -> Any:
     """Import bm25s, and with it no JAX, which its module `selection` starts: that takes most of a GPU's memory.
 
-    Only this module is kept from importing jax. What others import of it, before or at the same time, stays theirs.
+    Only this module is kept from importing jax. What others import of it, before or at the same
+    time, stays theirs.
     """
 
     def without_jax(name: str, *arguments: Any) -> Any:
@@ -72,7 +73,8 @@ class Analyser:
     """Makes terms of texts: words, and character bigrams of scripts without blanks, stemmed, without stop words.
 
     Attributes:
-        language: of the Snowball stemmer and of the stop words, those of bm25s where it has some; none: neither.
+        language: of the Snowball stemmer and of the stop words, those of bm25s where it has some;
+            none: neither.
         name: of the rule that cuts texts, `foils.data.tokens.search_terms`, as provenance has it.
     """
 
@@ -99,11 +101,13 @@ class BM25Settings(Settings):
     """How BM25 reads and scores texts.
 
     Attributes:
-        language: Language of BM25's stemmer and stop words. auto: that of a folder of foils tune or, without one, found
-            from the script of most letters (Latin: english). none: words as they are.
-        k1: Saturation of the term frequency in BM25; at 0 a term counts once, however often it is there. Default: 1.2,
-            or that of a folder of foils tune.
-        b: How much BM25 holds a document's length against its terms. Default: 0.75, or that of a folder of foils tune.
+        language: Language of BM25's stemmer and stop words. auto: that of a folder of foils tune
+            or, without one, found from the script of most letters (Latin: english). none: words as
+            they are.
+        k1: Saturation of the term frequency in BM25; at 0 a term counts once, however often it is
+            there. Default: 1.2, or that of a folder of foils tune.
+        b: How much BM25 holds a document's length against its terms. Default: 0.75, or that of a
+            folder of foils tune.
     """
 
     heading = "BM25"

@@ -1,7 +1,8 @@
 """Collections: documents, queries and judgements by split, as Arrow tables that may be memory-mapped.
 
-Ids are strings outside and row numbers inside: every stage turns ids into rows once, and works on arrays. A reader
-yields (line, fields); what is wrong is collected per file and raised together, before anything is stored.
+Ids are strings outside and row numbers inside: every stage turns ids into rows once, and works on
+arrays. A reader yields (line, fields); what is wrong is collected per file and raised together,
+before anything is stored.
 """
 
 from __future__ import annotations
@@ -62,13 +63,15 @@ class Collection:
         queries: table of `query_id, text`; ids unique.
         qrels: split name -> table of `query_id, doc_id, relevance` (relevant where above 0).
         digest: of the contents, for provenance.
-        folder: where the documents' Arrow file is, by which they go to other processes; None: they lie in memory.
-        keep_identical_ids: a document whose id is a query's own may be a negative of the query and an answer to it
-            (`identical`).
-        columns: what a column is -> its name, as they were given for the pairs that it was made of; a source that has
-            all of these columns is read by the same names.
+        folder: where the documents' Arrow file is, by which they go to other processes; None: they
+            lie in memory.
+        keep_identical_ids: a document whose id is a query's own may be a negative of the query and
+            an answer to it (`identical`).
+        columns: what a column is -> its name, as they were given for the pairs that it was made of;
+            a source that has all of these columns is read by the same names.
 
-        read_as: what the columns of the pairs that it was made of were read as, in words; empty: it is not of pairs.
+        read_as: what the columns of the pairs that it was made of were read as, in words; empty: it
+        is not of pairs.
 
     Made by `load_collection`, or `Collection.from_dicts`.
     """
@@ -193,8 +196,8 @@ class Collection:
     def labels(self, split: str) -> Positives:
         """Return the relevant documents of a split's queries, none where it has none; of `all`, those of every split.
 
-        The split `train` has none in a collection that judges other splits alone, as one does whose judgements are
-        for the evaluation.
+        The split `train` has none in a collection that judges other splits alone, as one does whose
+        judgements are for the evaluation.
 
         Raises:
             UnknownNameError: the collection has judgements, and no such split.
@@ -238,8 +241,9 @@ class Collection:
     def identical(self) -> Rows:
         """(queries,) row of the document that has the query's own id: neither a negative of it nor an answer to it.
 
-        −1 where there is none, where it is labelled relevant for the query (in any split), and everywhere with
-        `keep_identical_ids`. Such a document is the query itself (ArguAna), or shares its number by chance.
+        −1 where there is none, where it is labelled relevant for the query (in any split), and
+        everywhere with `keep_identical_ids`. Such a document is the query itself (ArguAna), or
+        shares its number by chance.
 
         Source: BEIR's evaluation (`ignore_identical_ids`), which leaves out those labelled relevant too.
         """
@@ -294,7 +298,8 @@ class Positives:
     """The relevant documents of each judged query, by rows: a ragged array.
 
     Attributes:
-        query_rows: (n,) rows of the queries that have a positive, in the order in which the judgements name them.
+        query_rows: (n,) rows of the queries that have a positive, in the order in which the
+            judgements name them.
         offsets: (n + 1,) where each query's positives begin and end in `doc_rows`.
         doc_rows: (m,) rows of the positives, in the order of the judgements; a query's first is its *first
             labelled positive*.
@@ -350,8 +355,9 @@ class Positives:
 class PairIndex:
     """Finds pairs (query, document) among n pairs, by two numbers each: rows of a collection, or any other.
 
-    A pair is one 64-bit code, the query's number above the document's lower 32 bits, so that codes ascend by query,
-    then by document, and one binary search finds a pair. Numbers go from −1 to 2³¹ − 1.
+    A pair is one 64-bit code, the query's number above the document's lower 32 bits, so that codes
+    ascend by query, then by document, and one binary search finds a pair. Numbers go from −1 to 2³¹
+    − 1.
 
     Args:
         queries: (n,) numbers of the queries.
@@ -465,8 +471,8 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
 
     Args:
         name: what to call it.
-        facts: that determine the collection, for the name of the folder; none: it is in memory. A path stands for the
-            file that it names, as it was last written or replaced.
+        facts: that determine the collection, for the name of the folder; none: it is in memory. A
+            path stands for the file that it names, as it was last written or replaced.
         make: gives it, each table kept by what `make` is given; its own name goes after the other.
 
     Raises:
@@ -575,8 +581,9 @@ def checked_collection(
 ) -> Collection:
     """Make the tables of a collection from records by BEIR's keys; a file's complaints come together.
 
-    Left out, and counted in the collection's name, are documents and queries without a text, judgements of these, and
-    records that repeat an earlier one. A repeated id with another text, or pair with another relevance, is a complaint.
+    Left out, and counted in the collection's name, are documents and queries without a text,
+    judgements of these, and records that repeat an earlier one. A repeated id with another text, or
+    pair with another relevance, is a complaint.
 
     Args:
         keep: stores a table, in the place of an earlier one of its name.

@@ -33,7 +33,8 @@ class SplitFacts:
         queries: with a judgement.
         pairs: (query, document), judged relevant.
         not_relevant: judged not relevant.
-        shared: share of its pairs whose document is a positive of train, too; None: train itself, or no train.
+        shared: share of its pairs whose document is a positive of train, too; None: train itself,
+            or no train.
         twins: queries that have a near-twin in train: of one document, and alike in their words.
     """
 

@@ -146,8 +146,8 @@ class Exported(Result):
 
     Raises:
         UnknownNameError: no such form, or no such column.
-        InputError: ids that the collection does not know, no row for any query of the split, a document without a score
-            where scores go along.
+        InputError: ids that the collection does not know, no row for any query of the split, a
+            document without a score where scores go along.
     """
 
     endings = JSONL

@@ -49,10 +49,11 @@ def weighted_sum(
 ) -> Scores:
     """Return Σ_r w_r f(s_r), (n,), where f makes the scores of a query's list in r comparable.
 
-    min-max: f(s) = (s − min s)/(max s − min s). theoretical-minimum: (s − least)/(max s − least), with least = 0 where
-    no score of the ranking is below 0 (BM25), else −1 (cosines). z: (s − mean)/(standard deviation). Where all scores
-    of a list are equal, min-max is 1 and z is 0. A pair that a ranking does not have counts as the lowest of the
-    query's list there, with theoretical-minimum as `least`.
+    min-max: f(s) = (s − min s)/(max s − min s). theoretical-minimum: (s − least)/(max s − least),
+    with least = 0 where no score of the ranking is below 0 (BM25), else −1 (cosines). z: (s −
+    mean)/(standard deviation). Where all scores of a list are equal, min-max is 1 and z is 0. A
+    pair that a ranking does not have counts as the lowest of the query's list there, with
+    theoretical-minimum as `least`.
 
     Args:
         queries: (n,) number of each pair's query, equal numbers side by side.
@@ -137,8 +138,8 @@ def fuse_lists(
 ) -> FusedLists:
     """Fuse the n rows of m ≥ 2 rankings, given one ranking after the other.
 
-    Pairs of a query are ordered by the fused score, ties by the best rank in any ranking, then by the order of the
-    rankings.
+    Pairs of a query are ordered by the fused score, ties by the best rank in any ranking, then by
+    the order of the rankings.
 
     Args:
         queries: (n,) number of each row's query.
@@ -147,8 +148,8 @@ def fuse_lists(
         ranks: (n,) its rank, from 0.
         scores: (n,) its score.
         count: m.
-        method: `union`: by best rank, without a score; `interleave`: the rankings take turns, a turn's score is −t;
-            `rrf`: `reciprocal_ranks`; `weighted`: `weighted_sum`.
+        method: `union`: by best rank, without a score; `interleave`: the rankings take turns, a
+            turn's score is −t; `rrf`: `reciprocal_ranks`; `weighted`: `weighted_sum`.
         k: of rrf.
         weights: of weighted.
         normalisation: of weighted.
@@ -182,8 +183,8 @@ def fuse_lists(
 def _interleaved(queries: Rows, ranks: Rows) -> Scores:
     """−t, where t is the turn (from 0) in which a pair is taken.
 
-    The rankings take turns, in their order; each takes its best-ranked pair that none has taken yet, and passes when it
-    has no more.
+    The rankings take turns, in their order; each takes its best-ranked pair that none has taken
+    yet, and passes when it has no more.
     """
     turns = np.full(len(queries), -1, np.int64)
     starts = starts_of(queries)
@@ -234,10 +235,11 @@ class Fusion:
         normalisation: of the scores, as `weighted_sum` takes it; rrf: by reciprocal ranks.
         weight: of the model's, in [0, 1]; BM25's is 1 less it.
         deploys: what was best: both, the model alone, or bm25 alone.
-        base: the model, where no tuned one was better: a name, or a folder; empty: it lies in the folder `model`.
+        base: the model, where no tuned one was better: a name, or a folder; empty: it lies in the
+            folder `model`.
         bm25: how BM25 reads texts: analyser, language, k1, b (`foils.data.analyser.BM25Settings.facts`).
-        collection: whose documents it was tuned on: source, columns, corpus, and the digest of the documents; empty:
-            they came from memory.
+        collection: whose documents it was tuned on: source, columns, corpus, and the digest of the
+            documents; empty: they came from memory.
     """
 
     normalisation: str
@@ -259,12 +261,13 @@ class Fusion:
         """Put two lists of one query together, as a search engine returned them.
 
         Args:
-            bm25: BM25's score of each of its best documents, 1,000 at most where the weight is to be worth what it was.
+            bm25: BM25's score of each of its best documents, 1,000 at most where the weight is to
+                be worth what it was.
             model: the similarity of each of the model's best documents.
 
         Returns:
-            Documents, best first, with the fused score; of one list alone where that is what is deployed. A document
-            that one list lacks has the lowest score there.
+            Documents, best first, with the fused score; of one list alone where that is what is
+            deployed. A document that one list lacks has the lowest score there.
         """
         lists = [sorted(each.items(), key=lambda item: -item[1]) for each in (bm25, model)]
         if self.deploys != "both":

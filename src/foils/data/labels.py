@@ -97,7 +97,8 @@ def cell_of(text: str, *, identifier: bool = False) -> str:
 
     Args:
         text: of the cell.
-        identifier: whether it is an id, which gets a ' as well where a spreadsheet would rewrite it, as 007 to 7.
+        identifier: whether it is an id, which gets a ' as well where a spreadsheet would rewrite
+            it, as 007 to 7.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # which a writer of CSV leaves bare
     risky = rf"{_FORMULA}|{_REWRITTEN}" if identifier else _FORMULA
@@ -127,11 +128,12 @@ class Labels(Result):
     """Judgements of (query, document) pairs, a row for each pair and judge.
 
     Attributes:
-        table: `query_id`; `doc_id`; `text` of a document that is not in the collection, null elsewhere; `relevant`, 1
-            or 0, null where it is not judged; `judge`, who judged, null where nobody did; `probability` in (0, 1] with
-            which the pair was drawn, null where it was not; `sources` from which it was drawn, their names joined
-            by `|`. Columns that are missing are added. The name of a program that judges has a colon in it, as
-            `llm:NAME`; other names are people's.
+        table: `query_id`; `doc_id`; `text` of a document that is not in the collection, null
+            elsewhere; `relevant`, 1 or 0, null where it is not judged; `judge`, who judged, null
+            where nobody did; `probability` in (0, 1] with which the pair was drawn, null where it
+            was not; `sources` from which it was drawn, their names joined by `|`. Columns that are
+            missing are added. The name of a program that judges has a colon in it, as `llm:NAME`;
+            other names are people's.
         provenance: what made it.
 
     Raises:
@@ -158,9 +160,9 @@ class Labels(Result):
     def of(cls, labels: LabelsLike, collection: Collection | None = None, *, written: Sequence[str] = ()) -> Labels:
         """Return labels as they are, or those of a file, a DataFrame or an Arrow table.
 
-        Files are TSV, CSV (divided by commas, semicolons or tabs), JSON, JSONL or Parquet. Columns come in any order,
-        others are passed over. `relevant`, or `answer`, is 1, 0, yes, no, y, n, x (yes), true or false; empty or skip:
-        not judged. Rows of empty cells are passed over.
+        Files are TSV, CSV (divided by commas, semicolons or tabs), JSON, JSONL or Parquet. Columns
+        come in any order, others are passed over. `relevant`, or `answer`, is 1, 0, yes, no, y, n,
+        x (yes), true or false; empty or skip: not judged. Rows of empty cells are passed over.
 
         Args:
             labels: labels, the path of a file, or a table.
@@ -169,9 +171,9 @@ class Labels(Result):
 
         Raises:
             InputError: no such file, or no table.
-            FormatError: what is wrong in it, by line: other answers, probabilities out of range, rows without a query
-                or a document, ids that the collection does not know, one judge's answers to a pair that contradict each
-                other.
+            FormatError: what is wrong in it, by line: other answers, probabilities out of range,
+                rows without a query or a document, ids that the collection does not know, one
+                judge's answers to a pair that contradict each other.
         """
         if isinstance(labels, Labels):
             _check(labels.table, "labels", collection)
@@ -206,7 +208,8 @@ class Labels(Result):
     def write(self, path: str | Path) -> None:
         """Write the labels, whole, in the form that the name's ending says: .tsv, .csv, .jsonl or .parquet.
 
-        In CSV and TSV a text that a spreadsheet would take for a formula gets a ' before it, which `read` takes away.
+        In CSV and TSV a text that a spreadsheet would take for a formula gets a ' before it, which
+        `read` takes away.
 
         Args:
             path: of the file.
@@ -237,8 +240,9 @@ class Labels(Result):
         """Return how often a program was right where the truth is known.
 
         Returns:
-            How many answers were right, and of how many: of labelled positives, which it should call relevant, and of
-            documents drawn at random, which it should not. The rows of both are those whose `sources` say so.
+            How many answers were right, and of how many: of labelled positives, which it should
+            call relevant, and of documents drawn at random, which it should not. The rows of both
+            are those whose `sources` say so.
         """
         mine = self.table.filter(pc.and_(pc.equal(self.table["judge"], judge), pc.is_valid(self.table["relevant"])))
         positives, others = (mine.filter(pc.equal(mine["sources"], kind))["relevant"].to_pylist() for kind in CHECKS)
@@ -247,9 +251,9 @@ class Labels(Result):
     def match(self, pairs: Negatives | pa.Table, *, judge: str | None = None) -> tuple[Floats, Floats]:
         """Return what is known of other pairs: (n,) 1, 0 or NaN, and (n,) the probability of being drawn and judged.
 
-        Where several people judged a pair the majority counts, and a tie is no judgement. The probability is that
-        of being drawn times the share of the drawn pairs that were judged; NaN for pairs that are not judged, or
-        were not drawn.
+        Where several people judged a pair the majority counts, and a tie is no judgement. The
+        probability is that of being drawn times the share of the drawn pairs that were judged; NaN
+        for pairs that are not judged, or were not drawn.
 
         Args:
             pairs: `query_id, doc_id`, and `text` of documents that are not in the collection.
@@ -313,8 +317,8 @@ def pair_keys(table: pa.Table) -> pa.ChunkedArray:
 def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
     """Return (n,) a row of another table that holds the same pair, −1 where none does.
 
-    Pairs are the same by their keys (`pair_keys`); or by their ids where only one of the two has a text, as where one
-    table shows the texts of documents that the other knows by id.
+    Pairs are the same by their keys (`pair_keys`); or by their ids where only one of the two has a
+    text, as where one table shows the texts of documents that the other knows by id.
     """
     rows = rows_of(pair_keys(pairs), pair_keys(among)).copy()
     texts = (column_or_nulls(table, "text", pa.large_string()) for table in (pairs, among))
@@ -377,10 +381,10 @@ log = logging.getLogger(__name__)
 def with_judgements(collection: Collection, labels: Sequence[LabelsLike]) -> Collection:
     """Return the collection with every pair that labels call relevant as a positive of the split `train`.
 
-    People's answers count before those of programs, and a majority before a minority. Pairs that are judged relevant
-    already, documents that are not in the collection, and queries that another split judges are left as they are: what
-    measures is never changed. The collection's name says how many judgements it gained, and its digest
-    is another one.
+    People's answers count before those of programs, and a majority before a minority. Pairs that
+    are judged relevant already, documents that are not in the collection, and queries that another
+    split judges are left as they are: what measures is never changed. The collection's name says
+    how many judgements it gained, and its digest is another one.
 
     Args:
         collection: to be judged.

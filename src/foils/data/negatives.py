@@ -1,9 +1,10 @@
 """A table of negatives: its columns and their types, what is checked of them, and what it says of labelled positives.
 
-How many labelled positives a way of mining would return as negatives, were they not known (`Recapture`), stands for the
-relevant documents without a label. Where a label is no likelier for one relevant document than for another, a source
-that would return `returned` of its labelled positives holds o·returned false negatives among its `kept` ones, o the
-number of relevant documents without a label for each labelled one: φ = min(1, o·returned/kept).
+How many labelled positives a way of mining would return as negatives, were they not known
+(`Recapture`), stands for the relevant documents without a label. Where a label is no likelier for
+one relevant document than for another, a source that would return `returned` of its labelled
+positives holds o·returned false negatives among its `kept` ones, o the number of relevant documents
+without a label for each labelled one: φ = min(1, o·returned/kept).
 """
 
 from __future__ import annotations
@@ -105,10 +106,11 @@ class Negatives(Result):
     """Candidate negatives of queries, as a table, with what a door says of it; a door's own class adds what it counts.
 
     Attributes:
-        table: columns `query_id, doc_id, source, rank, score` always; `rank` is 0-based, `score` is the source's own
-            (higher is better, NaN where it has none; a null becomes NaN); `text` holds the document where it is not in
-            the collection, null elsewhere; `keep` and `reason` come together: false with a reason, or true without
-            one. Later stages add more. A pair (query_id, doc_id) occurs once.
+        table: columns `query_id, doc_id, source, rank, score` always; `rank` is 0-based, `score` is
+            the source's own (higher is better, NaN where it has none; a null becomes NaN); `text`
+            holds the document where it is not in the collection, null elsewhere; `keep` and
+            `reason` come together: false with a reason, or true without one. Later stages add more.
+            A pair (query_id, doc_id) occurs once.
         provenance: what made it.
         title: of what is shown.
         collection: that the table was made from, for the texts of exports; None: not known.
@@ -246,7 +248,8 @@ class Negatives(Result):
         """Return the table with more columns, each (n,).
 
         Raises:
-            InputError: a column is there already (no stage overwrites what another wrote), or has another length.
+            InputError: a column is there already (no stage overwrites what another wrote), or has
+                another length.
         """
         table = self.table
         taken = [name for name in columns if name in table.column_names]
@@ -295,8 +298,8 @@ class Negatives(Result):
     ) -> tuple[Self, Rows]:
         """Return the table with a row for each of these labelled positives, and (m,) the row of each.
 
-        A pair that has a row keeps it as it is. One that has none gets a row after all others: rejected, of rank 0,
-        without a score and whatever else the others have, but for `values`.
+        A pair that has a row keeps it as it is. One that has none gets a row after all others:
+        rejected, of rank 0, without a score and whatever else the others have, but for `values`.
 
         Args:
             query_ids: (m,) of documents in the collection that belong in the table but are no negatives.
@@ -372,11 +375,11 @@ class Recapture:
         returned: labelled positives that it would keep among its negatives, counted or estimated.
         labelled: labelled positives of its queries.
         kept: negatives.
-        way: `counted`, of every labelled positive; `planted`, from one positive of each query of a sample, mined with
-            its label taken away.
+        way: `counted`, of every labelled positive; `planted`, from one positive of each query of a
+            sample, mined with its label taken away.
         queries: whose positives were looked at.
-        standard_error: of `returned`, as an estimate for relevant documents like the labelled ones; never 0 where it
-            was estimated. None: not known.
+        standard_error: of `returned`, as an estimate for relevant documents like the labelled ones;
+            never 0 where it was estimated. None: not known.
     """
 
     returned: float
@@ -392,8 +395,9 @@ class Recapture:
     ) -> Recapture:
         """Estimate `returned` = labelled·f, f = Σ r_q / Σ k_q, from queries that stand for all.
 
-        Its standard error is labelled·√(Σ (r_q − f·k_q)² + (k̄/2)²) / Σ k_q: a ratio's, over queries as wholes, with
-        half of a query's positives added, so that a share of 0 or 1 in a few queries does not look certain.
+        Its standard error is labelled·√(Σ (r_q − f·k_q)² + (k̄/2)²) / Σ k_q: a ratio's, over
+        queries as wholes, with half of a query's positives added, so that a share of 0 or 1 in a
+        few queries does not look certain.
 
         Args:
             returned: (n,) how many of the query's positives were returned, r_q.

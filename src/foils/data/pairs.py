@@ -1,6 +1,7 @@
 """Pairs: what a record says of a query and its documents, and collections made of such records.
 
-Every form that pairs and training data have is read as an `Example`: the columns of a table say what each field is.
+Every form that pairs and training data have is read as an `Example`: the columns of a table say
+what each field is.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Example(NamedTuple):
     """A query with documents.
 
     Attributes:
-        query: its text, or its row in the collection. None: it is known by its id, or there is none, as in a corpus.
+        query: its text, or its row in the collection. None: it is known by its id, or there is
+            none, as in a corpus.
         positives, negatives: documents, by rank.
         query_id: None: not known.
         grade: relevance of the positives.
@@ -124,13 +126,14 @@ class Columns:
 
         Args:
             records: of the table.
-            chosen: what a column is -> its name, which goes before what the names say; an empty name: no column is it.
+            chosen: what a column is -> its name, which goes before what the names say; an empty
+                name: no column is it.
             known: what a column can be, and by which names.
 
         Raises:
             InputError: a chosen column that there is not, or something that no column can be.
-            FormatError: no query or no positive in a table of pairs, no negative in a source, or several columns that
-                could be one.
+            FormatError: no query or no positive in a table of pairs, no negative in a source, or
+                several columns that could be one.
         """
         columns, where = records.columns, records.where
         chosen_names = [name for name in chosen.values() if name]
@@ -325,12 +328,14 @@ def read_pairs(
     Negatives among the columns are documents of the collection; the same table is a source of them.
 
     Args:
-        pairs: a CSV, TSV, JSON, JSONL or Parquet file; a DataFrame, an Arrow table, a data set of `datasets`; or a
-            dictionary, split -> one of these. A column `split` names the split of each query, or else a dictionary
-            does; without, queries are split (`foils.data.splitting.split_queries`).
+        pairs: a CSV, TSV, JSON, JSONL or Parquet file; a DataFrame, an Arrow table, a data set of
+            `datasets`; or a dictionary, split -> one of these. A column `split` names the split of
+            each query, or else a dictionary does; without, queries are split
+            (`foils.data.splitting.split_queries`).
         columns: what a column is -> its name (see `ROLES`).
-        corpus: more documents, which come before the pairs': a file or a table with a column of texts, and ids and
-            titles where it has them. A document of the pairs without an id is the corpus's with the same text.
+        corpus: more documents, which come before the pairs': a file or a table with a column of
+            texts, and ids and titles where it has them. A document of the pairs without an id is
+            the corpus's with the same text.
         name: of the collection. Default: the file's.
         split: of all queries, where nothing names their splits.
 
@@ -447,8 +452,8 @@ class _PairReader:
         """Return the judgements by split, of the pairs that were noted, each once, as they first come.
 
         Raises:
-            FormatError: a pair with two relevances, by line; a split's name that cannot be one, or queries without a
-                split where others have one.
+            FormatError: a pair with two relevances, by line; a split's name that cannot be one, or
+                queries without a split where others have one.
         """
         query_rows, doc_rows, grades, tables, lines = np.asarray(self._pairs, np.int64).reshape(-1, 5).T
         first, splits = PairIndex(query_rows, doc_rows).first, self._query_splits

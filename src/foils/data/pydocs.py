@@ -53,8 +53,9 @@ class Docstring:
     """A query and its document.
 
     Attributes:
-        name: dotted, such as `numpy.linalg._linalg.norm`: the document's id. `q:` and the name is the query's, never
-            equal to a document's, because tools in the manner of BEIR leave out a document that has its query's id.
+        name: dotted, such as `numpy.linalg._linalg.norm`: the document's id. `q:` and the name is
+            the query's, never equal to a document's, because tools in the manner of BEIR leave out
+            a document that has its query's id.
         module: that it is in.
         summary: the query.
         text: the document. It has no title: the name would give the answer away.
@@ -69,15 +70,17 @@ class Docstring:
 def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
     """Return a query and a document for each function and class of installed packages, from their sources, by name.
 
-    A docstring is left out when its name is private, its first paragraph is no summary (4 to 32 words without a colon
-    that end in a full stop), the rest is short or repeats the summary, the summary has common words alone (each in
-    more than 3 % of the docstrings that are left), or its summary or its rest nearly equals that of an earlier one: so
-    that the one judgement of each query is the right one. Tests, vendored copies, private subpackages and files that
-    do not parse are not read. A module's queries are all in one split: test and dev have a tenth of the modules each,
-    by a digest of the module's name.
+    A docstring is left out when its name is private, its first paragraph is no summary (4 to 32
+    words without a colon that end in a full stop), the rest is short or repeats the summary, the
+    summary has common words alone (each in more than 3 % of the docstrings that are left), or its
+    summary or its rest nearly equals that of an earlier one: so that the one judgement of each
+    query is the right one. Tests, vendored copies, private subpackages and files that do not parse
+    are not read. A module's queries are all in one split: test and dev have a tenth of the modules
+    each, by a digest of the module's name.
 
     Args:
-        packages: names as imported, such as `sklearn`; None for those of `DEFAULT_PACKAGES` that are installed.
+        packages: names as imported, such as `sklearn`; None for those of `DEFAULT_PACKAGES` that
+            are installed.
 
     Raises:
         InputError: a named package is not installed as Python source, or there is no documentation.

@@ -68,13 +68,13 @@ def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Field
 def read_ir_datasets(name: str) -> Collection:
     """Read a data set that `ir_datasets` knows; its Arrow form is stored in the cache.
 
-    Where the data set has queries and judgements of its own, they are the one split, called by the last part of its
-    ID (`training` is train; `validation`, `valid` and `val` are dev), otherwise test. Where it has none, the splits
-    are those below it: ID/train, ID/dev, ID/test.
+    Where the data set has queries and judgements of its own, they are the one split, called by the
+    last part of its ID (`training` is train; `validation`, `valid` and `val` are dev), otherwise
+    test. Where it has none, the splits are those below it: ID/train, ID/dev, ID/test.
 
     Args:
-        name: ID, such as `beir/scifact`. An ID stands for fixed contents: if you change a data set that you have
-            registered yourself, register it under another ID.
+        name: ID, such as `beir/scifact`. An ID stands for fixed contents: if you change a data set
+            that you have registered yourself, register it under another ID.
 
     Raises:
         MissingExtraError: without the package.
@@ -142,19 +142,20 @@ def _ir_judgements(part: Any) -> Iterator[Fields]:
 def read_hf(name: str) -> Collection | dict[str, Records]:
     """Read a data set of the Hugging Face hub or of a local folder: a collection in BEIR's layout, or records by split.
 
-    In BEIR's layout the configurations are `corpus` (`_id` or `id`, `title` if there is one, `text`), `queries` (`_id`
-    or `id`, `text`) and `qrels` or `default` (`query-id`, `corpus-id`, `score`), the last in splits; the judgements may
-    also be in the repository, or folder, NAME-qrels. The splits `validation`, `valid` and `val` are dev, `training` is
-    train; others keep their names. The Arrow form of the collection is in the cache.
+    In BEIR's layout the configurations are `corpus` (`_id` or `id`, `title` if there is one,
+    `text`), `queries` (`_id` or `id`, `text`) and `qrels` or `default` (`query-id`, `corpus-id`,
+    `score`), the last in splits; the judgements may also be in the repository, or folder,
+    NAME-qrels. The splits `validation`, `valid` and `val` are dev, `training` is train; others keep
+    their names. The Arrow form of the collection is in the cache.
 
     Args:
-        name: NAME of a repository, such as `BeIR/scifact`, or the path of a folder; of pairs also NAME:CONFIGURATION,
-            NAME:CONFIGURATION:SPLIT, or NAME::SPLIT.
+        name: NAME of a repository, such as `BeIR/scifact`, or the path of a folder; of pairs also
+            NAME:CONFIGURATION, NAME:CONFIGURATION:SPLIT, or NAME::SPLIT.
 
     Raises:
         MissingExtraError: without the package `datasets`.
-        InputError: no such data set, configuration or split, none that can be reached and none in the cache of
-            `datasets`, or one without judgements.
+        InputError: no such data set, configuration or split, none that can be reached and none in
+            the cache of `datasets`, or one without judgements.
         FormatError: what is wrong in the data of a collection, by row.
     """
     datasets = require("datasets", "hub")
@@ -199,8 +200,8 @@ def _hf_splits(
 ) -> tuple[Mapping[str, Iterable[Mapping[str, Any]]], list[Path]]:
     """Load one configuration; None: the only one. Return its rows by split, and the files that they lie in.
 
-    A folder is streamed: what `datasets` would keep of it is found again by the folder's last name and README alone,
-    so that it would give old contents, or another folder's.
+    A folder is streamed: what `datasets` would keep of it is found again by the folder's last name
+    and README alone, so that it would give old contents, or another folder's.
     """
     if Path(name).is_dir():
         splits = datasets.load_dataset(name, configuration, streaming=True)
@@ -272,12 +273,13 @@ def load_collection(
 
     Args:
         source: a BEIR folder; a table of pairs, as a file (CSV, TSV, JSON, JSONL, Parquet) or in memory (see
-            `foils.data.pairs.read_pairs`); `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); `mteb:TASK`; or
-            `pydocs`, or `pydocs:PACKAGE,PACKAGE` of packages that are named as they are imported. Documents and queries
-            without a text, and what repeats, are left out, and the collection's name tells how many; of `ir_datasets:`
-            and `hf:` judgements of what is not there, too, which in a folder are mistakes.
-        keep_identical_ids: let a document whose id is a query's own be a negative of the query and an answer to it
-            (`Collection.identical`).
+            `foils.data.pairs.read_pairs`); `ir_datasets:ID`; `hf:NAME` (a hub name or a local
+            folder); `mteb:TASK`; or `pydocs`, or `pydocs:PACKAGE,PACKAGE` of packages that are
+            named as they are imported. Documents and queries without a text, and what repeats, are
+            left out, and the collection's name tells how many; of `ir_datasets:` and `hf:`
+            judgements of what is not there, too, which in a folder are mistakes.
+        keep_identical_ids: let a document whose id is a query's own be a negative of the query and
+            an answer to it (`Collection.identical`).
         columns: of pairs: what a column is -> its name, as {"query": "a", "positive": "b"}.
         corpus: of pairs: more documents, a file or a table.
 
@@ -336,12 +338,13 @@ class CollectionSettings(Settings):
     """How a collection is read.
 
     Attributes:
-        columns: For pairs: which column is what, as query=QUESTION,positive=ANSWER; the other roles are query_id,
-            doc_id, title, negative, score and split. A source with all of these columns is read by the same names.
-            Default: what the columns' names say.
-        corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
-        add_judgements: File of labels whose relevant pairs become positives of train; may be given several times. In
-            Python also labels or a DataFrame.
+        columns: For pairs: which column is what, as query=QUESTION,positive=ANSWER; the other roles
+            are query_id, doc_id, title, negative, score and split. A source with all of these
+            columns is read by the same names. Default: what the columns' names say.
+        corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with
+            a column of texts.
+        add_judgements: File of labels whose relevant pairs become positives of train; may be given
+            several times. In Python also labels or a DataFrame.
     """
 
     heading = "Collection"

@@ -1,7 +1,7 @@
 """Records of files and tables, read one by one, with the line on which each stands.
 
-Every reader in foils goes through here, so that each complaint names file and line, and a file's complaints are
-raised together.
+Every reader in foils goes through here, so that each complaint names file and line, and a file's
+complaints are raised together.
 """
 
 from __future__ import annotations
@@ -341,8 +341,9 @@ def arrow_table(source: Any) -> pa.Table:
 def records_of(source: Any) -> Records:
     """Return the records of a table in memory, or of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
 
-    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names. Columns of CSV and
-    TSV are divided by what the first line has most of: commas, semicolons, tabs or bars.
+    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names.
+    Columns of CSV and TSV are divided by what the first line has most of: commas, semicolons, tabs
+    or bars.
 
     Args:
         source: the path of a file, or a table.

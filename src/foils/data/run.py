@@ -26,8 +26,8 @@ class Run:
     """Rankings per query.
 
     Attributes:
-        table: `query_id, doc_id, score, rank`, sorted by query (in the order of first appearance), then by score
-            from high to low, ties in the order given; `rank` is 0-based.
+        table: `query_id, doc_id, score, rank`, sorted by query (in the order of first appearance),
+            then by score from high to low, ties in the order given; `rank` is 0-based.
         name: of the system.
         facts: what ranked, for the JSON of what measures it: under `bm25` how BM25 read the texts.
 
@@ -58,7 +58,8 @@ class Run:
             facts: what ranked; None: not known.
 
         Raises:
-            InputError: scores that are NaN or infinite, a document twice for one query, or columns of several lengths.
+            InputError: scores that are NaN or infinite, a document twice for one query, or columns
+                of several lengths.
         """
         queries, documents = _strings(query_ids), _strings(doc_ids)
         values = np.asarray(scores, np.float64)
@@ -89,9 +90,9 @@ class Run:
     def read(cls, path: str | Path) -> Run:
         """Read a TREC run: `query Q0 document rank score tag`. The order of the lines makes no difference.
 
-        The score decides the order of a query's documents, as in trec_eval, where the rank says otherwise, too; of
-        equal scores the rank decides and, where that is equal or no whole number, the id, the last in the order of
-        Unicode first (trec_eval's rule).
+        The score decides the order of a query's documents, as in trec_eval, where the rank says
+        otherwise, too; of equal scores the rank decides and, where that is equal or no whole
+        number, the id, the last in the order of Unicode first (trec_eval's rule).
 
         Raises:
             FormatError: lines that are not of this form, with their numbers.
@@ -132,8 +133,9 @@ class Run:
     def write(self, path: str | Path) -> None:
         """Write the run in TREC form, ranks from 1; whoever sorts it by score has the same order.
 
-        Other tools order equal scores by id, and trec_eval compares in float32. So of documents that are equal there,
-        each gets the next smaller float32 below the one before it; all other scores read back exactly.
+        Other tools order equal scores by id, and trec_eval compares in float32. So of documents
+        that are equal there, each gets the next smaller float32 below the one before it; all other
+        scores read back exactly.
 
         Raises:
             InputError: an id that is empty or has white space in it, which TREC form cannot hold.

@@ -152,8 +152,8 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
         negatives: of any origin.
         collection: that it belongs to.
         where: it comes from, for the warning.
-        by_text: whether what has the text of a labelled positive (its tokens, in order, without case and punctuation)
-            is rejected, too.
+        by_text: whether what has the text of a labelled positive (its tokens, in order, without
+            case and punctuation) is rejected, too.
 
     Raises:
         InputError: it holds ids that the collection does not know.
@@ -197,9 +197,10 @@ class NamedSource:
 def _read(source: Any, name: str, collection: Collection) -> Negatives:
     """Return a table of negatives as it is, or what a run or records say, of several splits one after the other.
 
-    Of a run, what is labelled relevant is left out, and the rest is ranked anew. Of records, queries and documents are
-    the collection's, by their ids, or else by their texts; another document brings its text. Where all columns that
-    were named for the collection are there, as in its own file, they are called so here, too.
+    Of a run, what is labelled relevant is left out, and the rest is ranked anew. Of records,
+    queries and documents are the collection's, by their ids, or else by their texts; another
+    document brings its text. Where all columns that were named for the collection are there, as in
+    its own file, they are called so here, too.
 
     Args:
         source: a file, a table in memory, or a dictionary of these by split.
@@ -262,9 +263,9 @@ def as_sources(sources: SourcesLike, collection: Collection) -> list[NamedSource
     """Return sources of negatives, each with its name.
 
     Args:
-        sources: name -> source, or sources: each a table of negatives, a DataFrame with its columns or those of pairs
-            with negatives, a dictionary of such tables by split, as a `DatasetDict` is, or a file, `[NAME=]PATH`. A
-            `DatasetDict` by itself is one source.
+        sources: name -> source, or sources: each a table of negatives, a DataFrame with its columns
+            or those of pairs with negatives, a dictionary of such tables by split, as a
+            `DatasetDict` is, or a file, `[NAME=]PATH`. A `DatasetDict` by itself is one source.
         collection: that they belong to.
 
     Raises:
@@ -343,15 +344,18 @@ def export(
 ) -> Exported:
     """Export the kept negatives, with their queries and positives, in a form that a training tool reads.
 
-    Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers, PyLate), flagembedding and
-    tevatron. sentence-transformers and pylate stand for triplets, which both train on; triplet, n-tuple, labeled-pair
-    and labeled-list are sentence-transformers' names. Files are JSON lines.
+    Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers, PyLate),
+    flagembedding and tevatron. sentence-transformers and pylate stand for triplets, which both
+    train on; triplet, n-tuple, labeled-pair and labeled-list are sentence-transformers' names.
+    Files are JSON lines.
 
     Args:
         form: Form of the records.
-        scores: Column of the table whose scores go along, of positives and negatives: score, cosine, logit, elo, … The
-            table of foils rate and of foils score-pairs has those of positives.
-        number: Negatives in an n-tuple; shorter lists are left out. Default: as many as the positive with most has.
+        scores: Column of the table whose scores go along, of positives and negatives: score,
+            cosine, logit, elo, … The table of foils rate and of foils score-pairs has those of
+            positives.
+        number: Negatives in an n-tuple; shorter lists are left out. Default: as many as the
+            positive with most has.
         split: Split of the judgements whose positives go along.
 
     Example:

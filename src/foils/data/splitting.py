@@ -37,7 +37,8 @@ def split_name(name: str) -> str:
 def split_sizes(queries: int) -> tuple[float, float, float]:
     """Return the shares of queries in train, dev and test.
 
-    A tenth each of many; of few, about 60 to choose on and 100 to test on, but no more than a fifth and three tenths.
+    A tenth each of many; of few, about 60 to choose on and 100 to test on, but no more than a fifth
+    and three tenths.
 
     Args:
         queries: that are divided.
@@ -51,10 +52,11 @@ def split_queries(
 ) -> list[str]:
     """Return a split for each query.
 
-    Queries with the same tokens, and queries of one document whose tokens have a Jaccard similarity of 0.7 or more, go
-    to one split together. Which split that is depends on their texts alone, not on the order of the queries: groups
-    are taken in the order of a hash of their first text, and fill test, then dev; all others are train's. A group that
-    is larger than what is free in test or dev goes on to the next.
+    Queries with the same tokens, and queries of one document whose tokens have a Jaccard similarity
+    of 0.7 or more, go to one split together. Which split that is depends on their texts alone, not
+    on the order of the queries: groups are taken in the order of a hash of their first text, and
+    fill test, then dev; all others are train's. A group that is larger than what is free in test or
+    dev goes on to the next.
 
     Args:
         texts: of the n queries.
@@ -149,7 +151,8 @@ def with_documents(collection: Collection, rows: Rows) -> Collection:
 def with_three_splits(collection: Collection) -> Collection:
     """Return the collection with judgements to train, dev and test; what it lacks is split off from train.
 
-    A collection with one split alone, whatever its name, is split as pairs without splits are (`split_queries`).
+    A collection with one split alone, whatever its name, is split as pairs without splits are
+    (`split_queries`).
 
     Args:
         collection: with one split at least.
@@ -201,10 +204,11 @@ def recurrence(collection: Collection, split: str, train: str = TRAIN) -> float 
 def expected_recurrence(collection: Collection, train: str = TRAIN) -> float:
     """Return R as it is expected of queries to come, in [0, 1]; judgements of test are not looked at.
 
-    It is that of the split dev, which stands for the queries to come: where a collection was split by its documents,
-    its training pairs cannot tell. Without dev it is 1 − n₁/n, n₁ of the n training pairs having a document that no
-    other pair has: the estimate of Good (1953) and Turing for the chance that the next document was seen before. It
-    is 1 where the split has no relevant document.
+    It is that of the split dev, which stands for the queries to come: where a collection was split
+    by its documents, its training pairs cannot tell. Without dev it is 1 − n₁/n, n₁ of the n
+    training pairs having a document that no other pair has: the estimate of Good (1953) and Turing
+    for the chance that the next document was seen before. It is 1 where the split has no relevant
+    document.
 
     Args:
         collection: with judgements of the split.

@@ -1,7 +1,8 @@
 """Arrow tables: typed, worked on piece by piece, and written as Parquet that says where it comes from.
 
-A table is written with its provenance in the schema's metadata: stage, settings, seed, model fingerprint, versions,
-digests of the inputs. No time and no path goes in, so the same work gives the same bytes.
+A table is written with its provenance in the schema's metadata: stage, settings, seed, model
+fingerprint, versions, digests of the inputs. No time and no path goes in, so the same work gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ def update_digest(table: pa.Table, hasher: Any) -> None:
 def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     """Return the table with its columns of these names in these types; other columns stay.
 
-    Texts come from texts, dictionaries of texts or integers (never from 1.0: is it "1" or "1.0"?), numbers from
-    numbers (ranks from whole ones), truth values from truth values. Nulls stay nulls.
+    Texts come from texts, dictionaries of texts or integers (never from 1.0: is it "1" or "1.0"?),
+    numbers from numbers (ranks from whole ones), truth values from truth values. Nulls stay nulls.
 
     Raises:
         InputError: every column whose values another type cannot hold, and names that are there twice.
@@ -198,8 +199,8 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
 
     Args:
         path: of the file.
-        required: names of columns; they are looked for before anything is unpacked, since a small file can hold many
-            gigabytes of one value.
+        required: names of columns; they are looked for before anything is unpacked, since a small
+            file can hold many gigabytes of one value.
 
     Raises:
         InputError: there is no such file.
@@ -222,8 +223,8 @@ def longest_text(opened: pq.ParquetFile, path: Path) -> int:
     """Return the bytes of the longest text that stands for many rows of a Parquet file: in a dictionary of a column.
 
     Raises:
-        FormatError: the file unpacks to more than the memory budget and a thousand times its size, or a row does to
-            more than the budget.
+        FormatError: the file unpacks to more than the memory budget and a thousand times its size,
+            or a row does to more than the budget.
     """
     metadata, longest, total = opened.metadata, 0, 0
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]

@@ -38,9 +38,10 @@ _DOTTED = re.compile("i\u0307+")
 def folded(text: str) -> str:
     """Return a text without differences of case and of encoding that a reader does not see (Unicode's NFKC_Casefold).
 
-    Composed and decomposed letters are one, as are full-width letters, ligatures and presentation forms with their
-    plain ones; soft hyphens, joiners, direction marks and variation selectors are left out. The folding is that of no
-    language: İ and i are one (its dot is no mark of its own), ı and i are two, as I and i are one.
+    Composed and decomposed letters are one, as are full-width letters, ligatures and presentation
+    forms with their plain ones; soft hyphens, joiners, direction marks and variation selectors are
+    left out. The folding is that of no language: İ and i are one (its dot is no mark of its own), ı
+    and i are two, as I and i are one.
     """
     if text.isascii():
         return text.lower()
@@ -52,9 +53,9 @@ def folded(text: str) -> str:
 def alphanumeric(text: str) -> list[str]:
     """Return the words of the folded text, and bigrams of characters where a script has no blanks between words.
 
-    A word is a run of letters and digits, with the marks on them (ECI_sem, text after eq. 8). A run of Han, Kana,
-    Hangul, Thai, Lao, Burmese, Khmer or a related script gives each two neighbouring characters, as Lucene's
-    CJKAnalyzer does, or the one that there is; an emoji is a token.
+    A word is a run of letters and digits, with the marks on them (ECI_sem, text after eq. 8). A run
+    of Han, Kana, Hangul, Thai, Lao, Burmese, Khmer or a related script gives each two neighbouring
+    characters, as Lucene's CJKAnalyzer does, or the one that there is; an emoji is a token.
     """
     return _cut(text, r"[^\W_]", 1)
 
@@ -62,8 +63,8 @@ def alphanumeric(text: str) -> list[str]:
 def search_terms(text: str) -> list[str]:
     r"""Return the tokens that BM25 ranks by: those of `alphanumeric`, in words of two characters and more.
 
-    Words may have underscores: English ones are those of bm25s and scikit-learn, two of `\w` and more. One letter or
-    digit counts where it touches a script without blanks, as in 维生素C.
+    Words may have underscores: English ones are those of bm25s and scikit-learn, two of `\w` and
+    more. One letter or digit counts where it touches a script without blanks, as in 维生素C.
     """
     return _cut(text, r"\w", 2)
 
@@ -187,9 +188,10 @@ def inverse_document_frequency(frequency: npt.ArrayLike, documents: int) -> Floa
 def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple[int, int]]:
     """Return every pair of token sets that are nearly equal.
 
-    Jaccard(x, y) = |x ∩ y| / |x ∪ y|. A pair at or over the threshold t shares at least ⌈t·|x|⌉ of x's tokens.
-    With one order for all tokens, rarest first, it therefore shares one among the first |x| − ⌈t·|x|⌉ + 1 of x
-    and one among those of y, and only pairs that meet in such a prefix are compared. The result is exact.
+    Jaccard(x, y) = |x ∩ y| / |x ∪ y|. A pair at or over the threshold t shares at least ⌈t·|x|⌉ of
+    x's tokens. With one order for all tokens, rarest first, it therefore shares one among the first
+    |x| − ⌈t·|x|⌉ + 1 of x and one among those of y, and only pairs that meet in such a prefix are
+    compared. The result is exact.
 
     Args:
         sets: n sets of tokens; a token that is repeated counts once. An empty set is near to none.
@@ -198,7 +200,8 @@ def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple
     Returns:
         (i, j) with i < j, by j, then i.
 
-    Source: prefix filtering as in Bayardo, Ma and Srikant, "Scaling up all pairs similarity search" (WWW 2007).
+    Source: prefix filtering as in Bayardo, Ma and Srikant, "Scaling up all pairs similarity search"
+    (WWW 2007).
     """
     tokens = [frozenset(each) for each in sets]
     count = Counter(token for each in tokens for token in each)
@@ -233,8 +236,9 @@ _LOWER = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else
 class DocumentSets:
     """Compares the token sets of a collection's documents.
 
-    Tokens are those of `foils.data.tokens.alphanumeric`, or the whole text where it has none; two that have the same
-    hash of 48 bits count as one. Sets are kept, as far as the memory budget goes.
+    Tokens are those of `foils.data.tokens.alphanumeric`, or the whole text where it has none; two
+    that have the same hash of 48 bits count as one. Sets are kept, as far as the memory budget
+    goes.
 
     Args:
         collection: of the documents.

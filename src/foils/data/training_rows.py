@@ -1,6 +1,7 @@
 """The rows that a model is trained on: which positives, with which negatives, of one data set or of several as one.
 
-Training takes its rows from here, and so does the plan of batches that is shown beforehand, so that the two agree.
+Training takes its rows from here, and so does the plan of batches that is shown beforehand, so that
+the two agree.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class RowSettings(Settings):
 
     Attributes:
         split: Split of the judgements whose positives are trained on; all: of every split.
-        form: What a row holds: triplets (a query, a positive and a negative), lists (a query, a positive and all its
-            negatives) or pairs (a query and a positive). Default: triplets; without negatives, pairs.
+        form: What a row holds: triplets (a query, a positive and a negative), lists (a query, a
+            positive and all its negatives) or pairs (a query and a positive). Default: triplets;
+            without negatives, pairs.
         per_query: Negatives per query at most, by rank. Default: all.
         max_positives: Positives per query at most, the first in the judgements. Default: 64.
     """
@@ -68,16 +70,17 @@ class TrainingRows:
 
     Attributes:
         query_rows: (N,) the query of each row, by its row in the collection.
-        doc_rows: (N,) the positive of each row, by its row in the collection; of a query that no split labels the
-            candidate rated best.
-        negatives: (N, k) the negatives of each row, by their rows in the table; −1 where a list is short. Pairs have
-            k = 0, triplets k = 1.
+        doc_rows: (N,) the positive of each row, by its row in the collection; of a query that no
+            split labels the candidate rated best.
+        negatives: (N, k) the negatives of each row, by their rows in the table; −1 where a list is
+            short. Pairs have k = 0, triplets k = 1.
         queries: how many queries of the split have a positive.
         pairs: how many (query, positive) pairs the rows are made of.
         capped: pairs left out because their query has more positives than allowed.
         uncovered: pairs left out because their query has no kept negative.
         unlabelled: of the queries without a label, whose positive is the candidate rated best.
-        outside: queries without a label that are left out: their candidate rated best is not in the collection.
+        outside: queries without a label that are left out: their candidate rated best is not in the
+            collection.
     """
 
     query_rows: Rows
@@ -105,16 +108,17 @@ def training_rows(
 ) -> TrainingRows:
     """Return the rows of a split's positives and the kept rows of a table.
 
-    A query that no split labels has a row, too, where the table says which of its candidates was rated best (`foils
-    rate`): that one stands where the positive does.
+    A query that no split labels has a row, too, where the table says which of its candidates was
+    rated best (`foils rate`): that one stands where the positive does.
 
     Args:
         collection: with judgements of the split, unless the table was rated.
         negatives: a table of negatives; pairs need none, and do not look at it.
         split: whose judgements; `all`: those of every split.
-        form: `triplets`: a row for each (query, positive, negative), the flattened form of ECI_sem eq. 13; `lists`: a
-            row for each (query, positive) with `per_query` negatives, short lists marked −1; `pairs`: a row for each
-            (query, positive). None: triplets with a table, pairs without.
+        form: `triplets`: a row for each (query, positive, negative), the flattened form of ECI_sem
+            eq. 13; `lists`: a row for each (query, positive) with `per_query` negatives, short
+            lists marked −1; `pairs`: a row for each (query, positive). None: triplets with a table,
+            pairs without.
         per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).
         max_positives: positives of a query at most: the first ones, in the order of the judgements.
 
@@ -185,7 +189,8 @@ class TextNumbers:
 def joined_collections(parts: Mapping[str, Collection]) -> Collection:
     """Return the documents, queries and judgements of several collections as one collection.
 
-    The texts are shared with the parts, not copied. A split has the judgements of every part that has the split.
+    The texts are shared with the parts, not copied. A split has the judgements of every part that
+    has the split.
 
     Args:
         parts: name → collection, at least one; the id `x` of a part becomes `NAME/x`.

@@ -26,11 +26,12 @@ class EvaluationSettings(Settings):
 
     Attributes:
         split: Split of the judgements to measure on.
-        measures: Measures, by ir_measures' names, separated by commas. In Python also a list of names. Default:
-            nDCG@10,R@100,RR@10,AP.
+        measures: Measures, by ir_measures' names, separated by commas. In Python also a list of
+            names. Default: nDCG@10,R@100,RR@10,AP.
         top: Number of documents that an encoder or BM25 returns for each query.
         rerank_depth: Number of documents of each query that a reranker scores.
-        against: Compare the other systems with this system alone; may be given several times. Default: compare all.
+        against: Compare the other systems with this system alone; may be given several times.
+            Default: compare all.
         write_runs: Write the run of each system, in TREC form, to this folder.
         seed: Seed of the intervals; the same seed gives the same bytes.
     """
@@ -90,20 +91,23 @@ def evaluate(
 ) -> Evaluation:
     """Measure systems on a split and compare them.
 
-    Every judged query counts, answered or not. Differences of means are tested pair by pair by the paired randomisation
-    test, with Holm's correction. Beside it stands the published protocol: Shapiro–Wilk, then the paired t-test or
-    Wilcoxon's.
+    Every judged query counts, answered or not. Differences of means are tested pair by pair by the
+    paired randomisation test, with Holm's correction. Beside it stands the published protocol:
+    Shapiro–Wilk, then the paired t-test or Wilcoxon's.
 
     Args:
-        systems: Encoder to search with, exactly, or bm25; may be given several times. In Python a dictionary by name,
-            or a list, of encoders (names or objects), bm25, runs (files or `Run` objects) and cross-encoders.
+        systems: Encoder to search with, exactly, or bm25; may be given several times. In Python a
+            dictionary by name, or a list, of encoders (names or objects), bm25, runs (files or
+            `Run` objects) and cross-encoders.
         run: TREC run to measure; may be given several times. In Python also a dictionary, or `Run` objects.
-        reranker: Cross-encoder that reranks the first run or, without one, that of the first encoder or of bm25; a
-            folder of foils tune --reranker puts the first stage's scores to its own where it says so. May be given
-            several times. In Python also a dictionary, or objects.
+        reranker: Cross-encoder that reranks the first run or, without one, that of the first
+            encoder or of bm25; a folder of foils tune --reranker puts the first stage's scores to
+            its own where it says so. May be given several times. In Python also a dictionary, or
+            objects.
 
     Example:
-        foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json result.json
+        foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json
+        result.json
 
     Raises:
         InputError: nothing to evaluate, something that cannot be read or measured, or options without effect.

@@ -62,7 +62,8 @@ def dense_run(
     A document that has the query's own id is left out (`Collection.identical`).
 
     Args:
-        model: a name, a folder, a SentenceTransformer with its own prompts, length and similarity, or an `Encoder`.
+        model: a name, a folder, a SentenceTransformer with its own prompts, length and similarity,
+            or an `Encoder`.
         collection: what is searched.
         split: whose queries.
         depth: documents of each ranking.
@@ -122,8 +123,8 @@ def rerank_run(
     Args:
         run: of the first stage.
         collection: holds the texts.
-        scorer: list of (query text, document text) → one score a pair, higher is better; as a sentence-transformers
-            CrossEncoder's `predict`.
+        scorer: list of (query text, document text) → one score a pair, higher is better; as a
+            sentence-transformers CrossEncoder's `predict`.
         depth: how many documents of each query, at least 1.
         name: of the new run.
 
@@ -224,7 +225,8 @@ class Evaluation(Result):
         systems: each system's measures, in the order given.
         intervals: system → measure → bootstrap interval of the mean.
         comparisons: every pair of systems under every measure; empty for one system.
-        identical_ids: queries of the split for which the document of the query's own id was left out of every run.
+        identical_ids: queries of the split for which the document of the query's own id was left
+            out of every run.
         collection: its name.
         runs: what was measured, one run a system.
     """
@@ -324,7 +326,8 @@ def evaluate_runs(
 ) -> Evaluation:
     """Measure runs on a split and compare them.
 
-    A document that has the query's own id is left out of each run before it is measured (`Collection.identical`).
+    A document that has the query's own id is left out of each run before it is measured
+    (`Collection.identical`).
 
     Args:
         collection: holds the judgements.
@@ -335,7 +338,8 @@ def evaluate_runs(
         against: compare every other system with each of these; None: all pairs.
 
     Raises:
-        InputError: no run, a name twice, a run that answers no query of the split, or what the measures refuse.
+        InputError: no run, a name twice, a run that answers no query of the split, or what the
+            measures refuse.
         UnknownNameError: an unknown split.
         MissingExtraError: ir-measures is not installed.
     """
@@ -378,9 +382,9 @@ def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list
 
     Args:
         systems: name → system, systems, or one; a text is [NAME=]MODEL or [NAME=]FILE.
-        kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders that are loaded,
-            `bm25` is BM25 (a folder of this name is `./bm25`), as is a folder of `foils tune` that found it best, and
-            the others are encoders.
+        kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders
+            that are loaded, `bm25` is BM25 (a folder of this name is `./bm25`), as is a folder of
+            `foils tune` that found it best, and the others are encoders.
     """
     if systems is None:
         return []
@@ -408,8 +412,9 @@ def runs_of(
     Every model is opened and every file read before the first text is embedded.
 
     Args:
-        systems: rerankers score the documents of the first run or, where there is none, of the first encoder or BM25;
-            a folder of `foils tune --reranker` puts its scores and the first stage's together, where it says so.
+        systems: rerankers score the documents of the first run or, where there is none, of the
+            first encoder or BM25; a folder of `foils tune --reranker` puts its scores and the first
+            stage's together, where it says so.
         collection: what encoders search.
         embedding: how encoders and cross-encoders are loaded, and where vectors are kept.
         split: whose queries encoders and BM25 search for.

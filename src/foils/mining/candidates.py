@@ -121,22 +121,24 @@ def mine_negatives(
 ) -> Mined:
     """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
 
-    Of the split `all` it is every query, with or without a positive. A document labelled relevant for the query, in any
-    split, is left out; what is left is ranked 0, 1, 2, …. A document whose text equals a positive's (case-folded
-    alphanumeric tokens, in order), or whose token set has a Jaccard similarity of `near_duplicate` or more to a
-    positive's, stays in the table with `keep = false` and does not count towards `top` (100 such rows of a query at
-    most; further ones are counted); so do one that has the query's own id (`Collection.identical`), those that a rule
-    rejects, and those before the window of ranks. A list ends with its last negative, or with the window. The table's
-    provenance says under `recapture` how many labelled positives would be among the negatives, were they not known
-    (`Recapture`): what an estimate of false negatives needs. For a window without rules and draw they are counted, else
-    planted.
+    Of the split `all` it is every query, with or without a positive. A document labelled relevant
+    for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A document whose
+    text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a
+    Jaccard similarity of `near_duplicate` or more to a positive's, stays in the table with `keep =
+    false` and does not count towards `top` (100 such rows of a query at most; further ones are
+    counted); so do one that has the query's own id (`Collection.identical`), those that a rule
+    rejects, and those before the window of ranks. A list ends with its last negative, or with the
+    window. The table's provenance says under `recapture` how many labelled positives would be among
+    the negatives, were they not known (`Recapture`): what an estimate of false negatives needs. For
+    a window without rules and draw they are counted, else planted.
 
     Args:
         collection: documents, queries, judgements.
         retriever: what ranks.
         split: whose queries.
-        plant: the largest number of queries that are mined once more, for what a draw, rules, or a retriever that reads
-            judgements would do with an unknown positive; 0: the table then says nothing of it.
+        plant: the largest number of queries that are mined once more, for what a draw, rules, or a
+            retriever that reads judgements would do with an unknown positive; 0: the table then
+            says nothing of it.
         made: provenance of the table.
         window: `top`, and whatever else `Miner` has.
 
@@ -194,19 +196,22 @@ class Miner:
         retriever: what ranks.
         top: negatives per query, at least 1.
         near_duplicate: threshold in (0, 1]; above 1 nothing is marked but equal texts; None: nothing at all.
-        ranks: the window: first rank, and the rank after the last; None: no end, or with rules 10·`top` after the
-            first.
+        ranks: the window: first rank, and the rank after the last; None: no end, or with rules
+            10·`top` after the first.
         rank_rejected: whether rejected documents count in the ranks of the window.
-        depth: how many documents of a ranking are looked at, labelled ones included; None: as many as it takes.
+        depth: how many documents of a ranking are looked at, labelled ones included; None: as many
+            as it takes.
         rules: reject, in their order, before the copies of positives; the first that holds gives the reason.
-        scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
-        draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
+        scorer: its scores are what rules and draw see, and are added as a column of its name; None:
+            the retriever's.
+        draw: `top` candidates of the window are drawn from this distribution, without replacement;
+            None: its first.
         seed: of the draws; a query's depends on it and on the query's row alone.
         keep_positives: labelled positives of the window stay in the table, rejected, for a rating.
 
     Raises:
-        InputError: `top` below 1, `near_duplicate` not above 0, or a window that is empty or, with a draw, without an
-            end.
+        InputError: `top` below 1, `near_duplicate` not above 0, or a window that is empty or, with
+            a draw, without an end.
     """
 
     collection: Collection
@@ -266,8 +271,8 @@ class Miner:
     def _recaptured(self, lists: _Lists, query_rows: Rows, kept: int, plant: int) -> Provenance:
         """What provenance says of the labelled positives that this way of mining would return, were they not known.
 
-        Nothing where no query has a positive; only where positives are planted: where a part compares with positives
-        and no query has two.
+        Nothing where no query has a positive; only where positives are planted: where a part
+        compares with positives and no query has two.
         """
         known, parts = self.collection.known_positives, (self.draw, *self.rules)
         labelled, least = int(known.counts_of(query_rows).sum()), 2 if any(map(reads_judgements, parts)) else 1
@@ -304,8 +309,8 @@ class Miner:
         Args:
             query_rows: the queries.
             task: what the progress says.
-            kept: folder that has each block from when it is done until all are, so that a kill costs a block; None:
-                nothing is kept.
+            kept: folder that has each block from when it is done until all are, so that a kill
+                costs a block; None: nothing is kept.
         """
         lists, blocks = _Lists(), np.split(query_rows, range(QUERIES, len(query_rows), QUERIES))
         portable = self.scorer is None and getattr(self.retriever, "portable", False)

@@ -91,14 +91,15 @@ def mine_hard_negatives(
     """Mine negatives of (query, positive) pairs, as sentence-transformers' function of this name does.
 
     Names, defaults, columns and negatives are those of sentence-transformers 6.2; what differs stands in
-    docs/from-sentence-transformers.md. Equal texts are one query, and one document. Documents are ranked by the cosine
-    of their vectors with the query's; the positives of the query, and what a threshold rejects, are left out. Vectors
-    are kept, so that a stopped call goes on where it was.
+    docs/from-sentence-transformers.md. Equal texts are one query, and one document. Documents are
+    ranked by the cosine of their vectors with the query's; the positives of the query, and what a
+    threshold rejects, are left out. Vectors are kept, so that a stopped call goes on where it was.
 
     Args:
         dataset: pairs, one a row; a `datasets.Dataset`, or a DataFrame or Arrow table.
-        model: a SentenceTransformer; or a name, as `foils.load_encoder` takes it; or any object that has `encode` (or
-            `encode_query` and `encode_document`) and `similarity`, whose vectors are not kept.
+        model: a SentenceTransformer; or a name, as `foils.load_encoder` takes it; or any object
+            that has `encode` (or `encode_query` and `encode_document`) and `similarity`, whose
+            vectors are not kept.
         anchor_column_name: column of the queries. Default: the first.
         positive_column_name: column of the positives. Default: the second.
         corpus: texts of more documents.
@@ -109,21 +110,25 @@ def mine_hard_negatives(
         max_score: reject negatives that score above this.
         min_score: reject negatives that score below this.
         absolute_margin: reject negatives that score within this margin of the query's lowest positive.
-        relative_margin: reject negatives that score within this share (at most 1) of the lowest positive's magnitude.
+        relative_margin: reject negatives that score within this share (at most 1) of the lowest
+            positive's magnitude.
         num_negatives: negatives of each query, at least 1.
         sampling_strategy: top takes the first of the window; random draws from it, each with the same chance.
         query_prompt_name: name of the model's prompt that goes before queries.
         query_prompt: text that goes before queries, in the place of a name's.
         corpus_prompt_name: name of the model's prompt that goes before documents.
         corpus_prompt: text that goes before documents, in the place of a name's.
-        include_positives: let positives stand among the negatives, at their ranks; then the format is n-tuple.
-        output_format: triplet, n-tuple, labeled-pair or labeled-list; n-tuple-scores is n-tuple with output_scores.
-        output_scores: with a column of scores: score for labeled-pair, in the place of labels for labeled-list.
+        include_positives: let positives stand among the negatives, at their ranks; then the format
+            is n-tuple.
+        output_format: triplet, n-tuple, labeled-pair or labeled-list; n-tuple-scores is n-tuple
+            with output_scores.
+        output_scores: with a column of scores: score for labeled-pair, in the place of labels for
+            labeled-list.
         batch_size: texts, or pairs of a cross-encoder, that are computed at once.
         faiss_batch_size: changes nothing, as use_faiss.
         use_faiss: changes nothing: the search is exact, and in blocks, with and without it.
-        use_multi_process: let several processes compute, on these torch devices; True: on every GPU or, where there is
-            none, four on the processor. Vectors are then not kept.
+        use_multi_process: let several processes compute, on these torch devices; True: on every GPU
+            or, where there is none, four on the processor. Vectors are then not kept.
         verbose: show progress, and print counts and reasons of rejection.
         cache_folder: where vectors are kept. Default: the cache of foils.
         as_triplets: the old name of output_format, triplet or else n-tuple.
@@ -131,13 +136,14 @@ def mine_hard_negatives(
         seed: of the draws. Default: drawn from Python's `random`, which `random.seed` fixes.
 
     Returns:
-        A `datasets.Dataset` in memory: triplet (anchor, positive, negative); n-tuple (anchor, positive, negative_1, …,
-        negative_n; pairs with fewer are left out); labeled-pair (anchor, document, label); labeled-list (anchor, list
-        of documents, list of labels; the positive first). The first two columns are called as in `dataset`.
+        A `datasets.Dataset` in memory: triplet (anchor, positive, negative); n-tuple (anchor,
+        positive, negative_1, …, negative_n; pairs with fewer are left out); labeled-pair (anchor,
+        document, label); labeled-list (anchor, list of documents, list of labels; the positive
+        first). The first two columns are called as in `dataset`.
 
     Raises:
-        InputError: arguments that do not fit together, columns that there are not, rows without a text, or a model of
-            another kind. It is a ValueError.
+        InputError: arguments that do not fit together, columns that there are not, rows without a
+            text, or a model of another kind. It is a ValueError.
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
@@ -342,8 +348,8 @@ class ModelRetriever:
 
     Args:
         collection: documents and queries; all are encoded at once.
-        model: has `encode`, or `encode_query` and `encode_document`: (texts, options) → (n, d); and `similarity`:
-            (n, d), (m, d) → (n, m), higher is better.
+        model: has `encode`, or `encode_query` and `encode_document`: (texts, options) → (n, d); and
+            `similarity`: (n, d), (m, d) → (n, m), higher is better.
         batch_size: texts encoded at once.
         prompts: of each kind a text and the name of a prompt, given where there is one.
         more: further options of encoding.
@@ -412,7 +418,8 @@ class ModelRetriever:
 def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, Prompt]) -> Encoder:
     """The encoder that `encode_query` and `encode_document` of a model are, compared by the cosine.
 
-    Its settings take a prompt that begins with an @ with another one before it; a name may begin with one, too.
+    Its settings take a prompt that begins with an @ with another one before it; a name may begin
+    with one, too.
     """
     prompts_of_model, chosen = model.prompts or {}, dict[str, Any]()
     for kind, (text, name) in prompts.items():

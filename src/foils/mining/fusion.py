@@ -32,14 +32,15 @@ class FusionSettings(Settings):
     """How several sources become one.
 
     Attributes:
-        method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks, weighted adds scores
-            that are normalised in each list.
+        method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks,
+            weighted adds scores that are normalised in each list.
         top: Negatives per query. Default: all.
         rrf_k: Constant k of rrf; the larger it is, the less the tops of the lists count.
-        weights: Weight of a source's scores in weighted; may be given several times. In Python a dictionary: name of
-            the source -> weight. Default: 1 each.
-        normalisation: How weighted makes scores of a list comparable: min-max, to [0, 1]; theoretical-minimum, likewise
-            but from the least possible score (0 for BM25, −1 for cosines); or z, to mean 0 and variance 1.
+        weights: Weight of a source's scores in weighted; may be given several times. In Python a
+            dictionary: name of the source -> weight. Default: 1 each.
+        normalisation: How weighted makes scores of a list comparable: min-max, to [0, 1];
+            theoretical-minimum, likewise but from the least possible score (0 for BM25, −1 for
+            cosines); or z, to mean 0 and variance 1.
     """
 
     method: Annotated[str, Option(names=METHODS)] = "union"
@@ -84,7 +85,8 @@ def fuse(
     The table shows each source's rank and score. A row that any source rejected is rejected.
 
     Raises:
-        InputError: fewer than two sources, one that cannot be read, or sources that cannot be fused in this way.
+        InputError: fewer than two sources, one that cannot be read, or sources that cannot be fused
+            in this way.
 
     Example:
         foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet
@@ -122,9 +124,10 @@ def fuse_sources(
 ) -> Negatives:
     """Make one source of several: every (query, document) of any of them once, with rank and score in each.
 
-    `fuse_lists` orders the rows of a query, as `method` says. `rank_NAME` and `score_NAME` hold each source's own, null
-    where it does not have the row. A row that any source rejected is rejected, with the first source's reason; what a
-    source merely passed over, since it lies before its window of ranks or was not drawn, is not a row of it.
+    `fuse_lists` orders the rows of a query, as `method` says. `rank_NAME` and `score_NAME` hold
+    each source's own, null where it does not have the row. A row that any source rejected is
+    rejected, with the first source's reason; what a source merely passed over, since it lies before
+    its window of ranks or was not drawn, is not a row of it.
 
     Args:
         sources: name -> negatives, at least two.

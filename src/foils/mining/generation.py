@@ -1,7 +1,7 @@
 """Negatives that a language model writes, through any OpenAI-compatible server.
 
-Every finished record is on disk before the next begins to count, so a stopped run asks for what is missing alone. A
-failure is a record that says so, never an empty negative.
+Every finished record is on disk before the next begins to count, so a stopped run asks for what is
+missing alone. A failure is a record that says so, never an empty negative.
 """
 
 from __future__ import annotations
@@ -84,11 +84,12 @@ class WritingSettings(Settings):
     """What the language model is asked to write.
 
     Attributes:
-        prompt: ours; eci-sem, the prompt of ECI_sem's appendix, slightly edited; eci, the same with domain, difficulty
-            and length drawn for each query, as ECI does, whose paper prints no prompt; or a text file with {query},
-            {positive} and {number}, and optionally {domain}. In Python also a `Template`.
-        domain: Field of the collection, which the prompt names. Of alternatives, as law|history, one is drawn for each
-            query.
+        prompt: ours; eci-sem, the prompt of ECI_sem's appendix, slightly edited; eci, the same with
+            domain, difficulty and length drawn for each query, as ECI does, whose paper prints no
+            prompt; or a text file with {query}, {positive} and {number}, and optionally {domain}.
+            In Python also a `Template`.
+        domain: Field of the collection, which the prompt names. Of alternatives, as law|history,
+            one is drawn for each query.
     """
 
     heading = "Prompt"
@@ -215,10 +216,11 @@ def generate(
 ) -> Generated:
     """Let a language model write negatives: texts that resemble an answer to the query but are not one.
 
-    The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one, for each query with its
-    first labelled positive, and up to three times while negatives are missing. Answers are checked against all
-    positives of the query, and kept as they come, so that a stopped run asks only for what is missing. Near-duplicates
-    of a positive stay in the table, rejected with a reason.
+    The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one, for
+    each query with its first labelled positive, and up to three times while negatives are missing.
+    Answers are checked against all positives of the query, and kept as they come, so that a stopped
+    run asks only for what is missing. Near-duplicates of a positive stay in the table, rejected
+    with a reason.
 
     Args:
         top: Negatives per query.
@@ -227,7 +229,8 @@ def generate(
         limit: Ask for this many queries alone, the first ones. Default: all.
 
     Example:
-        foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 -o llm.parquet
+        foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 -o
+        llm.parquet
 
     Raises:
         InputError: a collection that cannot be read, no model, or a server that refuses the key or the model.
@@ -338,9 +341,10 @@ async def write_negatives(
 def parse(content: str) -> list[str]:
     """Read the negatives out of an answer; [] where there is none.
 
-    They are the texts under keys that name negatives, one each or a list ("negatives"; "hard_negative_document_1",
-    "hard_negative_document_2" and so on, as in ECI's prompt), in any JSON of the answer after a model's thoughts; where
-    no key does, those of the first list that holds any; without JSON, numbered or dashed lines.
+    They are the texts under keys that name negatives, one each or a list ("negatives";
+    "hard_negative_document_1", "hard_negative_document_2" and so on, as in ECI's prompt), in any
+    JSON of the answer after a model's thoughts; where no key does, those of the first list that
+    holds any; without JSON, numbered or dashed lines.
     """
     answer = without_thoughts(content).strip()
     values = list(json_values(answer))
@@ -360,10 +364,10 @@ def validated(
 ) -> tuple[list[str], Counter[str]]:
     """Return the first `number` usable texts, and how many were turned away, by reason.
 
-    All comparisons are of folded letters and digits (`alphanumeric`). The reasons, of which the first that holds
-    counts: a text is empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; is a
-    part of the prompt, of two words or more; has fewer words than a tenth of the shortest positive; is one more than
-    was asked for.
+    All comparisons are of folded letters and digits (`alphanumeric`). The reasons, of which the
+    first that holds counts: a text is empty or not valid Unicode; equals the query, a positive or
+    another; is a part of a positive; is a part of the prompt, of two words or more; has fewer words
+    than a tenth of the shortest positive; is one more than was asked for.
 
     Args:
         texts: of an answer.

@@ -79,18 +79,21 @@ class WindowSettings(Settings):
 
     Attributes:
         top: Negatives per query.
-        split: Split of the judgements; its queries that have a positive get negatives. all: every query of the
-            collection, with or without a positive.
-        ranks: Take negatives from these ranks alone, counted from 0; TO is not included. best: from the ranks that are
-            worth most for the training. In Python a pair, as (0, 100), or (20, None) for no end.
-        draw: How negatives are taken from these ranks: top takes the first, uniform draws each with the same chance,
-            simans:A,B prefers those whose score is near the positive's, as in simans:100,-0.1.
-        near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their sets of tokens;
-            above 1, only those that equal one.
-        keep_positives: Keep the labelled positives that are ranked among the negatives in the table, rejected as such.
-            `foils rate` compares them like the others; no other verb takes them for negatives.
-        seed: Seed of everything that is drawn, the positives that are held out to estimate unlabelled answers among
-            them; the same seed gives the same bytes.
+        split: Split of the judgements; its queries that have a positive get negatives. all: every
+            query of the collection, with or without a positive.
+        ranks: Take negatives from these ranks alone, counted from 0; TO is not included. best: from
+            the ranks that are worth most for the training. In Python a pair, as (0, 100), or (20,
+            None) for no end.
+        draw: How negatives are taken from these ranks: top takes the first, uniform draws each with
+            the same chance, simans:A,B prefers those whose score is near the positive's, as in
+            simans:100,-0.1.
+        near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their
+            sets of tokens; above 1, only those that equal one.
+        keep_positives: Keep the labelled positives that are ranked among the negatives in the
+            table, rejected as such. `foils rate` compares them like the others; no other verb takes
+            them for negatives.
+        seed: Seed of everything that is drawn, the positives that are held out to estimate
+            unlabelled answers among them; the same seed gives the same bytes.
     """
 
     top: Annotated[int, Option(least=1)] = 10
@@ -128,8 +131,8 @@ class RankingSettings(Settings):
     Attributes:
         pool: What a cross-encoder ranks anew.
         pool_depth: Documents of the pool for each query.
-        index: Exact search, or an index of faiss: hnsw or ivf (both approximate), or flat. Its recall on 200 queries
-            is measured, printed and written into the provenance.
+        index: Exact search, or an index of faiss: hnsw or ivf (both approximate), or flat. Its
+            recall on 200 queries is measured, printed and written into the provenance.
     """
 
     heading = "Ranking"
@@ -145,12 +148,14 @@ class FilterSettings(Settings):
 
     Attributes:
         margin: Reject negatives that score within this margin of the query's lowest positive.
-        relative_margin: Reject negatives that score within this share of that positive's score, as 0.05 (0.05 is
-            NV-Retriever's 95 % of the positive).
+        relative_margin: Reject negatives that score within this share of that positive's score, as
+            0.05 (0.05 is NV-Retriever's 95 % of the positive).
         max_score: Reject negatives that score above this.
         min_score: Reject negatives that score below this.
-        scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or cross-encoder.
-        cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a CrossEncoder.
+        scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or
+            cross-encoder.
+        cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a
+            CrossEncoder.
     """
 
     heading = "Rules"

@@ -1,13 +1,14 @@
 """What a way of mining would do with positives that it does not know: one of each query's is held out and mined for.
 
-A sample of queries is mined once more, the label of one positive of each taken away. To whatever ranks, rejects and
-draws, the planted document is then one without a label among others. Where relevant documents are labelled
-independently of what they look like, a planted document behind k − 1 labels stands for the unlabelled ones behind k − 1
-labels, in every query and for every way of mining: with weight k, the share of the planted that are kept estimates
-without bias the share of the unlabelled relevant documents that are kept.
+A sample of queries is mined once more, the label of one positive of each taken away. To whatever
+ranks, rejects and draws, the planted document is then one without a label among others. Where
+relevant documents are labelled independently of what they look like, a planted document behind k −
+1 labels stands for the unlabelled ones behind k − 1 labels, in every query and for every way of
+mining: with weight k, the share of the planted that are kept estimates without bias the share of
+the unlabelled relevant documents that are kept.
 
-A table's provenance lists all planted documents under `planted`, as rows that the table would have: rank −1 where it
-would not list one. Filtering and fusing a table does the same to these rows.
+A table's provenance lists all planted documents under `planted`, as rows that the table would have:
+rank −1 where it would not list one. Filtering and fusing a table does the same to these rows.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def planted_rows(
 def drawn_positives(known: Positives, query_rows: Rows, *, least: int, most: int, seed: int) -> Planted:
     """Draw `most` of the queries that have at least `least` positives, and a positive of each; fewer: all of them.
 
-    Which positive is drawn depends on the seed and on the query's place among those that are given alone, so that
-    samples of the same seed have the same positives of the same queries.
+    Which positive is drawn depends on the seed and on the query's place among those that are given
+    alone, so that samples of the same seed have the same positives of the same queries.
     """
     rng = np.random.default_rng([seed, seeds.PLANTED])
     chance, order = rng.random(len(query_rows)), rng.permutation(len(query_rows))
@@ -144,7 +145,8 @@ def planted_by_fusion(
         fuse: makes it.
 
     Returns:
-        Nothing where one of the sources does not say what became of planted positives, or they have none in common.
+        Nothing where one of the sources does not say what became of planted positives, or they have
+        none in common.
     """
     each = {name: read_planted(negatives, collection) for name, negatives in sources.items()}
     known = {name: planted for name, planted in each.items() if planted is not None}
@@ -184,8 +186,8 @@ def planted_by_filter(
         scorer: that the rules saw the scores of.
 
     Returns:
-        Nothing where the table does not say what became of planted positives, or a rule compares with other positives
-        of the query and none has any.
+        Nothing where the table does not say what became of planted positives, or a rule compares
+        with other positives of the query and none has any.
     """
     planted = read_planted(negatives, collection)
     if planted is None:

@@ -49,8 +49,9 @@ _DRAWS = 256  # random documents at once; fixed, so that a deeper search begins 
 class BM25Retriever:
     """Ranks documents by BM25 (Lucene's variant) of the terms that an `Analyser` makes.
 
-    A document that shares no term with the query is not ranked at all. The index is made by bm25s. Of frequent terms,
-    only the documents are scored that may still be among the best; the ranking is that of a search through all.
+    A document that shares no term with the query is not ranked at all. The index is made by bm25s.
+    Of frequent terms, only the documents are scored that may still be among the best; the ranking
+    is that of a search through all.
 
     The index of a stored collection of 10,000 documents and more is kept in the cache, and mapped.
 
@@ -161,8 +162,9 @@ class BM25Retriever:
     def _candidates(self, terms: list[int], depth: int, sums: npt.NDArray[np.float32]) -> Rows:
         """Return the documents that may be among the `depth` best of a query; `sums`, of all documents, is 0 again.
 
-        Terms are taken from the rarest on. `floor` is below a score that `depth` documents reach. Where the terms that
-        are left cannot add up to it, no new document matters, and none of the old ones that they cannot lift to it.
+        Terms are taken from the rarest on. `floor` is below a score that `depth` documents reach.
+        Where the terms that are left cannot add up to it, no new document matters, and none of the
+        old ones that they cannot lift to it.
 
         Source: Turtle and Flood, "Query evaluation: strategies and optimizations" (1995), MaxScore.
         """
@@ -259,14 +261,15 @@ class RandomRetriever:
 class DenseRetriever:
     """Ranks documents by the inner product of their vectors with the query's (ECI_sem eq. 1–2: cosine, for unit ones).
 
-    Exact, ties by document position, unless it is given an `index` of faiss, which finds most of the best documents.
-    Documents are read block by block from where the vectors lie, so the corpus may be larger than memory.
+    Exact, ties by document position, unless it is given an `index` of faiss, which finds most of
+    the best documents. Documents are read block by block from where the vectors lie, so the corpus
+    may be larger than memory.
 
     Args:
         queries: vectors of all queries of the collection, or of those that will be asked for, by query row.
         documents: vectors of all documents, by row.
-        device: torch device that searches where it is a GPU of CUDA that this process has; else the processor does. The
-            ranking is the same, bit for bit.
+        device: torch device that searches where it is a GPU of CUDA that this process has; else the
+            processor does. The ranking is the same, bit for bit.
         name: of the source.
     """
 
@@ -294,8 +297,9 @@ class DenseRetriever:
 
         They are searched on the encoder's device, unless `device` names another.
 
-        With the checkpoint of a model in training it ranks as ANCE does, by exact search in the place of an approximate
-        one: other weights have another fingerprint, so no vector of an older checkpoint is used.
+        With the checkpoint of a model in training it ranks as ANCE does, by exact search in the
+        place of an approximate one: other weights have another fingerprint, so no vector of an
+        older checkpoint is used.
 
         Source: Xiong et al., ANCE (ICLR 2021); HOBIT, baselines.
         """
@@ -384,7 +388,8 @@ class FusedRetriever:
     Args:
         lexical: BM25.
         dense: the encoder.
-        fusion: how their first 1,000 documents of a query, and more where more are asked for, are put together.
+        fusion: how their first 1,000 documents of a query, and more where more are asked for, are
+            put together.
     """
 
     name, column = "fused", "fused"

@@ -63,8 +63,9 @@ class TextPairs:
 class Retriever(Protocol):
     """Ranks documents of a collection for queries of it.
 
-    One that has an attribute `portable`, and it is true, may be sent to other processes: a ranking depends on its
-    query alone, and nothing is embedded or kept on the way. For one that reads judgements see `with_judgements_of`.
+    One that has an attribute `portable`, and it is true, may be sent to other processes: a ranking
+    depends on its query alone, and nothing is embedded or kept on the way. For one that reads
+    judgements see `with_judgements_of`.
 
     Attributes:
         name: of the source.
@@ -82,8 +83,8 @@ class Retriever(Protocol):
             depth: how many; a deeper search begins with the same documents.
 
         Returns:
-            Document rows (n, depth), −1 after the end of a list, and their scores (n, depth), NaN there and where
-            the source has none.
+            Document rows (n, depth), −1 after the end of a list, and their scores (n, depth), NaN
+            there and where the source has none.
         """
 
 
@@ -125,8 +126,8 @@ class Draw(Protocol):
 def reads_judgements(part: object) -> bool:
     """Tell whether a retriever, rule or draw reads judgements: it has a method `with_judgements`.
 
-    A rule or draw that does compares candidates with the labelled positives of their query, and cannot be asked of a
-    query that has none.
+    A rule or draw that does compares candidates with the labelled positives of their query, and
+    cannot be asked of a query that has none.
     """
     return hasattr(part, "with_judgements")
 
@@ -195,9 +196,10 @@ class PositiveScores:
 class Margin:
     """Rejects s > p − absolute − relative·|p|, with the score p of the query's lowest positive, the safest.
 
-    With `relative` alone: at least this share of the positive's magnitude below it, whatever its sign. A share of the
-    positive (NV-Retriever's TopK-PercPos: s ≤ 0.95·p) is relative = 1 − share; for p ≥ 0 the two are equal, and for
-    p < 0, where share·p would lie above the positive, it stays below it.
+    With `relative` alone: at least this share of the positive's magnitude below it, whatever its
+    sign. A share of the positive (NV-Retriever's TopK-PercPos: s ≤ 0.95·p) is relative = 1 − share;
+    for p ≥ 0 the two are equal, and for p < 0, where share·p would lie above the positive, it stays
+    below it.
 
     Args:
         positives: their scores.
@@ -205,8 +207,8 @@ class Margin:
         relative: share of |p|, at most 1; more rejects more.
 
     Raises:
-        InputError: a margin that is not finite, a relative one above 1, a candidate without a score, or a query
-            without a positive.
+        InputError: a margin that is not finite, a relative one above 1, a candidate without a
+            score, or a query without a positive.
     """
 
     positives: PositiveScores
@@ -259,8 +261,8 @@ class LookAlikes:
 
     Args:
         collection: documents and judgements of all splits.
-        threshold: Jaccard similarity of token sets at which two documents are near-duplicates, in (0, 1]; above 1:
-            none are; None: nobody looks.
+        threshold: Jaccard similarity of token sets at which two documents are near-duplicates, in
+            (0, 1]; above 1: none are; None: nobody looks.
     """
 
     def __init__(self, collection: Collection, threshold: float | None) -> None:
@@ -298,19 +300,21 @@ class SimANS:
     """Candidates near the positive's score are likely: log p(d) = −a (s(q, d) − s(q, d⁺) − b)², up to a constant.
 
     Args:
-        positives: scores s(q, d⁺), on the candidates' scale; of several positives of a query their mean counts.
-        a: sharpness, at least 0, per squared unit of the score; 0 is uniform. The default is the authors' (for inner
-            products, which differ by several units); cosines, which differ by less, want 100 and more.
+        positives: scores s(q, d⁺), on the candidates' scale; of several positives of a query their
+            mean counts.
+        a: sharpness, at least 0, per squared unit of the score; 0 is uniform. The default is the
+            authors' (for inner products, which differ by several units); cosines, which differ by
+            less, want 100 and more.
         b: which distance from the positive is likeliest; negative: below it.
 
     Raises:
         InputError: a negative `a`, values that are not finite, or candidates without scores.
 
-    Source: SimANS (Zhou et al. 2022), p_i ∝ exp(−a (s(q, d_i) − s(q, d̃⁺) − b)²), as also in the authors' code, whose
-    defaults are a = 0.5, b = 0. Two differences of that code are not taken over: it adds b (its b = 1 for Natural
-    Questions is −1 here, below the positive), and for MS MARCO passages it has exp(−3 |s − s⁺|). There the positive is
-    one (the first, or a random one), and the pool has 100 ranks. Both draw without repetition, this one in a
-    single step.
+    Source: SimANS (Zhou et al. 2022), p_i ∝ exp(−a (s(q, d_i) − s(q, d̃⁺) − b)²), as also in the
+    authors' code, whose defaults are a = 0.5, b = 0. Two differences of that code are not taken
+    over: it adds b (its b = 1 for Natural Questions is −1 here, below the positive), and for MS
+    MARCO passages it has exp(−3 |s − s⁺|). There the positive is one (the first, or a random one),
+    and the pool has 100 ranks. Both draw without repetition, this one in a single step.
     """
 
     positives: PositiveScores
@@ -341,8 +345,9 @@ class TriSampler:
 
         θ = |arccos s(q, d⁺) − arccos s(q, d⁻)| ≤ 60°   and   s(d⁺, d⁻) ≤ 0.95,
 
-    and is drawn with log p(d⁻) = −(s(q, d⁻) − s(q, d⁺))²/4 + log max(0, s(d⁺, d⁻) − s(q, d⁻)), up to a constant: the
-    negative is to be nearer to the positive than to the query. d⁺ is the query's first labelled positive.
+    and is drawn with log p(d⁻) = −(s(q, d⁻) − s(q, d⁺))²/4 + log max(0, s(d⁺, d⁻) − s(q, d⁻)), up
+    to a constant: the negative is to be nearer to the positive than to the query. d⁺ is the query's
+    first labelled positive.
 
     Args:
         collection: whose judgements name the positives.
@@ -352,11 +357,12 @@ class TriSampler:
     Raises:
         InputError: a query without a positive, or a candidate that is not in the collection.
 
-    Source: Yang et al., TriSampler (AAAI 2024, arXiv 2402.11855). Checked against a published digest of the paper: the
-    angle θ and its bound of 60°; p ∝ exp(−(s⁻ − s⁺)²/4) over the first K; p ∝ ReLU(s(d⁺, d⁻) − s(q, d⁻)). Not found
-    there, and ours: that the two are multiplied in one draw; K, 10 times the number of negatives (`--ranks`); cosines,
-    on which the first factor is nearly flat, in the place of the model's own scores; the bound of 0.95 on the closeness
-    to the positive (HOBIT section 5.1: "neither trivial nor too close to the positive").
+    Source: Yang et al., TriSampler (AAAI 2024, arXiv 2402.11855). Checked against a published
+    digest of the paper: the angle θ and its bound of 60°; p ∝ exp(−(s⁻ − s⁺)²/4) over the first K;
+    p ∝ ReLU(s(d⁺, d⁻) − s(q, d⁻)). Not found there, and ours: that the two are multiplied in one
+    draw; K, 10 times the number of negatives (`--ranks`); cosines, on which the first factor is
+    nearly flat, in the place of the model's own scores; the bound of 0.95 on the closeness to the
+    positive (HOBIT section 5.1: "neither trivial nor too close to the positive").
     """
 
     collection: Collection
@@ -408,11 +414,12 @@ def filter_negatives(
         negatives: the table.
         collection: it was made from.
         rules: the first that holds gives the reason.
-        scorer: its scores are what the rules see, and are added as a column of its name; None: the table's own.
+        scorer: its scores are what the rules see, and are added as a column of its name; None: the
+            table's own.
 
     Raises:
-        InputError: ids that the collection does not know, a column of the scorer's name that is there already, or as
-            the rules say.
+        InputError: ids that the collection does not know, a column of the scorer's name that is
+            there already, or as the rules say.
     """
     queries, texts = negatives.texts_in(collection)
     own_scores = np.asarray(negatives.table["score"].to_numpy())

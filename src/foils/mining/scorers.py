@@ -78,9 +78,10 @@ def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
 class CrossEncoderScorer:
     """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
 
-    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the texts, for which it is
-    an `Encoder` of pairs, each written as one text, to vectors of one number: a killed run loses at most the block in
-    the making, and another run asks for what is missing alone.
+    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the
+    texts, for which it is an `Encoder` of pairs, each written as one text, to vectors of one
+    number: a killed run loses at most the block in the making, and another run asks for what is
+    missing alone.
 
     Attributes:
         fingerprint: a digest of everything that decides a score: weights, tokenizer, maximum length.
@@ -222,13 +223,15 @@ def score_pairs(
 ) -> ScoredPairs:
     """Score kept negatives and labelled positives by a teacher: a column `teacher`, for losses that learn from one.
 
-    A positive's score stands in a rejected row of its own, which is added where it has none. Queries without labels
-    are scored, too. Scores and vectors are kept by the model and the texts, so that no pair is scored twice.
+    A positive's score stands in a rejected row of its own, which is added where it has none.
+    Queries without labels are scored, too. Scores and vectors are kept by the model and the texts,
+    so that no pair is scored twice.
 
     Args:
-        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits,
-            llm:MODEL, a language model on a server, by the logit of how likely it takes a document for an answer. In
-            Python also a SentenceTransformer, an `Encoder` or a CrossEncoder.
+        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL
+            by its logits, llm:MODEL, a language model on a server, by the logit of how likely it
+            takes a document for an answer. In Python also a SentenceTransformer, an `Encoder` or a
+            CrossEncoder.
         split: Split of the judgements whose positives are scored, of queries with a kept negative.
 
     Example:
@@ -280,8 +283,8 @@ def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tu
     """Return what a teacher scores: the kept negatives of a table, and the labelled positives of their queries.
 
     Returns:
-        The table, with a rejected row for each positive that had none; (n,) those of its rows that are scored; (n,)
-        which of them are positives; and their texts.
+        The table, with a rejected row for each positive that had none; (n,) those of its rows that
+        are scored; (n,) which of them are positives; and their texts.
 
     Raises:
         UnknownNameError: no such split.
@@ -300,8 +303,8 @@ def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tu
 def preferred_share(queries: Rows, positive: Marks, scores: Scores) -> float:
     """Return the share of (positive, negative) of a query whose positive has the higher score, ties counted half.
 
-    The mean over queries with a negative; NaN where there is none. Of a teacher that knows best, what is missing to 1
-    are false negatives.
+    The mean over queries with a negative; NaN where there is none. Of a teacher that knows best,
+    what is missing to 1 are false negatives.
 
     Args:
         queries: (n,) query of each pair.

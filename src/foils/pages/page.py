@@ -64,8 +64,8 @@ class Section:
 def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[Section], footer: str = "") -> str:
     """Return the page as HTML.
 
-    Everything that comes in is plain text and is escaped; figures are drawn by a copy of plotly.js inside the page: its
-    basic bundle, which draws lines, markers, bars and pies.
+    Everything that comes in is plain text and is escaped; figures are drawn by a copy of plotly.js
+    inside the page: its basic bundle, which draws lines, markers, bars and pies.
 
     Args:
         title: of the page.

@@ -177,8 +177,8 @@ def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
 def write_whole(path: str | Path) -> Iterator[Path]:
     """Give a path to write aside; on success it takes the place of `path` at once, on failure nothing changes.
 
-    A link stays a link: what it points to is replaced. A device or a pipe is given as it is. What writers that were
-    killed left aside in the folder is removed.
+    A link stays a link: what it points to is replaced. A device or a pipe is given as it is. What
+    writers that were killed left aside in the folder is removed.
 
     Raises:
         InputError: the path is a folder, or its folder does not exist and cannot be made.
@@ -204,13 +204,14 @@ def write_whole(path: str | Path) -> Iterator[Path]:
 def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
     """Give a new folder to fill aside; on success it takes the place of `path` at once, on failure nothing changes.
 
-    What `path` holds beside them stays: links to it are made in the new folder before. Weights of another model that it
-    holds do not, for they would be read with the new ones. Whoever may read the folder may read its files.
+    What `path` holds beside them stays: links to it are made in the new folder before. Weights of
+    another model that it holds do not, for they would be read with the new ones. Whoever may read
+    the folder may read its files.
 
     Args:
         path: of the folder.
-        mark: name of a file without which the folder counts as unfinished. For what is made once, the same by whoever
-            makes it: where another process was first, its folder stays.
+        mark: name of a file without which the folder counts as unfinished. For what is made once,
+            the same by whoever makes it: where another process was first, its folder stays.
 
     Raises:
         InputError: the folder cannot be made.
@@ -295,18 +296,19 @@ SHOWN = (".html", ".trec", ".run")  # what nothing reads that is given the folde
 def check_output(path: str | Path, endings: Collection[str], read: Iterable[Path] = (), name: str = "") -> None:
     """Refuse a place where nothing is to be written: what is read lies there, or its name says another form.
 
-    Files are told by where they lie on the disk, so that links, other spellings and relative paths make no difference.
+    Files are told by where they lie on the disk, so that links, other spellings and relative paths
+    make no difference.
 
     Args:
         path: of the file or folder to write.
         endings: of names that say what is written. `FOLDER`: a folder is written.
-        read: files and folders that are read for what is written. Of a folder in BEIR's layout the texts and judgements
-            count, of another all files but `SHOWN`.
+        read: files and folders that are read for what is written. Of a folder in BEIR's layout the
+            texts and judgements count, of another all files but `SHOWN`.
         name: of the option that gives the path, for the message.
 
     Raises:
-        InputError: the name ends otherwise; a folder lies where a file is to be written, or a file in the place of a
-            folder; or the place is a file that is read, or a folder around one.
+        InputError: the name ends otherwise; a folder lies where a file is to be written, or a file
+            in the place of a folder; or the place is a file that is read, or a folder around one.
     """
     place, called = _resolved(path), f"{name} {path}".strip()
     of_folder, ending = FOLDER in endings, Path(path).suffix.lower()
@@ -419,7 +421,8 @@ def file_checksum(path: Path) -> str:
 def write_sealed(path: str | Path, value: Mapping[str, Any]) -> None:
     """Write a JSON object whole, with the checksum of what it says: xxh3_64 of its canonical text.
 
-    The canonical text is ASCII, has its keys sorted and no blanks; a float is its shortest form that reads the same.
+    The canonical text is ASCII, has its keys sorted and no blanks; a float is its shortest form
+    that reads the same.
     """
     read_again = json.loads(json.dumps(value))  # keys that are numbers become text, and sort as it does
     write_json(path, {**value, SEAL: _checksum(read_again)})

@@ -1,7 +1,8 @@
 """How much memory blocks of work may take: one budget, which whatever chooses the size of a block obeys.
 
 It is for what blocks hold beside the data: products, candidates, copies of vectors. Library code says
-`memory.rows_at_once(bytes_of_a_row, most=4096)`. The environment variable FOILS_MEMORY sets it, as 500MB or 4GiB.
+`memory.rows_at_once(bytes_of_a_row, most=4096)`. The environment variable FOILS_MEMORY sets it, as
+500MB or 4GiB.
 """
 
 from __future__ import annotations

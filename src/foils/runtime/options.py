@@ -68,14 +68,15 @@ class Option:
         most: The largest value allowed; None: no bound.
         above: Values must be larger than this; None: no bound.
         names: The values allowed, or a function that returns them.
-        parse: Makes the value of a text (of the list of texts where `repeated`), and raises an InputError for a text
-            that is not of its form. None: the program reads it by its type.
+        parse: Makes the value of a text (of the list of texts where `repeated`), and raises an
+            InputError for a text that is not of its form. None: the program reads it by its type.
         repeated: Whether the program takes the option several times.
         in_program: Whether the program has it; where not, it is an argument in Python alone.
         help: What it is, where the docstring does not say it: of a type that many doors take.
         needs: Conditions on other settings without which this one has no effect (see `Needs`).
-        writes: Of an output: how the names of what it writes end (`foils.runtime.files.check_output`). None: it is no
-            output, and a text that its metavar calls a file, a model or a collection may name what is read.
+        writes: Of an output: how the names of what it writes end
+            (`foils.runtime.files.check_output`). None: it is no output, and a text that its metavar
+            calls a file, a model or a collection may name what is read.
     """
 
     flag: str = ""
@@ -289,16 +290,18 @@ def door(
 ) -> Callable[..., Any]:
     """Let a function that takes groups of settings take their fields one by one, as keyword arguments.
 
-    A parameter whose annotation is a `Settings` class is such a group; its own default, where it has one, gives the
-    defaults of the fields (None, for a field that the door leaves open). The signature and the docstring show the
-    fields. The door works in the context that its groups give (`Settings.applied`).
+    A parameter whose annotation is a `Settings` class is such a group; its own default, where it
+    has one, gives the defaults of the fields (None, for a field that the door leaves open). The
+    signature and the docstring show the fields. The door works in the context that its groups give
+    (`Settings.applied`).
 
     Args:
         function: the door, written with groups.
-        check: takes some of its parameters, by their names, and raises an InputError where they do not go together. It
-            is called before any surrounding is applied: no cluster is started for a mistake.
-        needs: name of a setting, or of a group -> conditions without which it has no effect in this door, beside those
-            that its `Option` and its `Settings` have.
+        check: takes some of its parameters, by their names, and raises an InputError where they do
+            not go together. It is called before any surrounding is applied: no cluster is started
+            for a mistake.
+        needs: name of a setting, or of a group -> conditions without which it has no effect in this
+            door, beside those that its `Option` and its `Settings` have.
 
     Raises:
         InputError: (of the door) a setting is given that has no effect beside the others.
@@ -393,7 +396,8 @@ def spelled(name: str, value: object = None) -> str:
 def refuse(options: Mapping[str, Any], why: str) -> None:
     """Raise an InputError where options are given that have no effect.
 
-    For what depends on more than settings; what an option needs of other settings is declared in `Option(needs=…)`.
+    For what depends on more than settings; what an option needs of other settings is declared in
+    `Option(needs=…)`.
 
     Args:
         options: names of keyword arguments, and values; None: not given.
@@ -566,7 +570,8 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
     Args:
         texts: as the program is given them.
         option: name of the keyword argument that they are for.
-        words: whether a value that is not JSON may be a word, as in mixing=gradnorm, or a path, as in guide=./model.
+        words: whether a value that is not JSON may be a word, as in mixing=gradnorm, or a path, as
+            in guide=./model.
 
     Raises:
         InputError: a text that is not of this form.

@@ -1,9 +1,10 @@
 """Work side by side: blocks in threads on this machine, shards in this process or as tasks of Ray on many machines.
 
-Stages cut their work at fixed places and put the results together in a fixed order, and know nothing of where it is
-done. So the number of threads, workers and machines changes speed, and not one bit of a result. A worker of Ray that
-dies costs the shards that it was at: Ray does them again, and what a shard wrote before is there, whole. Workers and
-the program that asks share a file system: vectors and stored collections go by their path, and are mapped, not sent.
+Stages cut their work at fixed places and put the results together in a fixed order, and know
+nothing of where it is done. So the number of threads, workers and machines changes speed, and not
+one bit of a result. A worker of Ray that dies costs the shards that it was at: Ray does them again,
+and what a shard wrote before is there, whole. Workers and the program that asks share a file
+system: vectors and stored collections go by their path, and are mapped, not sent.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _HOST_PORT = re.compile(r"(?P<host>[^/:\s]+):(?P<port>\d+)")
 Executor = Callable[..., Iterator[Any]]
 """Does shards elsewhere: takes `(work, items, *, model)` and yields work(item) for each item, in order.
 
-`work` is a function of the item alone, which may be done twice: what it writes, it writes whole. Items are taken as
-there is room for them, so that they need not lie in memory at once. `model` says whether the work runs a neural
-network, for which an accelerator is to be had.
+`work` is a function of the item alone, which may be done twice: what it writes, it writes whole.
+Items are taken as there is room for them, so that they need not lie in memory at once. `model` says
+whether the work runs a neural network, for which an accelerator is to be had.
 """
 
 
@@ -74,9 +75,10 @@ def _pools(modules: int) -> ThreadpoolController:
 def map_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield work(item) for each item, in order, computed side by side in threads of this process.
 
-    For work in which NumPy lets go of the interpreter: one thread a core, BLAS one thread each. The order of every sum
-    inside `work` is its own, so results do not depend on the number of threads. Items are taken, and results wait, only
-    some ahead of what was yielded. The memory budget of the caller holds in the threads.
+    For work in which NumPy lets go of the interpreter: one thread a core, BLAS one thread each. The
+    order of every sum inside `work` is its own, so results do not depend on the number of threads.
+    Items are taken, and results wait, only some ahead of what was yielded. The memory budget of the
+    caller holds in the threads.
     """
     count = workers()
     waiting: deque[Future[Result]] = deque()
@@ -130,8 +132,8 @@ class ScaleSettings(Settings):
     """Machines.
 
     Attributes:
-        ray: Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), or auto
-            (the cluster of this machine). The result has the same bytes.
+        ray: Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by
+            its head), or auto (the cluster of this machine). The result has the same bytes.
     """
 
     heading = "Machine"
@@ -146,9 +148,9 @@ class ScaleSettings(Settings):
 class RayExecutor:
     """Does shards as Ray tasks; Ray is connected (`on_ray`, or the caller's own `ray.init`).
 
-    A task reserves, and computes with, as many threads as this process would: the product of two matrices may depend
-    on it in its last digits. `OMP_NUM_THREADS` chooses how many. A task that runs a model also reserves one GPU where
-    the cluster has any.
+    A task reserves, and computes with, as many threads as this process would: the product of two
+    matrices may depend on it in its last digits. `OMP_NUM_THREADS` chooses how many. A task that
+    runs a model also reserves one GPU where the cluster has any.
 
     Args:
         retries: how often a shard is done again whose worker or machine died.
@@ -216,8 +218,9 @@ def on_ray(address: str = LOCAL) -> Iterator[RayExecutor]:
     """Do the shards of everything inside the context on Ray.
 
     Args:
-        address: `local`: on the processors of this machine; `auto`, or HOST:PORT of a cluster's head: on the cluster,
-            of which this machine is one. Where Ray is connected already, it is used as it is.
+        address: `local`: on the processors of this machine; `auto`, or HOST:PORT of a cluster's
+            head: on the cluster, of which this machine is one. Where Ray is connected already, it
+            is used as it is.
 
     Raises:
         MissingExtraError: Ray is not installed.

@@ -1,8 +1,8 @@
 """Progress of long work, reported to whoever listens.
 
 Library code says `with progress.task("embedding", total=n, unit="texts") as advance: ... advance(k)`.
-By default nobody listens; the program listens with `bars` for the time of a command. `note` shows a text beside the bar
-that is open, such as the loss of a training.
+By default nobody listens; the program listens with `bars` for the time of a command. `note` shows a
+text beside the bar that is open, such as the loss of a training.
 """
 
 from __future__ import annotations

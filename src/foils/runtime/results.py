@@ -58,9 +58,9 @@ class Table:
 def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
     """Print tables, to stdout by default: the title, the table, the remarks; columns of numbers stand at the right.
 
-    No cell is cut: texts wrap, numbers have the width that they need, and columns that do not fit beside the others
-    follow below, behind the first column again. Control characters, which a document may hold to move the cursor or
-    worse, are printed as �.
+    No cell is cut: texts wrap, numbers have the width that they need, and columns that do not fit
+    beside the others follow below, behind the first column again. Control characters, which a
+    document may hold to move the cursor or worse, are printed as �.
 
     Args:
         tables: to print one after the other.
@@ -171,8 +171,8 @@ def _checking(write: Callable[..., Any], endings: Sequence[str]) -> Callable[...
 class Result(ABC):
     """What a door returns: it prints itself, and a notebook renders it.
 
-    A result that has a page of its own also has `report(path)`. One that writes itself has `write(path)`. None writes
-    over what was read for it, or under a name that says another form.
+    A result that has a page of its own also has `report(path)`. One that writes itself has
+    `write(path)`. None writes over what was read for it, or under a name that says another form.
     """
 
     __slots__ = ("_read",)  # beside the attributes of a result, which stay its own

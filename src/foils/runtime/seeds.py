@@ -1,7 +1,7 @@
 """Streams of random numbers by one seed: a draw takes `default_rng([seed, STREAM, …])`, apart from those of other ends.
 
-The number of a stream is never changed, or the same seed would give other bytes. Where two ends have one number, they
-never meet in one computation, or what they draw is of another kind.
+The number of a stream is never changed, or the same seed would give other bytes. Where two ends
+have one number, they never meet in one computation, or what they draw is of another kind.
 """
 
 WINDOW = 1  # a negative among a query's candidates; the query's row stands before it

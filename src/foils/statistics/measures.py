@@ -1,7 +1,8 @@
 """Retrieval measures of rankings, per query: ir_measures does the counting, every judged query counts.
 
-A query that a system did not answer counts with the measure's value for an empty list (0), so leaving hard queries
-out never pays. Rankings are measured in their own order: scores, and how a scorer breaks their ties, play no part.
+A query that a system did not answer counts with the measure's value for an empty list (0), so
+leaving hard queries out never pays. Rankings are measured in their own order: scores, and how a
+scorer breaks their ties, play no part.
 """
 
 from __future__ import annotations
@@ -83,18 +84,20 @@ def measure_rankings(
 
     A grade below 0 counts as 0.
 
-    nDCG is trec_eval's: gain = the grade, discount = 1/log2(rank + 1), divided by the best possible. R, RR, AP and
-    P count documents of grade ≥ 1. Documents without a judgement are not relevant.
+    nDCG is trec_eval's: gain = the grade, discount = 1/log2(rank + 1), divided by the best
+    possible. R, RR, AP and P count documents of grade ≥ 1. Documents without a judgement are not
+    relevant.
 
     Args:
-        rankings: query id → document ids, best first, each document once. Queries that are not judged are ignored.
+        rankings: query id → document ids, best first, each document once. Queries that are not
+            judged are ignored.
         qrels: query id → document id → grade (an integer; 0 and below: not relevant).
         measures: ir_measures' names, as `nDCG@10`; any cut-off.
         name: what to call the system.
 
     Raises:
-        InputError: no judged query; a name that ir_measures does not know or cannot compute here; a document that is
-            twice in one ranking. All bad names and rankings are listed at once.
+        InputError: no judged query; a name that ir_measures does not know or cannot compute here; a
+            document that is twice in one ranking. All bad names and rankings are listed at once.
         MissingExtraError: ir-measures is not installed.
     """
     if not qrels:

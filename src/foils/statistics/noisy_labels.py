@@ -52,17 +52,19 @@ class Crowd:
 def learn(features: npt.ArrayLike, answers: Sequence[Answers], *, spread: float = 1.0) -> Crowd:
     """Return P(relevant) of every unit, and the weights of its features, from answers of judges that err.
 
-    A unit is relevant with probability σ(w₀ + w·x_j), w ~ N(0, spread²), w₀ ~ N(0, 10²), and a judge answers 1
-    with probability se where it is and 1 − sp where it is not, whatever else the unit is. With the log odds e_j of its
-    answers w minimises Σ log(1 + e^z) − log(1 + e^(z + e_j)) + ½ w²/spread², z = w₀ + w·x_j, which is the log
-    likelihood with the truth summed out. Without answers w is 0, and every probability ½.
+    A unit is relevant with probability σ(w₀ + w·x_j), w ~ N(0, spread²), w₀ ~ N(0, 10²), and a
+    judge answers 1 with probability se where it is and 1 − sp where it is not, whatever else the
+    unit is. With the log odds e_j of its answers w minimises Σ log(1 + e^z) − log(1 + e^(z + e_j))
+    + ½ w²/spread², z = w₀ + w·x_j, which is the log likelihood with the truth summed out. Without
+    answers w is 0, and every probability ½.
 
     Args:
         features: (n, f), standardised.
         answers: of each judge, with its errors.
         spread: standard deviation of a feature's weight, above 0.
 
-    Source: Raykar et al. 2010, Learning from crowds, JMLR 11, section 2 (two-coin model), the errors being given.
+    Source: Raykar et al. 2010, Learning from crowds, JMLR 11, section 2 (two-coin model), the
+    errors being given.
     """
     x = np.asarray(features, np.float64)
     x = np.column_stack([np.ones(len(x)), x])

@@ -1,9 +1,10 @@
 """Is one system better than another? Paired tests over queries, corrected for how many are made; intervals.
 
-The protocol is that of Eclipse (section 4): Shapiro–Wilk on the paired differences; the paired t-test where they
-look normal, Wilcoxon's signed-rank test where they do not; Holm–Bonferroni over the comparisons. Wilcoxon's is about
-ranks: where differences are skewed it can be sure of the other sign than the mean has. So each test has the p of the
-paired randomisation test beside it, which is about the means whatever the shape, and claims about means rest on that.
+The protocol is that of Eclipse (section 4): Shapiro–Wilk on the paired differences; the paired
+t-test where they look normal, Wilcoxon's signed-rank test where they do not; Holm–Bonferroni over
+the comparisons. Wilcoxon's is about ranks: where differences are skewed it can be sure of the other
+sign than the mean has. So each test has the p of the paired randomisation test beside it, which is
+about the means whatever the shape, and claims about means rest on that.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class PairedTest:
         difference: mean of a − b over the queries.
         test: `t` (paired Student), `wilcoxon` (signed ranks) or `identical` (no query differs; p = 1).
         p: of the test, before any correction.
-        p_randomised: two-sided, of the paired randomisation test (`randomisation_p`), for claims about the mean.
+        p_randomised: two-sided, of the paired randomisation test (`randomisation_p`), for claims
+            about the mean.
     """
 
     difference: float
@@ -83,10 +85,10 @@ def paired_test(
 ) -> PairedTest:
     """Test whether two systems differ over the same queries.
 
-    d = a − b. Where Shapiro–Wilk gives p ≥ `normality` for three differences or more, not all equal, d is taken as
-    normal: paired t-test. Else Wilcoxon's signed-rank test over the queries that differ (scipy's). With
-    `alternative="greater"` both are one-sided for a > b, as published. Values count as equal within 1e-12 of the
-    largest, so that rounding makes no difference.
+    d = a − b. Where Shapiro–Wilk gives p ≥ `normality` for three differences or more, not all
+    equal, d is taken as normal: paired t-test. Else Wilcoxon's signed-rank test over the queries
+    that differ (scipy's). With `alternative="greater"` both are one-sided for a > b, as published.
+    Values count as equal within 1e-12 of the largest, so that rounding makes no difference.
 
     Args:
         a: (n,) values of the first system, n ≥ 1.
@@ -123,8 +125,9 @@ def paired_test(
 def randomisation_p(differences: npt.ArrayLike, *, rng: np.random.Generator, draws: int = 9_999) -> float:
     """Return the two-sided p of the paired randomisation test (Fisher's): could the signs have fallen otherwise?
 
-    Under no effect each query's difference is as likely with either sign. All 2ⁿ signings are tried where they are no
-    more than `draws`; else p = (1 + signings as extreme as what was seen)/(1 + draws).
+    Under no effect each query's difference is as likely with either sign. All 2ⁿ signings are tried
+    where they are no more than `draws`; else p = (1 + signings as extreme as what was seen)/(1 +
+    draws).
 
     Args:
         differences: (n,) finite, n ≥ 1; a − b of each query.
@@ -152,7 +155,8 @@ def randomisation_p(differences: npt.ArrayLike, *, rng: np.random.Generator, dra
 def holm(p_values: npt.ArrayLike) -> Floats:
     """Correct p-values for their number, by Holm's step-down method.
 
-    In ascending order p̃_(i) = max_{j ≤ i} min(1, (m − j + 1)·p_(j)), j from 1; given back in the order received.
+    In ascending order p̃_(i) = max_{j ≤ i} min(1, (m − j + 1)·p_(j)), j from 1; given back in the
+    order received.
 
     Args:
         p_values: (m,) in [0, 1]; m may be 0.
@@ -210,7 +214,8 @@ def compare_systems(
     Args:
         systems: name → measure → (n,) values per query; the same measures and queries for all.
         rng: source of the bootstrap's draws.
-        against: compare every other system with each of these as b; None compares all pairs, the later one as a.
+        against: compare every other system with each of these as b; None compares all pairs, the
+            later one as a.
         pairs: further pairs (a, b) to compare, which the correction counts, too.
 
     Raises:

@@ -52,19 +52,19 @@ def permanent_numbers(keys: Iterable[str], *, seed: int = 0) -> Floats:
 def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
     """Draw n units with probabilities in proportion to their sizes; a larger n keeps what a smaller n drew.
 
-    Unit j gets ξ_j = u_j/size_j; drawn are the n smallest. Let T be the next larger one. Given the numbers of all
-    other units, j is drawn where u_j < size_j·T: with probability p_j = min(1, size_j·T), exactly. Therefore
-    Σ x_j/p_j over what was drawn is unbiased for the total of any x, and for n ≥ 2 its terms are uncorrelated
-    between units, as if each unit had been drawn by itself. Strata are not formed: their quotas would give up units
-    when n grows.
+    Unit j gets ξ_j = u_j/size_j; drawn are the n smallest. Let T be the next larger one. Given the
+    numbers of all other units, j is drawn where u_j < size_j·T: with probability p_j = min(1,
+    size_j·T), exactly. Therefore Σ x_j/p_j over what was drawn is unbiased for the total of any x,
+    and for n ≥ 2 its terms are uncorrelated between units, as if each unit had been drawn by
+    itself. Strata are not formed: their quotas would give up units when n grows.
 
     Args:
         sizes: (m,) finite, at least 0; a unit of size 0 is never drawn.
         numbers: (m,) in (0, 1), as `permanent_numbers` gives them.
         n: how many, at least 1; where fewer have a size above 0 all these are drawn, with probability 1.
 
-    Source: sequential Poisson sampling (Ohlsson 1998), with the probabilities of priority sampling (Duffield, Lund &
-    Thorup 2007, theorem 1 and section 4).
+    Source: sequential Poisson sampling (Ohlsson 1998), with the probabilities of priority sampling
+    (Duffield, Lund & Thorup 2007, theorem 1 and section 4).
     """
     sizes, numbers = np.asarray(sizes, np.float64), np.asarray(numbers, np.float64)
     possible = np.flatnonzero(sizes > 0)
@@ -78,8 +78,9 @@ def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
 def importance(members: Sequence[Rows], pairs: int, *, belief: npt.ArrayLike | None = None) -> Floats:
     """Return (N,) how much each pair is worth looking at: Σ over the sources that hold it of √(π(1 − π))/|J_s|.
 
-    That is how much the share of false negatives of each source depends on it, times the standard deviation of what is
-    believed of it; a fifth of it heeds the first factor alone, for where the belief is wrong. Its sum is 1.
+    That is how much the share of false negatives of each source depends on it, times the standard
+    deviation of what is believed of it; a fifth of it heeds the first factor alone, for where the
+    belief is wrong. Its sum is 1.
 
     Args:
         members: of each source the rows of the pairs that it holds, J_s.
@@ -132,9 +133,10 @@ class Share:
 def estimate_share(relevant: npt.ArrayLike, probability: npt.ArrayLike) -> Share:
     """Return the share of relevant units among all, from those that were drawn and judged: Hájek's φ = Σ w·y/Σ w.
 
-    Here w = 1/p. Its variance is the larger one of what the judged units show, v = Σ (1 − p)·w²·(y − φ)²/(Σ w)², and of
-    what half a relevant unit of one more lets expect, with φ(1 − φ) in place of the square, so that no variance is 0
-    for want of judged units. The interval is Clopper and Pearson's for n* = φ(1 − φ)/v units, n*·φ of them relevant.
+    Here w = 1/p. Its variance is the larger one of what the judged units show, v = Σ (1 − p)·w²·(y
+    − φ)²/(Σ w)², and of what half a relevant unit of one more lets expect, with φ(1 − φ) in place
+    of the square, so that no variance is 0 for want of judged units. The interval is Clopper and
+    Pearson's for n* = φ(1 − φ)/v units, n*·φ of them relevant.
 
     Args:
         relevant: (m,) 0 or 1, of the judged units.
