@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from itertools import chain
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from scipy import sparse
 
 from foils.data.analyser import AUTO, Analyser, BM25Settings, load_bm25s
@@ -92,6 +95,12 @@ class BM25Retriever:
     def __reduce__(self) -> tuple[Any, ...]:
         """Send it by the collection, whose index the other process opens."""
         return partial(BM25Retriever, **vars(self.settings)), (self._collection,)
+
+    def over_queries(self, queries: pa.Table) -> BM25Retriever:
+        """Return a retriever with the same index that answers other queries, given as a collection's table of them."""
+        other = copy.copy(self)
+        other._collection = replace(self._collection, queries=queries, qrels={})
+        return other
 
     def _indexed(self) -> tuple[npt.NDArray[Any], ...]:
         """Values, documents and offsets of the terms."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -160,8 +159,7 @@ class Retriever:
             return [{} for _ in queries]
         ids = [str(number) for number in range(len(queries))]
         table = pa.table({"query_id": ids, "text": queries}, schema=self.collection.queries.schema)
-        asking = copy.copy(self._bm25)
-        asking._collection = replace(self.collection, queries=table, qrels={})
+        asking = self._bm25.over_queries(table)
         return _lists(*asking.search(np.arange(len(queries)), min(depth, len(self.collection.documents))))
 
     def _dense(self, queries: list[str], depth: int) -> list[dict[int, float]]:
