@@ -20,7 +20,7 @@ import foils.experiments.analysis
 import foils.experiments.doors
 import foils.experiments.plan
 import foils.experiments.score
-import foils.experiments.tune
+import foils.experiments.tuned
 import foils.labelling.doors
 import foils.labelling.relabelling
 import foils.llm.client
@@ -161,7 +161,7 @@ def tune(collection: foils.data.read.CollectionLike | None = ..., *, model: str 
     "sesotho", "spanish", "swedish", "tamil", "turkish", "yiddish"] = ..., k1: float | None = ...,
     b: float | None = ..., device: str | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ...) -> foils.experiments.tune.Tuned | foils.experiments.plan.Plan: ...
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.experiments.tuned.Tuned | foils.experiments.plan.Plan: ...
 def score(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
     rank_by: typing.Literal["benefit", "eci_sem", "eci"] = ..., labels_by: foils.labelling.doors.AskLike | None = ...,
     split: str = ..., hybrids: int = ..., temperature: float = ..., regularization: float = ...,

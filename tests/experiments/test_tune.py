@@ -1,8 +1,6 @@
-"""The parts of a tuning: its plan, its time, its search, and the retriever that comes out of it."""
+"""The parts of a tuning: its plan, how much is searched, what is tried and taken, and what it says of test."""
 
 import json
-import shlex
-import time
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,56 +9,53 @@ import numpy as np
 import pytest
 
 import foils
-from foils.cli.app import run
-from foils.data.analyser import BM25Settings
+from foils.data import Collection, Run
 from foils.data.fusing import Fusion
-from foils.data.read import CollectionSettings
 from foils.data.splitting import split_sizes, with_three_splits
 from foils.encode.models import load_model
+from foils.evaluation import measure_run
+from foils.evaluation.systems import Evaluation
 from foils.experiments import plan as planning
-from foils.experiments.doors import TuneSettings, _given
-from foils.experiments.plan import (
-    PARTS,
-    Plan,
-    Trial,
-    clock,
-    halving,
-    schedule,
-    weight_within_an_error,
-    with_hard_documents,
-    with_queries,
+from foils.experiments.plan import Plan, extent, resembling, with_queries
+from foils.experiments.tasks import EncoderTask
+from foils.experiments.trials import (
+    Candidate,
+    Setting,
+    Space,
+    averaged,
+    errors_needed,
+    plainest,
+    search,
+    trials_table,
 )
-from foils.experiments.tasks import EncoderTask, RerankerTask
-from foils.experiments.tune import Tuning, read_again
+from foils.experiments.tuned import MEASURE, Tuned, short
 from foils.runtime.errors import FormatError, InputError
-from foils.training.models import LEARNING_RATES, OF_ADAPTERS
+from foils.statistics import Comparison
+from foils.statistics.measures import Measured
 from refusals import refused
 from train_models import bert_model, made_up, static_model
 from tune_world import write_pairs
 
-ENGLISH = BM25Settings(language="english")
 GIVEN = {"collection": 'a "b"\\c\n\x7fé', "model": "m", "seed": 0, "columns": {"query": "a b"}, "minutes": 0.5}
-TRIALS = {
-    "learning_rates": [1e-05, 0.003], "epochs": [1, 2], "queries": 3, "final_epochs": 0, "dev_documents": 9,
-    "documents": 30, "train_queries": 3, "test_queries": 2,
-}  # fmt: skip
+MEMBER = {"learning_rate": 1e-05, "steps": 3, "source": "", "per_query": 0, "batches": "random"}
 
 
 def test_a_plan_reads_as_it_was_written(tmp_path):
-    plan = Plan({"given": {**GIVEN, "corpus": None}, "trials": TRIALS})
+    training = {"members": [MEMBER, {**MEMBER, "steps": 6}], "share": 0.5, "reason": "on dev"}
+    plan = Plan({"given": {**GIVEN, "corpus": None}, "training": training})
     plan.write(tmp_path / "plan.toml")
     read = Plan.read(tmp_path / "plan.toml")
-    assert read.sections == {"given": GIVEN, "trials": TRIALS} == tomllib.loads(plan.to_toml())
+    assert read.sections == {"given": GIVEN, "training": training} == tomllib.loads(plan.to_toml())
     assert read.to_toml() == plan.to_toml()
-    rows = Plan({"negatives": {"source": "", "per_query": 10, "reason": "on dev"}}).tables()[0].rows
-    assert list(map(tuple, rows)) == [("negatives", "source none, per_query 10", "on dev")]
+    assert list(map(tuple, plan.tables()[0].rows))[1] == ("training", "on dev")
+    assert [Setting(**each).steps for each in read["training"]["members"]] == [3, 6]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("x = ", "malformed TOML "),
-        ("[trials]\n", r"\[given\] is missing"),
+        ("[training]\n", r"\[given\] is missing"),
         ("[batch]\nsize = 3\n", r"\[batch\] is no section of a plan; \[given\] is missing"),
         ('[given]\ncollection = "c"\nmodel = 3\nseed = 1\n', "model of .given. is 3; expected str"),
         ('[given]\ncollection = "c"\nmodel = "m"\nseed = true\n', "seed of .given. is True; expected int"),
@@ -72,90 +67,76 @@ def test_a_plan_that_is_none(tmp_path, text, message):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "rates", "epochs", "final", "queries"),
-    [(None, 3, [1, 2, 3], 0, 50), (1e6, 3, [1, 2, 3], 3, 50), (30.0, 1, [4], 0, 50), (1e-3, 1, [4], 0, 50)],
-)
-def test_the_time_decides_what_is_tried_and_not_how_long_it_is_trained(
-    monkeypatch, seconds, rates, epochs, final, queries
-):
-    """A text takes 0.1 s, so that a row takes 0.9 s: 30 seconds are 15 rows, of which the data have 50."""
-    monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
-    task, whole = EncoderTask("static"), made_up(100, 900)
-    trials = schedule(task, whole, per_query=1, rates=(2e-5, 6e-5), seconds=seconds, seed=0)
-    assert (len(trials["learning_rates"]), trials["epochs"], trials["final_epochs"]) == (rates, epochs, final)
-    assert trials["learning_rates"] == ([6.7e-6, 2e-5, 6e-5] if rates == 3 else [6e-5])
-    assert trials["ablation"] is (rates == 3)
-    assert trials["queries"] == queries
-    assert trials["documents"] == (900 if seconds in (None, 1e6) else 500)
-    if seconds == 1e6:  # the base's and the tuned model's documents, dev three times
-        assert trials["seconds"] == 1e6 - (2 * 900 + 3 * 900) * 0.1
-
-
-def test_the_clock_follows_the_time_and_its_marks_make_the_same_steps_again(monkeypatch):
-    """Steps of 1, then of 9 seconds: the schedule follows what is spent, and the training ends with the time."""
-    now = [0.0]
-    monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter))
-
-    def steps(callback, most=1_000):
-        group = {"initial_lr": 1.0}
-        state, control = (
-            SimpleNamespace(global_step=0, max_steps=most),
-            SimpleNamespace(should_training_stop=False, should_log=False),
-        )
-        rates = []
-        while not control.should_training_stop:
-            callback.on_step_begin(None, state, control, optimizer=SimpleNamespace(param_groups=[group]))
-            rates.append(group["lr"])
-            now[0] += 1.0 if state.global_step < 50 else 9.0
-            state.global_step += 1
-            callback.on_step_end(None, state, control)
-        return rates
-
-    live = clock(100.0)
-    rates = steps(live)
-    assert len(rates) == 50 + 6  # the sixth step of nine seconds passes the end
-    assert live.marks[9] == 50
-    assert (len(live.marks), live.marks[-1], live.whole) == (PARTS, 56, False)
-    assert rates[0] == pytest.approx(0.25)  # half of the first twentieth, of a tenth in which it rises
-    assert rates[-1] == pytest.approx((1 - 19.5 / 20) / 0.9)
-    assert steps(clock(marks=live.marks)) == rates
-    late = clock(100.0)
-    now[0] += 80.0  # rows and batches are prepared
-    assert len(steps(late)) == 50, "what comes before the first step takes half of the time at most"
-    short = clock(1e9)
-    assert len(steps(short, most=40)) == 40  # all epochs are made before the time is spent
-    assert short.whole
-
-
-def trial(rate, epochs, dev):
-    return Trial(rate, epochs, 10, dev, (), 1, 1, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("dev", "rates", "epochs", "best", "tried"),
+    ("seconds", "documents", "dev", "train"),
     [
-        ({(1, 1): 0.1, (2, 1): 0.3, (3, 1): 0.2, (2, 2): 0.4, (3, 2): 0.5, (3, 3): 0.6}, [1, 2, 3], [1, 2, 3],
-         (3, 3), [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (3, 3)]),
-        ({(1, 1): 0.1, (2, 1): 0.3, (3, 1): 0.2, (2, 2): 0.3, (3, 2): 0.1}, [1, 2, 3], [1, 2, 3],
-         (2, 1), [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2)]),
+        (None, 9_000, 9_000, 50),
+        (9_000.0, 9_000, 9_000, 50),  # embedding all takes a tenth of the time
+        (8_000.0, 9_000, 2_400, 50),  # a ninth: dev is a part of .03 of the time
+        (4_000.0, 4_000, 2_000, 50),  # a quarter: test is a part, too, of a tenth of the time
+        (0.1, 2_000, 2_000, 50),
     ],
-    ids=["the better half goes on", "longer is no better"],
-)  # fmt: skip
-def test_halving(dev, rates, epochs, best, tried):
-    made = []
-
-    def run(rate, each):
-        made.append((rate, each))
-        return trial(rate, each, dev[rate, each])
-
-    found = halving(run, rates, epochs)
-    assert (found.learning_rate, found.epochs) == best
-    assert made == tried
+)
+def test_all_documents_are_searched_where_embedding_them_takes_a_tenth_of_the_time(
+    monkeypatch, seconds, documents, dev, train
+):
+    monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
+    data = extent(EncoderTask("static"), made_up(100, 9_000), seconds=seconds, seed=0)
+    assert (data["documents"], data["dev_documents"], data["train_queries"]) == (documents, dev, train)
+    assert ("test is measured among" in data["reason"]) == (documents < 9_000)
+    assert ("dev is measured among" in data["reason"]) == (dev < 9_000)
 
 
-def test_halving_ends_where_there_is_no_time_for_another_round():
-    found = halving(lambda rate, each: trial(rate, each, rate), [1, 2], [1, 2], bool)
-    assert (found.learning_rate, found.epochs) == (2, 1)
+def ranking(scores: np.ndarray, rows: np.ndarray, name: str, depth: int = 100) -> Run:
+    """The run of (q, d) scores, among the documents of some rows."""
+    listed = {}
+    for query, of in enumerate(scores):
+        best = rows[np.argsort(-of[rows])[:depth]]
+        listed[f"q{query}"] = {f"d{row}": float(of[row]) for row in best}
+    return Run.from_dict(listed, name=name)
+
+
+def synthetic(seed: int, base: float) -> tuple[Collection, dict[str, np.ndarray]]:
+    """Queries near one document each; BM25 and the base see both through noise, the tuned model through less of it."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(400, 24))[rng.integers(400, size=4_000)] + 0.6 * rng.normal(size=(4_000, 24))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = rng.choice(4_000, 60, replace=False)
+    exact = vectors[rows] @ vectors.T
+    exact[np.arange(60), rows] -= 0.1  # the answer is not the text itself
+    noise = {name: each * rng.normal(size=exact.shape) for name, each in (("bm25", 0.1), ("base", base))}
+    systems = {name: exact + each for name, each in noise.items()}
+    systems["tuned"] = exact + 0.7 * noise["base"] + 0.02 * rng.normal(size=exact.shape)
+    judged = {f"q{at}": {f"d{row}": 1} for at, row in enumerate(rows)}
+    collection = Collection.from_dicts(
+        "synthetic",
+        {f"d{row}": f"text {row}" for row in range(4_000)},
+        {f"q{at}": f"asked {at}" for at in range(60)},
+        {"dev": judged},
+    )
+    return collection, systems
+
+
+@pytest.mark.parametrize(("seed", "base"), [(0, 0.08), (1, 0.1), (2, 0.12)])
+def test_a_part_keeps_the_order_of_systems_and_how_much_they_differ(seed, base):
+    """What is ranked is in the part, so BM25 and the base have there what they have on all; a better model nearly."""
+    whole, systems = synthetic(seed, base)
+    every = np.arange(4_000)
+    ranked = [ranking(systems[name], every, name, 30) for name in ("bm25", "base")]
+    part = resembling(whole, ("dev",), ranked, 500, 0)
+    kept = whole.document_rows(part.documents["doc_id"])
+    assert 500 < len(kept) < 3_000
+
+    def means(rows: np.ndarray) -> dict[str, float]:
+        runs = {name: ranking(scores, rows, name, 10) for name, scores in systems.items()}
+        return {name: measure_run(run, whole, "dev", (MEASURE,)).means[MEASURE] for name, run in runs.items()}
+
+    on_all, on_part = means(every), means(kept)
+    assert [on_part[name] for name in ("bm25", "base")] == pytest.approx([on_all[name] for name in ("bm25", "base")])
+    assert sorted(on_all, key=on_all.get) == sorted(on_part, key=on_part.get)
+    assert on_part["tuned"] == pytest.approx(on_all["tuned"], abs=0.02)
+    assert on_all["tuned"] > on_all["base"] + 0.05
+    by_bm25 = means(whole.document_rows(resembling(whole, ("dev",), ranked[:1], 500, 0).documents["doc_id"]))
+    assert by_bm25["base"] > on_all["base"] + 0.005, "what is hard for BM25 alone flatters the model"
 
 
 def test_shares_and_parts_keep_what_is_judged():
@@ -163,11 +144,205 @@ def test_shares_and_parts_keep_what_is_judged():
     assert split_sizes(50_000) == pytest.approx((0.8, 0.1, 0.1))
     whole = made_up(queries=100, documents=400)
     assert with_three_splits(whole) is whole
+    ids = whole.documents["doc_id"].to_pylist()
+    queries = whole.queries["query_id"].to_pylist()
+    run = Run.from_dict({query: {ids[at]: 1.0 / (1 + at) for at in range(100)} for query in queries})
     splits = ("train", "dev", "test")
-    assert len(with_hard_documents(whole, splits, ("dev", "test"), 10, 0, ENGLISH).documents) == 100  # the positives
-    part = with_hard_documents(with_queries(whole, {"train": 30}, 0), splits, ("dev", "test"), 200, 0, ENGLISH)
+    assert len(resembling(whole, splits, [run], 10, 0, bound=True).documents) == 100  # the positives
+    part = resembling(with_queries(whole, {"train": 30}, 0), splits, [run], 200, 0, bound=True)
     assert (len(part.documents), len(part.positives("train")), len(part.positives("test"))) == (200, 30, 25)
-    assert with_hard_documents(whole, splits, splits, 400, 0, ENGLISH) is whole
+    assert set(ids[:60]) <= set(part.documents["doc_id"].to_pylist())  # the first ranks of the ranking
+    assert resembling(whole, splits, [run], 400, 0) is whole
+
+
+# What is tried.
+
+
+def candidate(setting: Setting, mean: float, spread: float = 0.0) -> Candidate:
+    return Candidate((setting,), 1.0, mean + spread * np.tile([-1.0, 1.0], 10))
+
+
+PLAIN = Setting(1e-4, 100)
+
+
+def test_one_thing_is_changed_at_a_time_and_rates_beyond_the_best_are_tried():
+    space = Space(400, "dense 10-20", "again 10-20")
+    worth = {"learning_rate": {1e-4: 0.0, 3e-4: 0.1, 9e-4: 0.2, 2.7e-3: 0.1}, "steps": {100: 0.0, 200: 0.05, 400: 0.02}}
+
+    def run(setting, before):
+        return candidate(setting, sum(of.get(getattr(setting, name), -0.3) for name, of in worth.items()))
+
+    trials = search(PLAIN, run, lambda: space, 99)
+    best = max(trials, key=lambda each: each.mean).members[0]
+    assert (best.learning_rate, best.steps, best.source) == (9e-4, 200, "")
+    tried = {each.members[0] for each in trials}
+    assert {each.learning_rate for each in tried} >= {3e-4, 9e-4, 2.7e-3}
+    assert set(space.around(best)) <= tried, "the search ends where nothing around the best is better"
+    assert len(search(PLAIN, run, lambda: space, 3)) == 3
+
+
+def test_mined_negatives_are_tried_from_one_to_seven_and_mined_again():
+    space, worth = Space(100, "dense 10-20", "again 10-20"), {0: 0.1, 1: 0.2, 4: 0.3, 7: 0.25}
+    trials = search(PLAIN, lambda setting, _: candidate(setting, worth[setting.per_query]), lambda: space, 99)
+    tried = {(each.members[0].source, each.members[0].per_query) for each in trials}
+    assert tried == {("", 0), *(("dense 10-20", count) for count in (1, 4, 7)), ("again 10-20", 4)}
+
+
+def test_what_does_not_fit_into_the_time_is_passed_over():
+    def run(setting, before):
+        return candidate(setting, 0.1 * setting.steps) if setting.steps <= 200 or not before else None
+
+    trials = search(PLAIN, run, lambda: Space(800), 99)
+    assert max(each.members[0].steps for each in trials) == 200
+
+
+# What is taken.
+
+
+def test_the_best_of_several_that_chance_made_is_not_taken():
+    """Eight settings that are equally good, a dev of 40 queries: the plain one in four of five draws at least."""
+    rng, plain = np.random.default_rng(0), 0
+    for _ in range(200):
+        queries = rng.beta(0.5, 0.5, 40)
+        values = [np.clip(queries + 0.2 * rng.normal(size=40), 0, 1) for _ in range(8)]
+        plain += plainest(values, errors_needed(40, 7)) == 0
+    assert plain >= 160
+
+
+def test_what_is_surely_better_is_taken():
+    rng, taken = np.random.default_rng(0), 0
+    for _ in range(200):
+        values = [0.5 + 0.1 * rng.normal(size=200) + (0.05 if at == 5 else 0.0) for at in range(8)]
+        taken += plainest(values, errors_needed(200, 7)) == 5
+    assert taken >= 190
+
+
+def test_one_candidate_has_to_be_one_error_better_and_several_more():
+    """Of many queries .159 of the normal distribution lie above one standard error; a seventh of it above 2.0."""
+    assert errors_needed(100_000, 1) == pytest.approx(1.0, abs=1e-3)
+    assert errors_needed(100_000, 7) == pytest.approx(2.0, abs=0.01)
+    assert errors_needed(20, 1) > 1.0
+
+
+def test_of_what_is_not_told_apart_the_first_is_taken():
+    """By hand: gains of 0 and .2 have the mean .1 ± .023, those of −.09 and .11 the mean .01 ± .023."""
+    zeros = np.zeros(20)
+    clear, doubtful = np.tile([0.0, 0.2], 10), np.tile([-0.09, 0.11], 10)
+    assert plainest([zeros, clear]) == 1
+    assert plainest([zeros, doubtful]) == 0
+    assert plainest([zeros, clear], 5.0) == 0
+    assert plainest([zeros - 1, clear - clear, doubtful / 9]) == 1
+
+
+def test_weights_are_averaged_of_the_best_that_are_no_worse_than_the_plain_one():
+    settings = [Setting(rate, 100) for rate in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    trials = [candidate(each, mean) for each, mean in zip(settings, (0.3, 0.2, 0.5, 0.4, 0.6), strict=True)]
+    assert averaged(trials) == (settings[4], settings[2], settings[3])
+    assert averaged(trials[:2]) == (settings[0],)
+
+
+def test_the_table_says_of_each_training_what_dev_has_and_why_it_is_not_taken():
+    base = Candidate((), 0.0, np.full(20, 0.1))
+    plain = candidate(PLAIN, 0.3, 0.1)
+    others = [candidate(Setting(3e-4, 100), 0.31, 0.2), candidate(Setting(3e-5, 100), 0.2)]
+    table = trials_table([base, plain, *others], plain, MEASURE)
+    assert [row[0] for row in table.rows][:2] == ["the base", "100 steps at 0.0001, pairs alone"]
+    assert [row[3] for row in table.rows] == ["lower", "taken", "no more than chance above what is plainer", "lower"]
+    assert table.rows[1][1] == "0.3000 ± 0.0229"  # .1·√(20/19)/√20
+    half = Candidate((PLAIN,), 0.5, np.zeros(20))
+    assert str(half) == "0.5 of 100 steps at 0.0001, pairs alone, the rest the base"
+
+
+# What is said of test.
+
+
+def made(deploys="both", *, better=True, gap=0.024, p=0.001, means=None, dev=None, documents=100, **given):
+    """A tuning whose systems have these means on test; the deployed one differs from the best other by `gap`."""
+    half = "tuned" if better else "base"
+    names = ["base", *(["tuned"] if better else []), "bm25", f"bm25 + {half}"]
+    means = means or dict(zip(names, (0.3, 0.55, 0.596, 0.62) if better else (0.3, 0.596, 0.62), strict=True))
+    systems = tuple(Measured(name, ("q",), {MEASURE: np.array([mean])}, ()) for name, mean in means.items())
+    deployed = {"both": f"bm25 + {half}", "model": "tuned", "base": "base"}.get(deploys, deploys)
+    how = {"measure": MEASURE, "test": "t", "p": 1.0, "p_holm": 1.0, "p_randomised": p, "p_randomised_holm": p}
+    pairs = [Comparison(a=deployed, b=name, difference=gap, low=gap - 0.015, high=gap + 0.014, **how)
+             for name in means if name != deployed]  # fmt: skip
+    if better and deployed != "tuned":
+        pairs.append(Comparison(a="tuned", b="base", difference=0.25, low=0.2, high=0.3, **how))
+    intervals = {name: {MEASURE: (0.0, 1.0)} for name in means}
+    plan = Plan({"given": {"model": "m", "collection": "c", "seed": 0, **given}})
+    plan.sections["retriever"] = {"deploys": deploys, "weight": 0.5}
+    base = Candidate((), 0.0, np.zeros(2))
+    taken = Candidate((PLAIN,), 1.0, np.ones(2)) if better else base
+    collection = SimpleNamespace(documents=[None] * 100)
+    return Tuned(
+        path=Path("better"), collection=collection, documents=documents, plan=plan, taken=taken, base="m",
+        evaluation=Evaluation("test", systems, intervals, tuple(pairs)), candidates=(base, taken),
+        dev=dev or dict.fromkeys(means, 0.5), decision={}, warnings=(),
+    )  # fmt: skip
+
+
+BOTH = "Deploy BM25 and the tuned model together (foils search better): nDCG@10 .620 on test, BM25 alone .596"
+LOST = {"base": 0.3, "tuned": 0.55, "bm25": 0.63, "bm25 + tuned": 0.62}
+LOWER = "Deploy BM25 and the tuned model together (foils search better): nDCG@10 .620 on test, BM25 alone .630"
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({}, f"{BOTH}, difference +.024 [+.009, +.038]."),
+        ({"p": 0.21}, f"{BOTH}, difference +.024 [+.009, +.038], which may be chance (p 0.2100)."),
+        ({"documents": 900}, f"{BOTH.replace('on test', 'on test (of 100 of 900 documents)')}, difference +.024 "
+                             "[+.009, +.038]."),
+        ({"means": LOST, "gap": -0.01, "p": 0.001, "dev": {"bm25 + tuned": 0.7, "bm25": 0.6}},
+         f"{LOWER}, difference -.010 [-.025, +.004]. Dev chose it (.700 there, the other .600); test disagrees "
+         "(p 0.0010)."),
+        ({"means": LOST, "gap": -0.01, "p": 0.3, "dev": {"bm25 + tuned": 0.7}},
+         f"{LOWER}, difference -.010 [-.025, +.004]. Dev chose it (.700 there); test does not tell the two apart "
+         "(p 0.3000)."),
+        ({"deploys": "model", "means": {"base": 0.3, "tuned": 0.65, "bm25": 0.5, "bm25 + tuned": 0.6}},
+         "Deploy the tuned model (foils search better): nDCG@10 .650 on test, BM25 and the tuned model together .600, "
+         "difference +.024 [+.009, +.038]."),
+        ({"deploys": "bm25", "better": False, "means": {"base": 0.3, "bm25": 0.65, "bm25 + base": 0.6}},
+         "Deploy BM25 (foils search better): nDCG@10 .650 on test, BM25 and m together .600, difference +.024 "
+         "[+.009, +.038]."),
+        ({"deploys": "base", "better": False, "means": {"base": 0.7, "bm25": 0.6, "bm25 + base": 0.6}},
+         "Deploy m (foils search better): nDCG@10 .700 on test, BM25 .600, difference +.024 [+.009, +.038]."),
+        ({"deploys": "base", "better": False, "means": {"base": 0.7}},
+         "Deploy m (foils search better): nDCG@10 .700 on test."),
+    ],
+)  # fmt: skip
+def test_the_sentence_says_what_dev_chose_and_what_test_has(how, sentence):
+    """A table of verdicts made by hand; what is deployed is never what test would choose."""
+    tuned = made(**how)
+    assert tuned.sentence == sentence
+    assert tuned.deploys == how.get("deploys", "both")
+    assert tuned.better == how.get("better", True)
+    assert "foils evaluate" not in tuned.next, "test is not looked at again"
+
+
+def test_what_became_of_the_training_is_said_apart():
+    tuned = made()
+    assert tuned.training.startswith("Tuned: 100 steps at 0.0001, pairs alone, over m +.250 [+.200, +.300] on test ")
+    assert (tuned.model, made(better=False).model) == (str(Path("better/model")), "m")
+    assert made(better=False).training == "Kept m: no training is better on dev. No model was written."
+    turned = tuned.compared("bm25", "bm25 + tuned")
+    assert (turned.difference, turned.low, turned.high) == pytest.approx((-0.024, -0.038, -0.009))
+
+
+@pytest.mark.parametrize(("value", "sign", "shown"), [
+    (0.62, "", ".620"), (0.024, "+", "+.024"), (-0.01, "+", "-.010"), (1.0, "", "1.000"), (0.9999, "", "1.000"),
+])  # fmt: skip
+def test_numbers_of_a_sentence_have_three_digits(value, sign, shown):
+    assert short(value, sign) == shown
+
+
+def test_a_reranker_is_used_by_another_command():
+    means = {"first stage": 0.3, "tuned": 0.55, "first stage + tuned": 0.6}
+    tuned = made("model", means=means, reranker=True, first_stage="run.trec")
+    words = (
+        "Deploy the tuned model (foils evaluate --reranker better): nDCG@10 .550 on test, the order of run.trec and "
+    )
+    assert tuned.sentence.startswith(f"{words}the tuned model together .600")
 
 
 @pytest.mark.parametrize(
@@ -198,110 +373,41 @@ def world(tmp_path) -> Path:
     return tmp_path
 
 
-def test_few_steps_take_three_times_an_encoders_rate_and_adapters_ten_times(world):
+def test_adapters_need_a_transformer(world):
     pytest.importorskip("peft")
-    rate, given = LEARNING_RATES["encoder"][0], {"device": "cpu", "explain": True}
-    for how, expected in (({}, 3 * rate), ({"lora": 2}, OF_ADAPTERS * rate)):
-        plan = foils.tune(str(world / "pairs.csv"), model=str(world / "encoder"), minutes=1e-5, **given, **how)
-        assert plan["trials"]["learning_rates"] == pytest.approx([expected])
-        assert plan["given"].get("lora") == how.get("lora")
+    given = {"device": "cpu", "explain": True, "lora": 2}
+    plan = foils.tune(str(world / "pairs.csv"), model=str(world / "encoder"), **given)
+    assert plan["given"]["lora"] == 2
     with pytest.raises(InputError, match="lora: the model has no transformer"):
-        foils.tune(str(world / "pairs.csv"), model=str(world / "static"), lora=2, **given)
+        foils.tune(str(world / "pairs.csv"), model=str(world / "static"), **given)
 
 
-def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world, monkeypatch):
+def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world):
     pytest.importorskip("peft")
     given = {"collection": str(world / "pairs.csv"), "model": str(world / "encoder"), "seed": 0, "lora": 2}
-    plan = Plan({"given": given, "negatives": {"source": "", "per_query": 1}})
-    plan.sections["training"] = {"learning_rate": 0.05, "epochs": 2}
-    plan.write(world / "plan.toml")
-    monkeypatch.setattr("foils.experiments.tune.Tuning.tidy", lambda _: None)  # what was trained stays
-    foils.tune(plan=world / "plan.toml", output=world / "out", device="cpu")
-    (trained,) = (world / "out" / "work" / "checkpoints").glob("model-*")
-    assert "| lora | 2 |" in (trained / "README.md").read_text()
-    before, after = (load_model(place, device="cpu").state_dict() for place in (world / "encoder", trained))
+    member = {**MEMBER, "learning_rate": 0.05, "steps": 20}
+    Plan({"given": given, "training": {"members": [member], "share": 1.0}}).write(world / "plan.toml")
+    tuned = foils.tune(plan=world / "plan.toml", output=world / "out", device="cpu")
+    assert tuned.better, "a plan that names a training takes it"
+    assert "| lora | 2 |" in (world / "out/model/README.md").read_text()
+    before, after = (load_model(place, device="cpu").state_dict() for place in (world / "encoder", world / "out/model"))
     assert list(before) == list(after)
     assert any(not before[name].equal(after[name]) for name in before)
 
 
-@pytest.mark.parametrize(("first", "expected"), [("bm25", "bm25 0-50"), ("static", "dense 0-50")])
-def test_a_reranker_trains_on_draws_of_what_it_orders(world, monkeypatch, first, expected):
-    first = first if first == "bm25" else str(world / first)
-    given = {"collection": "", "model": str(world / "encoder"), "seed": 0, "reranker": True, "first_stage": first}
-    trials = {**TRIALS, "train_queries": 60, "test_queries": 9, "documents": 99}
-    tuning = Tuning(made_up(99, 99), Plan({"given": given, "trials": trials}), world / "out", "cpu")
-    tuning.schedule()
-    assert tuning.decide() == {}
-    section = tuning.plan["negatives"]
-    assert (section["source"], section["per_query"]) == (expected, 7)
-    ranks = tuning.mined(section["source"]).kept()["rank"].to_numpy()
-    assert ranks.max() > 7
-    monkeypatch.setattr(RerankerTask, "train", lambda _, data, folder, settings, *more, **kw: raises(data, settings))
-    with pytest.raises(SeenError) as seen:
-        tuning.train_once(section, 1e-4, 1, 60)
-    data, settings = seen.value.args
-    assert data.rows.shape[1] == 2 + ranks.max() + 1
-    assert settings.draw_negatives == 7
-
-
-class SeenError(Exception):
-    """Carries what a training was given."""
-
-
-def raises(*seen):
-    """Stop a training that would begin."""
-    raise SeenError(*seen)
-
-
-@pytest.mark.parametrize(("longest", "expected"), [(0.5, 0.6), (0.6, 0.6), (0.7, 0.7)])
-def test_a_short_training_is_taken_where_the_last_one_is_worse(longest, expected):
-    def train_once(rows, rate, epochs, queries, *, seconds):
-        return Trial(rate, epochs, queries, longest if epochs == 3 else 0.6, (), 3, 9, 1.0, whole=False)
-
-    trials = {
-        "seconds": 8.0,
-        "learning_rates": [1e-4],
-        "epochs": [1],
-        "queries": 9,
-        "train_queries": 9,
-        "final_epochs": 3,
-    }
-    tuning = SimpleNamespace(train_once=train_once, keep_models=lambda *_: None, left=lambda: 4.0)
-    tuning.task, tuning._fitting = SimpleNamespace(in_batch=True), lambda queries, share: queries
-    tuning.trials = [Trial(1e-4, 1, 9, 0.6, (), 3, 9, 1.0, whole=False)]
-    best = Tuning._search(tuning, {}, trials, False)
-    assert (best.dev, best.epochs) == (expected, 1 if longest < 0.6 else 3)
-
-
-@pytest.mark.parametrize(("model", "native", "expected"), [
-    ("encoder", True, {"bf16": True}), ("encoder", False, {}), ("static", True, {}),
-])  # fmt: skip
-def test_training_is_in_bfloat16_where_the_processor_computes_it(world, monkeypatch, model, native, expected):
-    monkeypatch.setattr("foils.experiments.tune.computes_bfloat16", lambda _: native)
-    given = {"collection": "", "model": str(world / model), "seed": 0}
-    assert Tuning(made_up(9, 9), Plan({"given": given}), world / "out", "cpu")._trainer == expected
-
-
-def test_the_next_command_reads_the_pairs_as_the_tuning_did(tmp_path):
-    rows = [f"what is number {at}?,it is the {at}th number" for at in range(300)]
-    pairs = tmp_path / "my pairs.csv"
-    pairs.write_text("\n".join(["asked,said", *rows]), "utf-8")
-    (tmp_path / "more.csv").write_text("text\nanother number\n", "utf-8")
-    reading = CollectionSettings(columns={"query": "asked", "positive": "said"}, corpus=tmp_path / "more.csv")
-    whole = with_three_splits(reading.open(pairs))
-    given = _given(pairs, whole, "m", TuneSettings(), ENGLISH, reading)
-    assert (
-        run(["evaluate", *shlex.split(read_again(given)), "--model", "bm25", "--json", str(tmp_path / "e.json")]) == 0
-    )
-    queries = json.loads((tmp_path / "e.json").read_text("utf-8"))["systems"][0]["per_query"]["nDCG@10"]
-    positives = whole.positives("test")
-    assert sorted(queries) == sorted(whole.queries["query_id"].take(positives.query_rows).to_pylist())
-
-
-def test_the_most_even_weight_within_a_standard_error_of_the_best_is_taken():
-    """By hand: losses of 0 and .2 have the mean .1 ± .023, those of −.09 and .11 the mean .01 ± .023."""
-    zeros = np.zeros(20)
-    clear, doubtful = np.tile([0.0, 0.2], 10), np.tile([-0.09, 0.11], 10)
-    assert weight_within_an_error({0.2: zeros, 0.5: zeros - clear, 0.8: zeros - clear}) == 0.2
-    assert weight_within_an_error({0.2: zeros, 0.5: zeros - doubtful, 0.8: zeros - 1}) == 0.5
-    assert weight_within_an_error({0.2: zeros, 0.4: zeros - doubtful, 0.6: zeros - doubtful / 2, 0.8: zeros - 1}) == 0.6
+def test_a_share_of_the_way_and_a_mean_of_weights_are_what_they_say(world):
+    """w = (1 − s)·base + s·(a + b)/2, for every weight of the word table."""
+    given = {"collection": str(world / "pairs.csv"), "model": str(world / "static"), "seed": 0}
+    members = [{**MEMBER, "learning_rate": rate, "steps": 5} for rate in (0.05, 0.2)]
+    ways = {"a": (members[:1], 1.0), "b": (members[1:], 1.0), "both": (members, 0.25)}
+    tables = {"base": load_model(world / "static", device="cpu")[0].embedding.weight.detach().numpy()}
+    for name, (of, share) in ways.items():
+        Plan({"given": given, "training": {"members": of, "share": share}}).write(world / f"{name}.toml")
+        foils.tune(plan=world / f"{name}.toml", output=world / name, device="cpu")
+        tables[name] = load_model(world / name / "model", device="cpu")[0].embedding.weight.detach().numpy()
+    mean = (tables["a"] + tables["b"]) / 2
+    np.testing.assert_allclose(tables["both"], 0.75 * tables["base"] + 0.25 * mean, atol=1e-6)
+    assert not np.allclose(tables["both"], tables["base"], atol=1e-4)
+    written = json.loads((world / "both/tune.json").read_text())
+    assert written["trials"][-1]["share"] == 0.25
+    assert Fusion.of(world / "both").deploys == {"base": "model"}.get(written["deploys"], written["deploys"])

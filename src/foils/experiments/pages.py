@@ -1,4 +1,4 @@
-"""The pages of studies and tunings."""
+"""The page of studies, and the figure of intervals."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foils.pages.page import LEGEND, PALETTE, Figure, Section, ends, label, render_page, scatter
-from foils.runtime.results import Table, counted
+from foils.runtime.results import counted
 
 if TYPE_CHECKING:
     from foils.experiments.analysis import StudyAnalysis
-    from foils.experiments.tune import Tuned
 
 Points = Mapping[str, tuple[float, float, float]]
 STUDY_READING = (
@@ -21,11 +20,6 @@ STUDY_READING = (
     "predictor can be expected above the ceiling, which is τ of one half of the seeds with the other half. Regret is "
     "what is lost by training on the source that the predictor puts first.",
     "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with four seeds at least.",
-)
-TUNE_READING = (
-    "Everything is chosen on dev, a split that is not trained on; test is looked at once. Whoever tunes again until p "
-    "is small looks at test more than once; then p says less. p is that of the t-test where the differences look "
-    "normal (Shapiro–Wilk), else of Wilcoxon's signed ranks; intervals come from a bootstrap over the queries.",
 )
 
 
@@ -81,34 +75,4 @@ def study_page(analysis: StudyAnalysis) -> str:
             f"{str(cell.facts['model']['fingerprint'])[:12]}"
             for cell in cells
         ),
-    )
-
-
-def tune_page(tuned: Tuned) -> str:
-    """Return the report of a tuning as HTML."""
-    given, evaluation = tuned.plan["given"], tuned.evaluation
-    measures = list(evaluation.systems[0].means)
-    groups = {
-        system.name: {each: (system.means[each], *evaluation.intervals[system.name][each]) for each in measures}
-        for system in evaluation.systems
-    }
-    caption = "Each measure of each system, with 95 % intervals of the means."
-    figure = intervals_figure(groups, "mean over the test queries", caption)
-    proof, pairs, *others = tuned.tables()
-    sections = [Section("Warnings", (), list(tuned.warnings))] if tuned.warnings else []
-    sections.append(Section("The proof", [figure, replace(proof, title="", caption=""), pairs]))
-    sections += [Section(table.title, [replace(table, title="")]) for table in others]
-    if decided := tuned.decision.get("table"):
-        shown = Table("", decided["columns"], decided["rows"], "What foils score says, before training.")
-        sections.append(Section("The sources of negatives", [shown]))
-    return render_page(
-        "Did the training make the model better?",
-        subtitle=f"{given['collection']} · {given['model']} · {len(evaluation.systems[0].query_ids):,} test queries",
-        verdict=tuned.sentence,
-        sections=[
-            *sections,
-            Section("What to do next", (), [tuned.next]),
-            Section("How to read this", (), TUNE_READING, folded=True),
-        ],
-        footer=f"collection {tuned.collection.digest[:12]}, seed {given['seed']}",
     )

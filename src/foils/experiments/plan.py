@@ -1,42 +1,38 @@
-"""The plan of a tuning, as a TOML file that runs again: how time is spent, the parts of a collection that fit."""
+"""The plan of a tuning, a TOML file that runs again: its decisions, and how much is searched in the time."""
 
 from __future__ import annotations
 
 import json
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from foils.data import Collection
-from foils.data.analyser import BM25Settings
-from foils.data.records import whole_json, whole_toml
+from foils.data import Collection, Run
+from foils.data.records import whole_toml
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
 from foils.experiments.tasks import RerankerTask, Task
-from foils.mining import BM25Retriever
 from foils.runtime import seeds
 from foils.runtime.errors import FormatError
-from foils.runtime.files import TOML, digest_of, write_json, write_text
+from foils.runtime.files import TOML, digest_of, write_text
 from foils.runtime.results import Result, Table
 
 Section = Mapping[str, Any]
 NUMBER = (int, float)
 SECTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "given": {"collection": (str,), "model": (str,), "seed": (int,)},
-    "trials": {
-        "documents": (int,), "train_queries": (int,), "test_queries": (int,), "dev_documents": (int,),
-        "learning_rates": (list,), "epochs": (list,), "queries": (int,), "final_epochs": (int,),
+    "data": {
+        "documents": (int,), "dev_documents": (int,), "train_queries": (int,), "dev_queries": (int,),
+        "test_queries": (int,),
     },
-    "sources": {"names": (list,)},
-    "negatives": {"source": (str,), "per_query": (int,)},
-    "batches": {"method": (str,), "size": (int,)},
-    "training": {"learning_rate": NUMBER, "epochs": (int,)},
-    "retriever": {"weight": NUMBER},
+    "recipe": {"learning_rate": NUMBER, "steps": (int,), "batch_size": (int,)},
+    "search": {"trainings": (int,), "most_steps": (int,)},
+    "negatives": {"source": (str,)},
+    "training": {"members": (list,), "share": NUMBER},
+    "retriever": {"deploys": (str,), "weight": NUMBER},
 }  # fmt: skip
 """Sections in their order, and what each holds at least."""
 HEAD = (
@@ -45,21 +41,18 @@ HEAD = (
     "# Values may be changed. A section that is taken out is decided anew ([given] has to stay).\n"
 )
 MAX_POSITIVES = 4  # rows of a query in training
-DEV_DOCUMENTS, DEV_PAIRS = 1_000, 10_000  # that an encoder embeds for dev, and that a reranker scores
-LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 500, 50, 20
-MOST_ROWS = 50_000  # of an epoch that short runs take whole; of more, a part
-ENOUGH_ROWS = 10_000  # rows that have to fit into the time before any of it goes into choosing
+HARD = 100  # documents of each query that BM25, and the base, rank first: a part of a collection holds them
+MOST_DEV = {"encoder": 1_000, "reranker": 200}  # queries that are chosen on
+WHOLE_SHARE, BASE_SHARE, DEV_SHARE, TEST_SHARE = 0.1, 0.2, 0.03, 0.15
+"""Of the time: what embedding all documents may take for dev to have them all, and for the base to embed them once;
+what one measurement on dev takes otherwise; and what test takes of a reranker."""
+MOST_EPOCHS = 10  # of the longest training that is tried
+LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 2_000, 50, 20
+TRAINED_SHARE = 0.5  # of the time that the plain training may take
 SLACK = 4  # times as many training queries as seem to fit are kept: the machine may have been busy when it was timed
-MULTIPLES = (1 / 3, 1.0, 3.0)
-"""Learning rates that are tried, as multiples of the default of the model's kind."""
-SEVERAL = "the usual learning rate of this kind of model (of a new head three times it), a third and three times of it"
 SAMPLE_TEXTS = 32
-DEV_QUERIES = 500
-HARD = 10  # BM25's first documents of a query, on which it is measured
 LEAST = {"train": 20, "dev": 10, "test": 20}
 """Queries of a split below which nothing can be learned, chosen or shown."""
-PARTS = 20  # of the time: the learning rate changes, and a number of steps is noted, after each
-WARMUP = 0.1
 
 
 @dataclass
@@ -121,24 +114,13 @@ class Plan(Result):
         return {"plan": self.sections}
 
     def tables(self) -> list[Table]:
-        """Return the decisions as a table: section, values, reason."""
-        rows = []
-        for name in (each for each in SECTIONS if each in self.sections):
-            values = {key: value for key, value in self.sections[name].items() if value not in (None, [], {})}
-            reason = values.pop("reason", "")
-            values.pop("digest", None)
-            rows.append((name, ", ".join(f"{key} {_shown(value)}" for key, value in values.items()), reason))
-        return [Table("Plan", ["decision", "what", "why"], rows, words=frozenset({1, 2}))]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_shown, value))
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={_shown(each)}" for key, each in value.items())
-    if isinstance(value, float):
-        return f"{value:g}"
-    return f"{value:,}" if type(value) is int and value > 9999 else str(value) or "none"
+        """Return the decisions in words."""
+        given = self["given"]
+        counts = ", ".join(f"{name} {given[name]:,}" for name in SPLITS if name in given)
+        rows = [("given", f"{given['model']} on {given['collection']}" + (f": queries {counts}" if counts else ""))]
+        for name in (each for each in SECTIONS if each in self.sections and each != "given"):
+            rows.append((name, str(self[name].get("reason") or "as the plan says")))
+        return [Table("Plan", ["decision", "in words"], rows, words=frozenset({1}))]
 
 
 def _toml(value: Any) -> str:
@@ -167,208 +149,61 @@ def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
     return (time.perf_counter() - begin) / SAMPLE_TEXTS
 
 
-def schedule(
-    task: Task,
-    collection: Collection,
-    *,
-    per_query: int,
-    rates: tuple[float, float],
-    seed: int,
-    seconds: float | None = None,
-) -> Section:
-    """Decide how much is searched and tried: section [trials].
+def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = None) -> Section:
+    """Decide how many documents and queries are searched and trained on: section [data].
 
-    Four ways: without a limit three learning rates for one, two and three epochs, or, of much data, for one epoch of a
-    part of it, then two of all; with one the first of these, and a last training in the time that is left; and where
-    little training fits, one training in all of the time, at a rate that suits few steps. How long trainings with a
-    limit are is not planned: they follow the clock (`Clock`).
+    Dev has all documents where embedding them takes a tenth of the time at most. Up to a fifth the base embeds them
+    once, so that dev can be a part that is hard for it, too, and test has them all. Beyond, both are parts.
 
     Args:
         task: what is tuned.
-        collection: with three splits.
-        per_query: negatives of a positive in training, each a row of an encoder.
-        rates: the default learning rate of the model, and that of a training of few steps.
+        whole: the collection, with three splits.
         seed: of the texts that are timed.
         seconds: that are left; None: no limit.
     """
-    reranker, positives = isinstance(task, RerankerTask), {name: collection.positives(name) for name in SPLITS}
-    queries, documents = {name: len(each) for name, each in positives.items()}, len(collection.documents)
-    rows_of_query = float(np.minimum(positives["train"].counts, MAX_POSITIVES).mean()) * (1 if reranker else per_query)
-    rows = queries["train"] * rows_of_query  # of an epoch
-    dev = min(DEV_PAIRS, queries["dev"] * task.depth) if reranker else min(DEV_DOCUMENTS, documents)
-    epochs, final, share, little, timed = [1, 2, 3], 0, 1.0, False, dict[str, Any]()
-    reason = f"no limit of time: {SEVERAL}; more epochs for the better half, as long as dev rises"
-    if seconds is None and rows > MOST_ROWS:
-        epochs, final, share = [1], 2, MOST_ROWS / rows / 4
+    reranker = isinstance(task, RerankerTask)
+    positives = {name: whole.positives(name) for name in SPLITS}
+    queries = {name: len(each) for name, each in positives.items()}
+    documents = dev_documents = len(whole.documents)
+    queries["dev"] = min(queries["dev"], MOST_DEV["reranker" if reranker else "encoder"])
+    timed: dict[str, float] = {}
+    reason = "there is no limit of time, so all documents are searched, on dev, too"
     if seconds is not None:
-        text = seconds_a_text(task, collection, seed)
-        row = 3 * text * (1 + per_query if reranker else 3)  # pairs or texts, forward and twice as long backward
-        fitting, texts = 0.45 * seconds / row, int(0.15 * seconds / text)
-        may_fit, whole = int(SLACK * fitting / rows_of_query), (*queries.values(), documents)
-        queries["train"] = min(queries["train"], max(LEAST_QUERIES, may_fit))
+        text = seconds_a_text(task, whole, seed)
+        fitting = TRAINED_SHARE * seconds / seconds_a_row(task, text)
+        per_query = float(np.minimum(positives["train"].counts, MAX_POSITIVES).mean())
+        queries["train"] = min(queries["train"], max(LEAST_QUERIES, int(SLACK * fitting / per_query)))
         if reranker:
-            queries["test"] = min(queries["test"], max(LEAST_QUERIES, texts // task.depth))
-        else:
-            documents = min(documents, max(LEAST_DOCUMENTS, texts))
-        dev = min(dev, max(LEAST_RERANKED * task.depth if reranker else 100, int(0.03 * seconds / text)))
-        searched = queries["test"] * task.depth if reranker else documents
-        searched *= 1 if reranker and task.init == "nothing" else 2  # such a reranker is held against its first stage
-        timed = {"seconds": round(max(0.0, seconds - (searched + 3 * dev) * text), 1), "may_fit": may_fit}
-        little, most = fitting < min(ENOUGH_ROWS, 3 * rows), 10 if reranker else 3
-        epochs, final = ([most + 1], 0) if little else ([1, 2, 3], most)
-        what, part = ("one training", "a sixteenth") if reranker else ("one training on pairs alone", "an eighth")
-        several = f"{SEVERAL}, {part} of the time each, then a training in the time that is left"
-        reason = f"little fits into the time: {what} takes all of it" if little else several
-        if (*queries.values(), documents) != whole:
-            reason += "; trained on and measured is a part that may fit (positives, BM25's first, random ones)"
-    learning_rates = [rates[1]] if little else [rates[0] * each for each in MULTIPLES]
-    return {
-        "documents": documents, "train_queries": queries["train"], "test_queries": queries["test"],
-        "dev_documents": dev, "learning_rates": [float(f"{each:.2g}") for each in learning_rates], "epochs": epochs,
-        "queries": max(min(queries["train"], LEAST_QUERIES), int(share * queries["train"])), "final_epochs": final,
-        "ablation": not little, **timed, "reason": reason,
-    }  # fmt: skip
+            of_query = text * task.depth
+            queries["dev"] = min(queries["dev"], max(LEAST_RERANKED, int(DEV_SHARE * seconds / of_query)))
+            queries["test"] = min(queries["test"], max(LEAST_QUERIES, int(TEST_SHARE * seconds / of_query)))
+        elif documents * text > WHOLE_SHARE * seconds:
+            dev_documents = min(documents, max(LEAST_DOCUMENTS, int(DEV_SHARE * seconds / text)))
+            if documents * text > BASE_SHARE * seconds:
+                documents = min(documents, max(LEAST_DOCUMENTS, int(WHOLE_SHARE * seconds / text)))
+                dev_documents = min(dev_documents, documents)
+        timed = {"seconds_a_text": float(f"{text:.3g}")}
+        reason = f"a text takes {text:.2g} s of the {seconds:.0f} s that are left"
+    if documents < len(whole.documents):
+        reason += (
+            f"; test is measured among {documents:,} of {len(whole.documents):,} documents: the positives, the first "
+            f"{HARD} of BM25 for each query of dev and test, and random ones"
+        )
+    if dev_documents < len(whole.documents):
+        reason += (
+            f"; dev is measured among {dev_documents:,} documents or more: the positives, the first {HARD} of BM25 and "
+            "of the base for each query of dev and test, and random ones"
+        )
+    queries_of = {f"{name}_queries": count for name, count in queries.items()}
+    return {"documents": documents, "dev_documents": dev_documents, **queries_of, **timed, "reason": reason}
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A training, measured on dev.
+def seconds_a_row(task: Task, text: float) -> float:
+    """Return the seconds that training on a row takes: its texts or, of a reranker, the pairs of its list.
 
-    Attributes:
-        learning_rate: its peak. `epochs`: over the queries, at most. `queries`: that it was trained on.
-        dev: mean measure on dev. `per_query`: of each query of dev.
-        steps: of the optimizer. `rows`: that it was trained on. `seconds`: that it took.
-        source: of its negatives; empty: in-batch negatives alone.
-        marks: steps made when each twentieth of its time was spent; none: it had no limit.
-        whole: whether it had the time for all of its epochs.
-        name: of its folder.
+    Backward takes twice as long as forward.
     """
-
-    learning_rate: float
-    epochs: int
-    queries: int
-    dev: float
-    per_query: tuple[float, ...] = field(repr=False)
-    steps: int
-    rows: int
-    seconds: float
-    source: str = ""
-    marks: tuple[int, ...] = ()
-    whole: bool = True
-    name: str = ""
-
-    @property
-    def order(self) -> tuple[float, int, float]:
-        """The better on dev is the larger; of equals the cheaper, then the one with the smaller learning rate."""
-        return self.dev, -self.epochs, -self.learning_rate
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what it was, and what it had on dev."""
-        return {key: each for key, each in vars(self).items() if key not in ("per_query", "name", "seconds", "whole")}
-
-
-def halving(
-    run: Callable[[float, int], Trial],
-    learning_rates: Sequence[float],
-    epochs: Sequence[int],
-    goes_on: Callable[[], bool] = lambda: True,
-) -> Trial:
-    """Return the best short run.
-
-    Every learning rate runs for the first number of epochs; the better half of them (rounded up) runs for the next, and
-    so on, until longer training is no better on dev.
-
-    Args:
-        run: learning rate, epochs → the trial.
-        learning_rates: to begin with.
-        epochs: of the rounds, ascending.
-        goes_on: whether there is time for another round.
-    """
-    tried = [run(rate, epochs[0]) for rate in learning_rates]
-    best = max(tried, key=lambda each: each.order)
-    for each in epochs[1:]:
-        if not goes_on():
-            break
-        survivors = sorted(tried, key=lambda trial: trial.order, reverse=True)[: (len(tried) + 1) // 2]
-        tried = [run(trial.learning_rate, each) for trial in survivors]
-        before, best = best, max([best, *tried], key=lambda trial: trial.order)
-        if best is before:
-            break
-    return best
-
-
-def weight_within_an_error(values: Mapping[float, npt.NDArray[np.float64]]) -> float:
-    """Return the weight nearest to ½ that is worse than the best one by at most a standard error; of two the better.
-
-    Few queries tell weights apart badly, and a tuned model may be worse on dev, which shares no document with the
-    training, than on queries to come: the best weight of dev alone gives it too little.
-
-    Args:
-        values: weight → (n,) measure of each query.
-
-    Source: the rule of one standard error (Breiman et al. 1984); benchmarks/evidence/fused.py compares it.
-    """
-    best = max(values, key=lambda each: (float(values[each].mean()), -abs(each - 0.5)))
-
-    def near(weight: float) -> bool:
-        lost = values[best] - values[weight]
-        return weight == best or float(lost.mean()) <= float(lost.std(ddof=1)) / len(lost) ** 0.5
-
-    return min(filter(near, values), key=lambda each: (round(abs(each - 0.5), 9), -float(values[each].mean())))
-
-
-def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
-    """Return the callback of a training whose schedule follows the share of the time that is spent.
-
-    The share is the larger one of the time's and the steps' (of all epochs). After each twentieth of it the learning
-    rate changes, and the number of steps is noted in `marks`; at the end the training stops. With the marks of an
-    earlier training the same steps are made at the same rates, whatever the time.
-
-    Args:
-        seconds: that the training may take; None: the marks say how many steps it makes.
-        marks: steps made when each twentieth was spent.
-    """
-    from transformers import TrainerCallback
-
-    from foils.batching.sampler import checkpoint_of
-
-    class Clock(TrainerCallback):  # type: ignore[misc]
-        """Spends the time."""
-
-        def __init__(self) -> None:
-            self.marks, self.began, self.whole = list(marks), time.monotonic(), False
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """Begin, or go on with what was spent before the last checkpoint."""
-            if seconds is not None and state.global_step:
-                spent = whole_json(checkpoint_of(args, state) / "foils_clock.json")
-                self.marks, self.began = spent["marks"], time.monotonic() - spent["seconds"]
-
-        def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
-            """Set the learning rate of this part: it rises over the first tenth, then falls linearly."""
-            if seconds is not None and not state.global_step:  # what came before takes half of the time at most
-                self.began = max(self.began, time.monotonic() - seconds / 2)
-            share = (bisect_right(self.marks, state.global_step) + 0.5) / PARTS
-            factor = share / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
-            for group in optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * factor
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """Note the parts that are spent, and stop after the last."""
-            if seconds is not None:
-                share = max((time.monotonic() - self.began) / max(seconds, 1e-9), state.global_step / state.max_steps)
-                done = min(PARTS, int(share * PARTS + 1e-9))
-                self.marks += [state.global_step] * (done - len(self.marks))
-            self.whole = state.global_step >= state.max_steps
-            control.should_training_stop |= bisect_right(self.marks, state.global_step) >= PARTS
-            control.should_log |= state.global_step == 1 or control.should_training_stop
-
-        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """Write down what is spent."""
-            spent = {"marks": self.marks, "seconds": time.monotonic() - self.began}
-            write_json(checkpoint_of(args, state) / "foils_clock.json", spent)
-
-    return Clock()
+    return 3 * text * (1 + task.drawn if isinstance(task, RerankerTask) else 2)
 
 
 def with_queries(collection: Collection, counts: Mapping[str, int], seed: int) -> Collection:
@@ -380,30 +215,41 @@ def with_queries(collection: Collection, counts: Mapping[str, int], seed: int) -
     return replace(collection, qrels={**collection.qrels, **drawn}, digest=digest)
 
 
-def with_hard_documents(
+def resembling(
     collection: Collection,
     kept: Sequence[str],
-    ranked: Sequence[str],
+    ranked: Sequence[Run],
     count: int,
     seed: int,
-    lexical: BM25Settings,
+    *,
+    bound: bool = False,
 ) -> Collection:
-    """Return the collection with the positives of some splits, BM25's first documents for some, and random ones.
+    """Return a part of a collection in which searching is about as hard as in the whole.
 
-    BM25's take three quarters of what the positives leave, all first ranks before the second ones. The documents that
-    the model itself ranks first are not taken: on its mistakes it would look worse than a model that is trained.
+    It has the positives of some splits, the documents of rankings, and random ones. Where the rankings of a system are
+    among them, it has the same first documents in the part as in the whole.
+
+    Args:
+        collection: the whole.
+        kept: splits whose positives are in it.
+        ranked: rankings of queries that will be searched for, of BM25 and of the model before training: what is hard
+            for one alone would make the other look better than it is.
+        count: of documents; positives and what is ranked may be more.
+        seed: of the random ones.
+        bound: whether what is ranked has no more than three quarters of the room that the positives leave: all first
+            ranks come before the second ones.
     """
     if count >= len(collection.documents):
         return collection
-    positives = {name: collection.positives(name) for name in kept}
-    rows = np.unique(np.concatenate([each.doc_rows for each in positives.values()]))
-    room = max(0, count - len(rows))
-    retriever = BM25Retriever(collection, **vars(lexical))
-    ranks = np.concatenate([retriever.search(positives[name].query_rows, HARD)[0] for name in ranked]).T.ravel()
-    hard, first = np.unique(ranks, return_index=True)
+    positives = np.unique(np.concatenate([collection.positives(name).pairs()[1] for name in kept]))
+    room = max(0, count - len(positives))
+    found = np.concatenate([collection.document_rows(run.table["doc_id"]) for run in ranked])
+    ranks = np.concatenate([run.table["rank"].to_numpy() for run in ranked])
+    found = found[np.argsort(ranks, kind="stable")]
+    hard, first = np.unique(found, return_index=True)
     hard = hard[np.argsort(first)]
-    hard = hard[(hard >= 0) & ~np.isin(hard, rows)][: 3 * room // 4]
-    rows = np.concatenate([rows, hard])
+    hard = hard[~np.isin(hard, positives)][: 3 * room // 4 if bound else None]
+    rows = np.concatenate([positives, hard])
     others = np.setdiff1d(np.arange(len(collection.documents)), rows)
     drawn = np.random.default_rng([seed, seeds.COMPLETED]).permutation(others)[: max(0, count - len(rows))]
     return with_documents(collection, np.concatenate([rows, drawn]))

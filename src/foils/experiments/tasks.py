@@ -36,7 +36,7 @@ class _Model:
     Attributes:
         model: name or folder.
         device: torch device; None: the first one available.
-        max_length: tokens after which texts are cut in training; they are measured at the model's own length.
+        max_length: tokens after which what decides and mines cuts texts; models are measured at their own length.
         trust_remote_code: whether code that comes with a model is run.
         store: of vectors; None: that of the cache.
 
@@ -78,7 +78,7 @@ class _Model:
         from foils.training.models import without_dropout
 
         model = self.load(seed=settings.seed)
-        lengths = [each for each in (self.max_length, length_of(model)) if each is not None]
+        lengths = [each for each in (settings.max_length, length_of(model)) if each is not None]
         settings = replace(settings, max_length=min(lengths, default=None))
         with nullcontext() if self.in_batch else without_dropout(model):
             return train_model(model, data, folder, settings=settings, batches=batches, resume=True, **more)
@@ -115,10 +115,13 @@ class EncoderTask(_Model):
         """Digest of the model's weights and settings."""
         return self.encoder.fingerprint
 
-    def ranked(self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None) -> Run:
-        """Search all documents exactly by a loaded model, or the one before training."""
+    def ranked(
+        self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,
+        depth: int = FUSED_DEPTH,
+    ) -> Run:  # fmt: skip
+        """Search all documents exactly by a loaded model, or the one before training, for the first `depth`."""
         encoder, kept = (self.encoder, self.store) if model is None else (SentenceEncoder(model, EXACT), store)
-        return dense_run(encoder, collection, split, depth=self.depth, store=kept)
+        return dense_run(encoder, collection, split, depth=depth, store=kept)
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class RerankerTask(_Model):
     depth: ClassVar[int] = 50
     in_batch: ClassVar[bool] = False
     kind: ClassVar[str] = "reranker"
+    drawn: ClassVar[int] = 7  # negatives of each list in a step
 
     @cached_property
     def init(self) -> str:
@@ -178,7 +182,7 @@ class RerankerTask(_Model):
             return f"{given} {self.encoder.fingerprint} {Fusion.of(given)} {self.depth}"
         return f"{given} {file_digest(given) if Path(given).is_file() else ''} {self.depth}"
 
-    def ranked(self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None) -> Run:
+    def ranked(self, collection: Collection, split: str, model: Any = None, **_: Any) -> Run:
         """Return the first documents of each query, as the first stage or a loaded model orders them."""
         key = (collection.measured_digest, split)
         if key not in self._first_stages:
