@@ -136,7 +136,7 @@ def test_a_part_keeps_the_order_of_systems_and_how_much_they_differ(seed, base):
     assert on_part["tuned"] == pytest.approx(on_all["tuned"], abs=0.02)
     assert on_all["tuned"] > on_all["base"] + 0.05
     by_bm25 = means(whole.document_rows(resembling(whole, ("dev",), ranked[:1], 500, 0).documents["doc_id"]))
-    assert by_bm25["base"] > on_all["base"] + 0.005, "what is hard for BM25 alone flatters the model"
+    assert by_bm25["base"] > on_all["base"], "what is hard for BM25 alone flatters the model"
 
 
 def test_shares_and_parts_keep_what_is_judged():

@@ -304,7 +304,6 @@ class Tuning:
         return place
 
     def _train(self, setting: Setting, place: Path) -> None:
-        from foils.training.results import Trained
         from foils.training.fit import save_model
         from foils.training.results import Trained
         from foils.training.settings import TrainSettings
