@@ -359,7 +359,7 @@ def test_an_encoder_is_cut_in_training_and_measured_at_its_own_length(place, mon
     assert task.load().max_seq_length == task.encoder.max_length > 4
     given = []
     monkeypatch.setattr("foils.training.fit.train_model", lambda *_, settings, **__: given.append(settings))
-    task.train(None, place, TrainSettings(learning_rate=0.1), "random")
+    task.train(None, place, TrainSettings(learning_rate=0.1, max_length=4), "random")
     assert [settings.max_length for settings in given] == [4]
     assert json.dumps(task.fingerprint)
 
