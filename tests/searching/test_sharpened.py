@@ -8,9 +8,12 @@ import bm25s
 import numpy as np
 import pytest
 
+import foils
 from fakes import unit
+from foils.data.analyser import BM25Settings
 from foils.data.fusing import Fusion
 from foils.encode import Vectors
+from foils.encode.models import load_model
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
     DimensionSettings,
@@ -21,6 +24,7 @@ from foils.searching import (
     sharpened_queries,
 )
 from refusals import refused
+from train_models import made_up, static_model
 
 DOCUMENTS, QUERIES = unit(120), unit(9, seed=1)
 VECTORS = Vectors.of(DOCUMENTS)
@@ -200,7 +204,7 @@ def test_a_store_orders_by_bm25_and_the_model_together(name, deploys, tmp_path, 
     if BOTH[name]:
         pytest.importorskip(BOTH[name])
     monkeypatch.chdir(tmp_path)
-    pair = Fusion("z", 0.4, deploys)
+    pair = Fusion("z", 0.4, deploys, bm25=BM25Settings(language="english", k1=1.2, b=0.75).facts)
     pair.write(tmp_path / "better" / "retriever.json")
     vectors, query = world()
     rng = np.random.default_rng(1)
@@ -210,7 +214,7 @@ def test_a_store_orders_by_bm25_and_the_model_together(name, deploys, tmp_path, 
     given["search"] = lambda asked, k: cosines
     exec(compile(RECIPES[name], f"deploying.md: {name}", "exec"), given)
 
-    index = bm25s.BM25(method="lucene")
+    index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
     index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
     lexical = index.get_scores(["word3", "word7"])
     scores = np.array([cosines[row] for row in range(300)])
@@ -221,8 +225,38 @@ def test_a_store_orders_by_bm25_and_the_model_together(name, deploys, tmp_path, 
         scores = 0.6 * normal + 0.4 * (scores - scores.mean()) / scores.std()
     found = [document for document, _ in given["found"]]
     assert len(found) == 300
-    off = 0.15 if "LanceDB" in name else 0.02  # k1 is 1.2 there
+    off = 0.15 if "LanceDB" in name else 0.02  # an analyser of its own
     np.testing.assert_allclose(scores[found[:20]], np.sort(scores)[::-1][:20], atol=off)
+
+
+@pytest.mark.parametrize(("k1", "b", "language"), [(1.2, 0.75, "english"), (0.4, 0.2, "none"), (2.0, 0.9, "porter")])
+def test_the_recipe_of_the_pair_measures_what_foils_measures(k1, b, language, tmp_path, monkeypatch):
+    """BM25 and the model together, outside of foils, by the analyser, k1 and b that retriever.json has."""
+    monkeypatch.chdir(tmp_path)
+    collection = made_up(queries=120, documents=300)
+    static_model().save_pretrained(str(tmp_path / "better" / "model"))
+    facts = BM25Settings(language=language, k1=k1, b=b).facts
+    Fusion("z", 0.3, "both", bm25=facts).write(tmp_path / "better" / "retriever.json")
+    measured = foils.evaluate(collection, {"both": "better"}, split="test", measures="nDCG@10", precision="float32")
+    model = load_model("better/model")
+    texts = collection.documents["text"].to_pylist()
+    vectors = unit_rows(model.encode(texts, convert_to_numpy=True))
+    gains = []
+    words_of = dict(zip(*(collection.queries[column].to_pylist() for column in ("query_id", "text")), strict=True))
+    for name in collection.qrels["test"]["query_id"].to_pylist():
+        words = words_of[name]
+        similarities = vectors @ unit_rows(model.encode([words], convert_to_numpy=True))[0]
+        variables = {"texts": texts, "words": words, "query": None}
+        variables["search"] = lambda asked, k, by=similarities: dict(enumerate(by.tolist()))
+        exec(compile(RECIPES["Both over any index"], "deploying.md", "exec"), variables)
+        best = [row for row, _ in variables["found"]][:10]
+        positive = int(name[1:])
+        gains.append(1 / np.log2(best.index(positive) + 2) if positive in best else 0.0)
+    assert np.mean(gains) == pytest.approx(measured.systems[0].means["nDCG@10"], abs=0.002)
+
+
+def unit_rows(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("name", NEEDS)

@@ -110,7 +110,7 @@ def test_the_steps_of_the_pairs_alone_are_said_where_they_differ(tmp_path):
     how = {"model": static_model(), "batch_size": 8, "device": "cpu"}
     trained = foils.train(collection, negatives, epochs=1, output=tmp_path / "a", **how)
     assert trained.run.steps == 10
-    expected = "10 steps; in-batch negatives alone would have 3: train both with steps 10 to compare"
+    expected = "10 steps; in-batch negatives alone would have 3: to compare, train both for 10 steps (--steps)"
     assert expected in str(trained)
     for same in ({"steps": 10}, {"form": "lists", "epochs": 1}):
         trained = foils.train(collection, negatives, output=tmp_path / "b", **same, **how)
@@ -125,7 +125,7 @@ def test_the_program_says_the_steps_in_its_own_words(tmp_path, beir_folder, caps
     arguments = ["train", str(made_up_folder(beir_folder)), str(tmp_path / "made.parquet"), "--model"]
     arguments += [str(tmp_path / "static"), "--epochs", "1", "--batch-size", "8", "-o", str(tmp_path / "out")]
     assert run(arguments) == 0
-    assert "train both with --steps 10 to compare" in " ".join(capsys.readouterr().out.split())
+    assert "to compare, train both for 10 steps (--steps)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_epoch_of_a_reranker_that_learns_from_pairs_is_of_pairs(tmp_path):

@@ -47,7 +47,8 @@ SUMMARIES = {  # first lines of the doors' docstrings, which stand here so that 
     "batch": "Plan batches whose pairs are hard negatives for each other, and show how hard and clean they are.",
     "search": "Search with the queries as they are, or with queries sharpened by what they retrieve.",
     "train": "Train a model on a source of negatives, and write it with a card that says how.",
-    "tune": "Make a model better by pairs, in one go: mine, decide, choose on dev, train, and prove it on test.",
+    "tune": "Make a model better by pairs, in one go: train plainly, try other settings, choose on dev, "
+    "report on test.",
     "merge": "Merge a model with one that was trained from it: each weight lies between theirs.",
     "cache": "Show how large the cache is, or remove what was not used for long, while no other command runs.",
 }

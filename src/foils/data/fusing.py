@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.analyser import BM25Settings
+from foils.data.analyser import Analyser, BM25Settings
 from foils.data.collection import PairIndex, Rows
 from foils.data.records import whole_json
 from foils.data.run import Run, Scores, starts_of
@@ -256,6 +256,20 @@ class Fusion:
             return {"method": "rrf"}
         weights = (1 - self.weight, self.weight)
         return {"method": "weighted", "weights": weights, "normalisation": self.normalisation}
+
+    def terms(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the terms of each text as BM25 read them when this was measured, for a BM25 elsewhere.
+
+        Args:
+            texts: (n,) of documents, or of queries.
+
+        Raises:
+            InputError: the file does not say how BM25 read texts.
+        """
+        if "language" not in self.bm25:
+            raise InputError(f"{TUNED_FILE} does not say how BM25 read texts; tune again with this version")
+        tokenizer = Analyser(self.bm25["language"]).tokenizer()
+        return list(tokenizer.tokenize(list(texts), update_vocab=True, return_as="string", show_progress=False))
 
     def fuse(self, bm25: Mapping[D, float], model: Mapping[D, float]) -> list[tuple[D, float]]:
         """Put two lists of one query together, as a search engine returned them.

@@ -221,7 +221,7 @@ def train(
             )
         alone = of_pairs.steps_of(pairs)
         if alone != steps:
-            advice = f"train both with {spelled('steps', steps)} to compare"
+            advice = f"to compare, train both for {counted(steps, 'steps')} (--steps)"
             remarks.append(f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}")
     card = getattr(model, "model_card_data", None)
     name = str(model if named else getattr(card, "base_model", None) or loaded.__name__)
