@@ -25,9 +25,12 @@ import foils
 from common import load, save
 from foils.data.fusing import NORMALISATIONS, RANKS, Fusion, fuse_runs
 from foils.evaluation import measure_run
-from foils.experiments.tune import BM25, BOTH, MEASURE, TUNED, WEIGHTS
+from foils.experiments.tasks import BM25
+from foils.experiments.tune import WEIGHTS
+from foils.experiments.tuned import MEASURE, TUNED
 from foils.statistics import bootstrap_interval, paired_test
 
+BOTH = "both"
 WAYS = [*((name, weight) for name in NORMALISATIONS for weight in WEIGHTS), (RANKS, 0.5)]
 
 
@@ -46,7 +49,7 @@ def measured(given: str, name: str, minutes: float | None, seed: int, work: Path
     ways = [float(values(fuse_runs([runs[BM25], runs[half]], **Fusion(*way).how)).mean()) for way in WAYS]
     chosen = tuned.plan["retriever"]
     better = max((half, BM25), key=lambda system: float(of[system].mean()))
-    both = of[tuned.both]
+    both = of[f"{BM25} + {half}"]
     gain, test = both - of[better], paired_test(both, of[better])
     low, high = bootstrap_interval(gain, rng=np.random.default_rng(seed))
     return {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from common import load, save
-from foils.experiments.tune import LEVEL, MEASURE, RERANKED, TUNED
+from foils.experiments.tuned import LEVEL, MEASURE, TUNED
 from foils.runtime.results import with_ends
 
 
@@ -24,23 +24,24 @@ def row(folder: Path) -> dict[str, Any]:
     made: dict[str, Any] = json.loads((folder / "tune.json").read_text("utf-8"))
     given, systems = made["plan"]["given"], {each["name"]: each for each in made["evaluation"]["systems"]}
     stage = given.get("first_stage", "bm25")
-    first, trial = made["evaluation"]["systems"][0], made["trials"][-1]
+    first, taken = made["evaluation"]["systems"][0], made["taken"]
+    together = next(name for name in systems if name.endswith(f" + {TUNED}"))
     found = {
         "collection": Path(given["collection"]).name,
         "first stage": stage if stage == "bm25" else "tuned encoder",
         "minutes": given["minutes"],
-        "steps": trial["steps"],
+        "steps": taken["members"][0]["steps"],
         "queries": len(first["per_query"][MEASURE]),
         "its order": round(first["measures"][MEASURE], 4),
     }
-    for column, name in (("reranker", TUNED), ("together", RERANKED)):
+    for column, name in (("reranker", TUNED), ("together", together)):
         found[column] = round(systems[name]["measures"][MEASURE], 4)
         each = next(
             each for each in made["evaluation"]["comparisons"]
             if (each["a"], each["b"], each["measure"]) == (name, first["name"], MEASURE)
         )  # fmt: skip
         gain = with_ends(each["difference"], each["low"], each["high"])
-        found[f"{column} − its order"] = gain.replace(" ", "* " if each["p"] < LEVEL else " ", 1)
+        found[f"{column} − its order"] = gain.replace(" ", "* " if each["p_randomised"] < LEVEL else " ", 1)
     return {**found, "deployed": made["deploys"]}
 
 

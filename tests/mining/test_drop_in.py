@@ -142,6 +142,7 @@ EXAMPLES = settings(
 
 
 @EXAMPLES
+@example(8, {"include_positives": True, "output_format": "n-tuple-scores", "num_negatives": 2})
 @example(19, {"query_prompt_name": "@sign", "corpus_prompt": "de "})  # the name is no text that begins with an @
 @given(st.integers(0, 20), OPTIONS)
 def test_same_options_same_data_set(model, vectors, seed, options):

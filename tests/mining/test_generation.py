@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import foils
@@ -242,6 +242,8 @@ def test_answers_without_a_list(said):
     assert parse(said) == []
 
 
+@example(["<think>"])
+@example(["an answer</think>", "of <think> two"])
 @given(st.lists(st.text(min_size=1).filter(lambda text: text.strip() == text), min_size=1, max_size=5))
 def test_the_json_asked_for_is_read_exactly(texts):
     assert parse(json.dumps({"negatives": texts})) == texts

@@ -195,6 +195,7 @@ class Tuned(Result):
         value: dict[str, Any] = {
             **{name: getattr(self, name) for name in names},
             "base_dev": self.candidates[0].mean,
+            "taken": self.taken.to_json(),
             "documents": {"searched": len(self.collection.documents), "all": self.documents},
             "plan": self.plan.sections,
             "trials": [each.to_json() for each in self.candidates],

@@ -227,6 +227,9 @@ def _by_new_names(
     if as_triplets is not None:
         output_format = "triplet" if as_triplets else "n-tuple"
         log.warning("as_triplets is an old name; give output_format=%r", output_format)
+    if include_positives and output_format in {*FORMS, "n-tuple-scores"} - {"n-tuple"}:
+        output_format = "n-tuple"
+        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
     if output_format == "n-tuple-scores":
         output_format, output_scores = "n-tuple", True
         log.warning("n-tuple-scores is an old name; give output_format='n-tuple' and output_scores=True")
@@ -234,9 +237,6 @@ def _by_new_names(
         refuse({"absolute_margin": absolute_margin}, "with margin, its old name; leave margin out")
         absolute_margin = margin
         log.warning("margin is an old name; give absolute_margin=%g", margin)
-    if include_positives and output_format in FORMS and output_format != "n-tuple":
-        output_format = "n-tuple"
-        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
     return output_format, output_scores, absolute_margin
 
 

@@ -6,6 +6,7 @@ missing alone. A failure is a record that says so, never an empty negative.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -346,7 +347,11 @@ def parse(content: str) -> list[str]:
     JSON of the answer after a model's thoughts; where no key does, those of the first list that
     holds any; without JSON, numbered or dashed lines.
     """
-    answer = without_thoughts(content).strip()
+    try:
+        json.loads(content)
+        answer = content  # a text in it may speak of <think>
+    except (ValueError, RecursionError):
+        answer = without_thoughts(content).strip()
     values = list(json_values(answer))
     keyed = [item for value in values if isinstance(value, dict) for item in value.items()]
     named = [value_of for key, value_of in keyed if "negative" in key.lower() and "reason" not in key.lower()]
