@@ -44,6 +44,15 @@ def _sparing_the_collector():
         gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _as_many_threads_as_before():
+    """Give each test the threads that the process began with, whatever an earlier one has set."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        SEEN.setdefault("threads", torch.get_num_threads())
+        torch.set_num_threads(SEEN["threads"])
+
+
 DOCUMENTS = {
     "d1": ("Sailing", "A sailing boat turns its bow through the wind to change tack."),
     "d2": ("Sailing", "When a boat gybes, its stern turns through the wind."),

@@ -259,7 +259,8 @@ def test_threads_share_a_tokenizer(tmp_path, monkeypatch):
         np.testing.assert_array_equal(each.lengths, alone.lengths)
 
 
-def test_a_batch_that_memory_does_not_hold_is_halved_with_a_line(tmp_path, caplog):
+def test_a_batch_that_memory_does_not_hold_is_halved_with_a_line(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # batches one after the other
     model = encoder_model(tmp_path, "wordpiece")
     expected, sizes = model.encode(SENTENCES), []
 
