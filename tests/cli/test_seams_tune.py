@@ -30,7 +30,7 @@ from foils.experiments.trials import Candidate
 from foils.experiments.tune import Tuning
 from foils.runtime.errors import InputError
 from in_browser import assert_fits_everyone, needs_chromium
-from train_models import masked_language_model
+from train_models import made_up, masked_language_model
 from tune_world import write_marked, write_world
 
 FULL, RERANKED = "full", "reranked"
@@ -178,6 +178,37 @@ def test_whatever_is_deployed_the_folder_answers_new_queries(foils, world, deplo
     assert [hit.doc_id in answered.out for hit in hits] == [True] * 3
 
 
+def test_the_plain_training_is_what_foils_train_does_by_default(world, monkeypatch):
+    """The same rows, steps, rate, batches and length; a query has 70 answers, of which 64 are trained on."""
+    from foils.training import fit
+
+    done: list[tuple[Any, Any, str]] = []
+    train_model = fit.train_model
+
+    def noted(model: Any, data: Any, output: Any, *, settings: Any, batches: str, **more: Any) -> Any:
+        done.append((data, settings, batches))
+        return train_model(model, data, output, settings=settings, batches=batches, **more)
+
+    monkeypatch.setattr(fit, "train_model", noted)
+    plain = made_up(100, 200)
+    train = plain.qrels["train"]
+    answers = [train.set_column(1, "doc_id", pa.array([f"d{at}"] * len(train))) for at in range(70)]
+    judged = replace(plain, qrels={**plain.qrels, "train": pa.concat_tables(answers)}, digest="70 answers")
+    given = {"collection": "answers", "model": "static", "seed": 3, "minutes": 1e-5}
+    tuning = Tuning(judged, Plan({"given": given}), Path("out"), "cpu")
+    tuning.schedule()
+    tuning.measured((tuning.plain,))
+    library.train(judged, model="static", output="plain", seed=3, device="cpu")
+    (data, tuned, filled), (of_train, by_hand, by_default) = done
+    np.testing.assert_array_equal(data.rows, of_train.rows)
+    assert data.counts == of_train.counts
+    assert max(np.unique(data.rows[:, 0], return_counts=True)[1]) == 64
+    for name in ("learning_rate", "batch_size", "max_length", "lora", "loss_settings", "seed", "patience"):
+        assert getattr(tuned, name) == getattr(by_hand, name), name
+    assert tuned.steps_of(len(data)) == by_hand.steps_of(len(of_train))
+    assert filled == by_default == "random"
+
+
 def test_little_time(foils, world):
     ended = foils("tune", "pairs.csv", "--model", "static", "-o", "by-program", "--minutes", 1e-5)
     tuned = library.tune("pairs.csv", model="static", output="by-library", minutes=1e-5)
@@ -185,8 +216,10 @@ def test_little_time(foils, world):
     written = [json.loads(Path(folder, "tune.json").read_text()) for folder in ("by-program", "by-library")]
     assert written[0]["trials"] == written[1]["trials"]
     recipe = tuned.plan["recipe"]
-    assert recipe["steps"] == 1, "of the plain training as many steps are made as fit"
-    assert "of these steps fit into the time" in recipe["reason"]
+    assert recipe["steps"] == 200, "the plain training is finished, whatever the time"
+    assert "more than is left, and is finished all the same" in recipe["reason"]
+    assert "nothing else was tried" in tuned.warnings[-1]
+    assert "nothing else was tried" in ended.out
     assert len(tuned.candidates) == 2  # the base and the plain training
     assert tuned.plan["negatives"]["source"] == "", "there is no time to mine"
 

@@ -80,10 +80,22 @@ def test_all_documents_are_searched_where_embedding_them_takes_a_tenth_of_the_ti
     monkeypatch, seconds, documents, dev, train
 ):
     monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
+    monkeypatch.setattr(EncoderTask, "kind", "static embedding")
     data = extent(EncoderTask("static"), made_up(100, 9_000), seconds=seconds, seed=0)
     assert (data["documents"], data["dev_documents"], data["train_queries"]) == (documents, dev, train)
     assert ("test is measured among" in data["reason"]) == (documents < 9_000)
     assert ("dev is measured among" in data["reason"]) == (dev < 9_000)
+
+
+def test_training_queries_are_drawn_where_an_epoch_takes_twice_the_time(monkeypatch):
+    """A row takes .6 s; 25,600 rows are the 200 steps that a word table makes at least."""
+    monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
+    monkeypatch.setattr(EncoderTask, "kind", "static embedding")
+    whole = made_up(60_000, 60_000)
+    for seconds, train in ((None, 30_000), (9_100.0, 30_000), (8_000.0, 26_666), (60.0, 25_600)):
+        data = extent(EncoderTask("static"), whole, seconds=seconds, seed=0)
+        assert data["train_queries"] == train
+        assert ("training queries are trained on" in data["reason"]) == (train < 30_000)
 
 
 def ranking(scores: np.ndarray, rows: np.ndarray, name: str, depth: int = 100) -> Run:

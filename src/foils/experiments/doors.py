@@ -49,7 +49,8 @@ class TuneSettings(Settings):
     """How much is tried.
 
     Attributes:
-        minutes: Time that the tuning may take, about. Default: as long as other settings are better on dev.
+        minutes: Time that the tuning may take, about; the plain training is finished even where it takes longer.
+            Default: as long as other settings are better on dev.
         max_length: Tokens after which a text is cut in training. The model that is written keeps its own maximum, and
             everything is measured at that. Default: the shortest of 64, 128, 256, 512 and the model's own maximum that
             cuts fewer than 5 % of the documents' tokens.

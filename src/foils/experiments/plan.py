@@ -14,6 +14,7 @@ import numpy as np
 from foils.data import Collection, Run
 from foils.data.records import whole_toml
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
+from foils.data.training_rows import MAX_POSITIVES
 from foils.experiments.tasks import RerankerTask, Task
 from foils.runtime import seeds
 from foils.runtime.errors import FormatError
@@ -40,7 +41,6 @@ HEAD = (
     "#   foils tune --plan plan.toml -o FOLDER\n"
     "# Values may be changed. A section that is taken out is decided anew ([given] has to stay).\n"
 )
-MAX_POSITIVES = 4  # rows of a query in training
 HARD = 100  # documents of each query that BM25, and the base, rank first: a part of a collection holds them
 MOST_DEV = {"encoder": 1_000, "reranker": 200}  # queries that are chosen on
 WHOLE_SHARE, BASE_SHARE, DEV_SHARE, TEST_SHARE = 0.1, 0.2, 0.03, 0.15
@@ -48,8 +48,8 @@ WHOLE_SHARE, BASE_SHARE, DEV_SHARE, TEST_SHARE = 0.1, 0.2, 0.03, 0.15
 what one measurement on dev takes otherwise; and what test takes of a reranker."""
 MOST_EPOCHS = 10  # of the longest training that is tried
 LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 2_000, 50, 20
-TRAINED_SHARE = 0.5  # of the time that the plain training may take
-SLACK = 4  # times as many training queries as seem to fit are kept: the machine may have been busy when it was timed
+MOST_TRAINED = 2.0
+"""Times the budget that one epoch may take, as it was timed, before training queries are drawn instead of all taken."""
 SAMPLE_TEXTS = 32
 LEAST = {"train": 20, "dev": 10, "test": 20}
 """Queries of a split below which nothing can be learned, chosen or shown."""
@@ -153,7 +153,8 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
     """Decide how many documents and queries are searched and trained on: section [data].
 
     Dev has all documents where embedding them takes a tenth of the time at most. Up to a fifth the base embeds them
-    once, so that dev can be a part that is hard for it, too, and test has them all. Beyond, both are parts.
+    once, so that dev can be a part that is hard for it, too, and test has them all. Beyond, both are parts. All queries
+    are trained on, as by `foils train`, unless one epoch would take twice the time that is left.
 
     Args:
         task: what is tuned.
@@ -161,6 +162,8 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
         seed: of the texts that are timed.
         seconds: that are left; None: no limit.
     """
+    from foils.training.models import FEWEST_STEPS, PLAIN_BATCHES
+
     reranker = isinstance(task, RerankerTask)
     positives = {name: whole.positives(name) for name in SPLITS}
     queries = {name: len(each) for name, each in positives.items()}
@@ -170,9 +173,10 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
     reason = "there is no limit of time, so all documents are searched, on dev, too"
     if seconds is not None:
         text = seconds_a_text(task, whole, seed)
-        fitting = TRAINED_SHARE * seconds / seconds_a_row(task, text)
+        fitting = MOST_TRAINED * seconds / seconds_a_row(task, text)
+        rows = max(FEWEST_STEPS * PLAIN_BATCHES[task.kind], fitting)  # fewer would not make the plain training shorter
         per_query = float(np.minimum(positives["train"].counts, MAX_POSITIVES).mean())
-        queries["train"] = min(queries["train"], max(LEAST_QUERIES, int(SLACK * fitting / per_query)))
+        queries["train"] = min(queries["train"], int(rows / per_query))
         if reranker:
             of_query = text * task.depth
             queries["dev"] = min(queries["dev"], max(LEAST_RERANKED, int(DEV_SHARE * seconds / of_query)))
@@ -189,6 +193,8 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
             f"; test is measured among {documents:,} of {len(whole.documents):,} documents: the positives, the first "
             f"{HARD} of BM25 for each query of dev and test, and random ones"
         )
+    if queries["train"] < len(positives["train"]):
+        reason += f"; {queries['train']:,} of {len(positives['train']):,} training queries are trained on"
     if dev_documents < len(whole.documents):
         reason += (
             f"; dev is measured among {dev_documents:,} documents or more: the positives, the first {HARD} of BM25 and "

@@ -54,17 +54,18 @@ class _Model:
 
     in_batch: ClassVar[bool]
 
-    def rows(
-        self, collection: Collection, negatives: Negatives | None, *, per_query: int | None, max_positives: int,
-        split: str = "train",
-    ) -> TrainingSet:  # fmt: skip
-        """Return what is trained on: the positives of a split with their negatives, or pairs alone."""
+    def rows(self, collection: Collection, negatives: Negatives | None, **how: Any) -> TrainingSet:
+        """Return what is trained on: positives with their negatives, or pairs alone.
+
+        Args:
+            collection: with judgements.
+            negatives: that were mined; None: pairs alone.
+            how: arguments of `foils.training.data.training_set`; without them all is as `foils train` has it.
+        """
         from foils.training.data import training_set
 
-        mined = negatives is not None
-        form = "lists" if not self.in_batch else "triplets" if mined else "pairs"
-        how: dict[str, Any] = {"form": form, "per_query": per_query if mined else None, "max_positives": max_positives}
-        return training_set(collection, negatives, split=split, **how)
+        form = "triplets" if self.in_batch else "lists"
+        return training_set(collection, negatives, form="pairs" if negatives is None else form, **how)
 
     def load(self, folder: str | Path | None = None, *, seed: int = 0) -> Any:
         """Load the model, or what was trained from it; a head that its files lack is drawn from the seed."""

@@ -87,7 +87,7 @@ class Setting:
         if self.source:
             negatives = f"{counted(self.per_query, 'negatives')} of {self.source} each"
         filled = "" if self.batches == "random" else f", {self.batches} batches"
-        return f"{counted(self.steps, 'steps')} at {self.learning_rate:g}, {negatives}{filled}"
+        return f"{counted(self.steps, 'steps')} at {self.learning_rate:.3g}, {negatives}{filled}"
 
 
 @dataclass(frozen=True)

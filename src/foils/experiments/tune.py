@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,9 +26,7 @@ from foils.evaluation import bm25_run, evaluate_runs, measure_run
 from foils.experiments.cache import TEMPORARY, StepCache
 from foils.experiments.plan import (
     HARD,
-    MAX_POSITIVES,
     MOST_EPOCHS,
-    TRAINED_SHARE,
     Plan,
     Section,
     extent,
@@ -56,6 +54,9 @@ from foils.runtime import progress
 from foils.runtime.errors import require
 from foils.runtime.files import cache_place, fill_folder
 from foils.searching.retriever import named_collection
+
+if TYPE_CHECKING:
+    from foils.training.data import TrainingSet
 
 PLAN = "plan.toml"
 CHECKPOINT_STEPS = 200
@@ -131,7 +132,7 @@ class Tuning:
 
     def schedule(self) -> None:
         """Decide what is searched, how the plain training is done, and what else may be tried."""
-        from foils.training.models import plain_recipe, training_length, transformer_of
+        from foils.training.models import plain_recipe, transformer_of
 
         def measured() -> dict[str, Any]:
             with progress.reporting(progress.silent):
@@ -139,30 +140,23 @@ class Tuning:
                 return dict(extent(self.task, self.whole, seed=self.seed, seconds=limit))
 
         def recipe() -> Section:
-            model, rows, lora = self.task.load(), self.rows, self.given.get("lora")
+            model, rows, lora = self.task.load(), self.pairs.epoch_rows, self.given.get("lora")
             if lora is not None:
                 require("peft", "lora")
                 transformer_of(model, "lora")
             plain = plain_recipe(rows, model, lora=lora)
             rate, steps = float(plain.learning_rate or 0), plain.steps_of(rows)
             rate *= NEW_HEAD if self.fresh and lora is None else 1
-            sample = self.whole.document_texts(np.arange(min(len(self.whole.documents), SAMPLED)))
-            texts: list[Any] = sample
-            if not self.task.in_batch:
-                queries = self.whole.query_texts(np.resize(self.whole.positives("train").query_rows, len(sample)))
-                texts = list(zip(queries, sample, strict=True))
-            length = training_length(model, texts, tokens=self.given.get("max_length"))
+            length = self.pairs.length_for(model, self.given.get("max_length"))
             reason = f"{steps:,} steps at {rate:.2g}, what foils train does by default with {rows:,} rows"
-            text = self.plan["data"].get("seconds_a_text")
-            if text is not None:
-                a_step = plain.batch_size * seconds_a_row(self.task, float(text))
-                fitting = max(1, int(TRAINED_SHARE * max(0.0, self.left) / a_step))
-                if fitting < steps:
-                    steps = fitting
-                    reason += f"; {steps:,} of these steps fit into the time"
             if length.tokens is not None:
                 reason += f"; texts are cut after {length.tokens} tokens in training, {length.cut:.1%} of them"
-            numbers = {"learning_rate": float(f"{rate:.3g}"), "steps": steps, "batch_size": plain.batch_size}
+            seconds = steps * plain.batch_size * seconds_a_row(self.task, self.plan["data"].get("seconds_a_text", 0.0))
+            if seconds > self.left:
+                late = f"this takes about {seconds / 60:.0f} minutes, more than is left, and is finished all the same"
+                self.say(late)
+                reason += f"; {late}"
+            numbers = {"learning_rate": rate, "steps": steps, "batch_size": plain.batch_size}
             return {**numbers, "max_length": length.tokens, "reason": reason}
 
         key = {"collection": self.whole.digest, **self.given}
@@ -170,15 +164,20 @@ class Tuning:
         self.plan.decide("recipe", recipe)
         self.plan.decide("search", self._searched)
 
-    @property
-    def rows(self) -> int:
-        """Rows of an epoch of pairs or lists."""
-        counts = np.minimum(self.whole.positives("train").counts, MAX_POSITIVES)
-        return max(1, round(float(counts.mean()) * int(self.plan["data"]["train_queries"])))
+    @cached_property
+    def drawn(self) -> Collection:
+        """The collection with the queries that are trained on, chosen on and reported on."""
+        counts = {name: int(self.plan["data"][f"{name}_queries"]) for name in SPLITS}
+        return with_queries(self.whole, counts, self.seed)
+
+    @cached_property
+    def pairs(self) -> TrainingSet:
+        """The pairs that are trained on."""
+        return self.task.rows(self.drawn, None)
 
     def _searched(self) -> Section:
         plain = self.plan["recipe"]
-        epochs = MOST_EPOCHS * -(-self.rows // int(plain["batch_size"]))
+        epochs = MOST_EPOCHS * -(-self.pairs.epoch_rows // int(plain["batch_size"]))
         most = max(epochs, 4 * int(plain["steps"]))
         reason = "as long as dev rises and time is left: twice the steps, three times the learning rate, a third of it"
         if self.task.in_batch:
@@ -192,12 +191,11 @@ class Tuning:
     @cached_property
     def collection(self) -> Collection:
         """What is searched and trained on."""
-        data = self.plan["data"]
-        part = with_queries(self.whole, {name: int(data[f"{name}_queries"]) for name in SPLITS}, self.seed)
-        if int(data["documents"]) >= len(part.documents):
-            return part
-        ranked = [bm25_run(part, split, depth=HARD, lexical=self.lexical) for split in ("dev", "test")]
-        return resembling(part, SPLITS, ranked, int(data["documents"]), self.seed, bound=True)
+        whole, documents = self.drawn, int(self.plan["data"]["documents"])
+        if documents >= len(whole.documents):
+            return whole
+        ranked = [bm25_run(whole, split, depth=HARD, lexical=self.lexical) for split in ("dev", "test")]
+        return resembling(whole, SPLITS, ranked, documents, self.seed, bound=True)
 
     @cached_property
     def dev(self) -> Collection:
@@ -309,11 +307,9 @@ class Tuning:
         from foils.training.settings import TrainSettings
 
         task, recipe = self.task, self.plan["recipe"]
-        negatives, drawn = self.mined(setting.source) if setting.source else None, None
-        if not task.in_batch:
-            drawn = setting.per_query
-        per_query = None if drawn else setting.per_query
-        data = task.rows(self.collection, negatives, per_query=per_query, max_positives=MAX_POSITIVES)
+        negatives = self.mined(setting.source) if setting.source else None
+        drawn, per_query = (None, setting.per_query) if task.in_batch else (setting.per_query, None)
+        data = task.rows(self.collection, negatives, per_query=per_query)
         model, lora = task.load(), self.given.get("lora")
         bfloat16 = multiplies(model) and computes_bfloat16(model.device)
         trainer = {"save_steps": CHECKPOINT_STEPS, **({"bf16": True} if bfloat16 else {})}
@@ -393,6 +389,9 @@ class Tuning:
             return trial
 
         trials = search(self.plain, run, self._space, int(self.plan["search"]["trainings"]))
+        if len(trials) == 1 and self.left <= 0:
+            spent = f"{self.spent / 60:.1f} minutes were spent when the plain training was measured"
+            self.warnings.append(f"{spent}, all that was given: nothing else was tried")
         others = len(trials) + len(SHARES)  # beside the plain one, the mean of weights among them
         plain = self._plainest(trials, others)
         candidates, mean = [plain], averaged(trials)
