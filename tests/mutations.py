@@ -45,7 +45,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     # The orchestration: verdicts, choices and what becomes of rows.
     ("statistics/significance.py", "(1 + extreme.sum()) / (1 + draws)", "extreme.sum() / draws",
      "statistics/test_significance.py"),
-    ("statistics/noisy_labels.py", "(means >= precision) & last_of_its_value", "means >= precision",
+    ("statistics/survey.py", "(means >= precision) & last_of_its_value", "means >= precision",
      "statistics/test_survey.py"),
     ("experiments/*.py", "test.p_randomised < LEVEL", "test.p_randomised < 2", "experiments"),
     ("experiments/analysis.py", "2 * half / (1 + half) if half > 0", "half if half > 0",

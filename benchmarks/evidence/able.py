@@ -31,7 +31,7 @@ from foils.data.splitting import drawn_judgements, with_documents
 from foils.deciding import BeliefSettings
 from foils.deciding import decide as decide_between
 from foils.encode import EncoderSettings, VectorStore, load_encoder
-from foils.evaluation.systems import measure_encoder
+from foils.evaluation.doors import measure_encoder
 from foils.experiments.tasks import IN_BATCH, UNTRAINED, EncoderTask
 from foils.runtime.files import cache_folder, write_json
 from foils.statistics import bootstrap_interval

@@ -10,7 +10,7 @@ import numpy as np
 from foils.experiments.analysis import reliability_of
 from foils.experiments.tasks import BASELINES, IN_BATCH
 from foils.runtime.files import without_nan
-from foils.statistics.agreement import kendall_tau
+from foils.statistics.significance import kendall_tau
 
 PARTS = {"choice": "chosen on", "test": "tested on", "cause": "cause"}
 OURS = ("benefit", "strength", "few_false")

@@ -42,7 +42,7 @@ from foils.labelling.doors import by_function, judge_known
 from foils.labelling.evidence import evidence_of
 from foils.labelling.relabelling import answers_of, ask_judge, believed_errors, verdicts_of, with_errors
 from foils.labelling.sheet import pairs_in
-from foils.statistics.noisy_labels import Answers, learn
+from foils.statistics.survey import Answers, learn
 
 MODEL = "static:all-MiniLM-L6-v2"
 GUIDE = "all-MiniLM-L6-v2"

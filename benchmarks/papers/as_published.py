@@ -41,7 +41,7 @@ from foils.scoring.eci import gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS
 from foils.scoring.information import log_det, target_moments
 from foils.scoring.lexical import IDF_CORPORA
-from foils.statistics.agreement import kendall_tau
+from foils.statistics.significance import kendall_tau
 
 TOP, FAR, LENGTH, AND = 10, 50, 128, " & "
 TEMPERATURE = 0.05

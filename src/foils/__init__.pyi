@@ -15,7 +15,7 @@ import foils.data.read
 import foils.data.sources
 import foils.deciding.results
 import foils.encode.opening
-import foils.evaluation.systems
+import foils.evaluation.doors
 import foils.experiments.analysis
 import foils.experiments.doors
 import foils.experiments.plan
@@ -121,8 +121,8 @@ def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["ran
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
     "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.candidates.Mined: ...
-def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluation.systems.SystemsLike | None = ..., *,
-    run: foils.evaluation.systems.SystemsLike | None = ..., reranker: foils.evaluation.systems.SystemsLike | None = ...,
+def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluation.doors.SystemsLike | None = ..., *,
+    run: foils.evaluation.doors.SystemsLike | None = ..., reranker: foils.evaluation.doors.SystemsLike | None = ...,
     split: str = ..., measures: str | collections.abc.Sequence[str] = ..., top: int = ..., rerank_depth: int = ...,
     against: str | collections.abc.Sequence[str] | None = ..., write_runs: str | pathlib.Path | None = ...,
     seed: int = ..., language: typing.Literal["auto", "none", "arabic", "armenian", "basque", "catalan", "czech",
@@ -135,7 +135,7 @@ def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluati
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.evaluation.systems.Evaluation: ...
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.evaluation.doors.Evaluation: ...
 def demo(output: str | pathlib.Path = ..., *, encoder: str = ..., model: str = ...,
     seed: int = ...) -> foils.experiments.doors.Demo: ...
 def merge(base: str, tuned: str, *, output: str | pathlib.Path, alpha: float = ..., reranker: bool = ...,

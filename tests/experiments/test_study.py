@@ -32,7 +32,7 @@ from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import FoilsError, FormatError
 from foils.runtime.files import SEAL, write_sealed
 from foils.scoring import ScoreSettings, score_sources
-from foils.statistics.agreement import kendall_tau
+from foils.statistics.significance import kendall_tau
 from foils.training.models import load_trainable
 from foils.training.settings import TrainSettings
 from hostile import ATTACK, assert_harmless

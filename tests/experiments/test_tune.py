@@ -14,7 +14,7 @@ from foils.data.fusing import Fusion
 from foils.data.splitting import split_sizes, with_three_splits
 from foils.encode.models import load_model
 from foils.evaluation import measure_run
-from foils.evaluation.systems import Evaluation
+from foils.evaluation.doors import Evaluation
 from foils.experiments import plan as planning
 from foils.experiments.plan import Plan, extent, resembling, with_queries
 from foils.experiments.tasks import EncoderTask

@@ -22,7 +22,7 @@ from foils.labelling.evidence import evidence_of
 from foils.labelling.relabelling import Answered, Relabelled, ask_judge, verdicts_of, with_errors
 from foils.llm import Client
 from foils.runtime.errors import FailureError, InputError
-from foils.statistics.noisy_labels import Answers, Crowd
+from foils.statistics.survey import Answers, Crowd
 from llm_server import Reply, serving
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foils.labelling.relabelling import believed_errors, share_by_answers
-from foils.statistics.noisy_labels import Answers
+from foils.statistics.survey import Answers
 
 
 def test_a_share_by_hand() -> None:

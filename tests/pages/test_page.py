@@ -3,7 +3,7 @@
 from hashlib import sha256
 from importlib.resources import files
 
-from foils.pages.page import Examples, Figure, Section, render_page
+from foils.pages import Examples, Figure, Section, render_page
 from foils.runtime.results import Table
 
 

@@ -15,8 +15,7 @@ from scipy import stats
 
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.statistics import bootstrap_interval, compare_systems, holm, measure_rankings, paired_test, parse_measures
-from foils.statistics.agreement import kendall_tau
-from foils.statistics.significance import randomisation_p
+from foils.statistics.significance import kendall_tau, randomisation_p
 from refusals import refused
 
 

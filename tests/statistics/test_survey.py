@@ -11,8 +11,7 @@ from scipy.stats import binomtest, kstest
 from sklearn.linear_model import LogisticRegression
 
 from foils.runtime.errors import InputError
-from foils.statistics.noisy_labels import Answers, learn, threshold
-from foils.statistics.survey import draw, estimate_share, permanent_numbers
+from foils.statistics.survey import Answers, draw, estimate_share, learn, permanent_numbers, threshold
 
 Floats = npt.NDArray[np.float64]
 SIZES = np.array([8.0, 1.0, 2.0, 4.0, 0.0, 1.0, 3.0])

@@ -10,7 +10,7 @@ import numpy as np
 
 from foils.data.analyser import load_bm25s
 from foils.deciding.results import NONE, Decision, percent
-from foils.pages.page import (
+from foils.pages import (
     LEGEND,
     PALETTE,
     Example,

@@ -1,29 +1,8 @@
-"""Measures of systems on the judgements of a split."""
+"""Measures of systems on the judgements of a split.
 
-from foils.evaluation.systems import (
-    dense_run,
-    evaluate_runs,
-    first_documents,
-    measure_encoder,
-    measure_run,
-    named_systems,
-    qrels_of,
-    rankings_of,
-    rerank_run,
-    runs_of,
-)
-from foils.searching.runs import bm25_run
+The names stand in `__init__.pyi`, and are loaded when they are first used.
+"""
 
-__all__ = [
-    "bm25_run",
-    "dense_run",
-    "evaluate_runs",
-    "first_documents",
-    "measure_encoder",
-    "measure_run",
-    "named_systems",
-    "qrels_of",
-    "rankings_of",
-    "rerank_run",
-    "runs_of",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

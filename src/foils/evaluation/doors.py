@@ -1,23 +1,520 @@
-"""The door of evaluation."""
+"""The door of evaluation, and runs of systems on one split: how they are made, measured alike, and compared."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
 
+from foils.data import Collection, Run
 from foils.data.analyser import BM25Settings
-from foils.data.fusing import deployed
-from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import check_ids
-from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
-from foils.evaluation.systems import BM25, Evaluation, NamedSystem, SystemsLike, evaluate_runs, named_systems, runs_of
+from foils.data.fusing import FUSED_DEPTH, Fusion, deployed, fuse_runs
+from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
+from foils.data.run import check_ids, without_identical
+from foils.encode import EmbeddingSettings, Encoder, EncoderSettings, VectorStore, as_encoder
+from foils.encode.cross_encoders import logits
+from foils.encode.models import find_model
+from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingModel, EncoderLike, PairModel
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import FOLDER
 from foils.runtime.options import Option, Settings, door, refuse, spelled
 from foils.runtime.parallel import ScaleSettings
-from foils.statistics.measures import DEFAULT_MEASURES, parsed_names
+from foils.runtime.results import Result, Table, number, p_value
+from foils.searching import DimensionSettings, embed_collection, search_collection
+from foils.searching.runs import bm25_run as bm25_run
+from foils.statistics import Comparison, bootstrap_interval, compare_systems
+from foils.statistics.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings, parsed_names
+
+if TYPE_CHECKING:
+    SystemLike = str | Path | Run | Encoder | EmbeddingModel | PairModel
+    SystemsLike = Mapping[str, SystemLike] | Sequence[SystemLike] | SystemLike
+else:
+    SystemsLike = list[str]
+
+DEPTH = 100
+PAIRS = 256  # handed to a reranker at a time
+PairScorer = Callable[[Sequence[tuple[str, str]]], npt.ArrayLike]
+
+BM25: Literal["bm25"] = "bm25"
+Kind = Literal["encoder", "bm25", "run", "reranker"]
+log = logging.getLogger(__name__)
+
+
+def dense_run(
+    model: EncoderLike,
+    collection: Collection,
+    split: str,
+    *,
+    depth: int = DEPTH,
+    store: VectorStore | None = None,
+    name: str = "",
+) -> Run:
+    """Search exactly for every judged query of a split.
+
+    A document that has the query's own id is left out (`Collection.identical`).
+
+    Args:
+        model: a name, a folder, a SentenceTransformer with its own prompts, length and similarity,
+            or an `Encoder`.
+        collection: what is searched.
+        split: whose queries.
+        depth: documents of each ranking.
+        store: keeps the vectors; None: encode now, keep nothing, as for a model in training.
+        name: of the run; empty: the encoder's.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: a model that cannot be loaded.
+    """
+    encoder = as_encoder(model, EncoderSettings())
+    embedded = embed_collection(collection, encoder, store, split=split)
+    return search_collection(embedded, DimensionSettings("none"), k=depth, name=name or encoder.name).run
+
+
+def first_documents(run: Run, collection: Collection, depth: int, *, split: str | None = None) -> Run:
+    """Return the first `depth` documents of each query of a run, those with the query's own id left out before.
+
+    Args:
+        run: of the first stage.
+        collection: that the run was made on.
+        depth: how many documents of each query, at least 1.
+        split: whose judged queries are kept; None: all queries of the run are.
+
+    Raises:
+        InputError: ids of the run that the collection does not have, or no query of the split in it.
+        UnknownNameError: no such split.
+    """
+    table = without_identical(run, collection).table
+    if split is not None:
+        judged = collection.judgements(split)["query_id"].combine_chunks().unique()
+        table = table.filter(pc.is_in(table["query_id"], value_set=judged.cast(table["query_id"].type)))
+        if not len(table):
+            raise InputError(
+                f"no query of the split {split!r} of {collection.name} is in the run {run.name}; check the split "
+                f"(there are {', '.join(collection.splits)}) and the query ids"
+            )
+    table = table.filter(pc.less(table["rank"], depth))
+    known = np.stack([collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])]) >= 0
+    unknown = np.flatnonzero(~known.all(axis=0))
+    if len(unknown):
+        first = table.slice(unknown[0], 1).to_pylist()[0]
+        raise InputError(
+            f"{len(unknown)} rows of the run {run.name} name a query or document that {collection.name} does not have "
+            f"(query {first['query_id']}, document {first['doc_id']}); use the collection the run was made on"
+        )
+    return replace(run, table=table)
+
+
+def rerank_run(
+    run: Run, collection: Collection, scorer: PairScorer, *, depth: int = 100, name: str = "reranked"
+) -> Run:
+    """Score the first `depth` documents of each query again and sort them; the rest is left out.
+
+    So is a document that has the query's own id (`Collection.identical`), before the first are counted.
+
+    Args:
+        run: of the first stage.
+        collection: holds the texts.
+        scorer: list of (query text, document text) → one score a pair, higher is better; as a
+            sentence-transformers CrossEncoder's `predict`.
+        depth: how many documents of each query, at least 1.
+        name: of the new run.
+
+    Returns:
+        A run of at most `depth` documents a query; ties keep the first stage's order.
+
+    Raises:
+        InputError: ids of the run that the collection does not have.
+        FailureError: the scorer gave another number of scores, or one that is not finite.
+    """
+    table = first_documents(run, collection, depth).table
+    queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+    scores = np.empty(len(queries))
+    with progress.task("reranking", total=len(scores), unit="pairs") as advance:
+        for start in range(0, len(scores), PAIRS):
+            part = slice(start, start + PAIRS)
+            texts = zip(collection.query_texts(queries[part]), collection.document_texts(documents[part]), strict=True)
+            of_block = np.asarray(scorer(list(texts)), np.float64)
+            if of_block.shape != scores[part].shape or not np.isfinite(of_block).all():
+                raise FailureError(
+                    f"the reranker gave scores of shape {of_block.shape} for {len(scores[part])} pairs, "
+                    f"{int((~np.isfinite(of_block)).sum())} of them not finite; expected one finite score a pair"
+                )
+            scores[part] = of_block
+            advance(len(of_block))
+    return Run.ranked(table["query_id"], table["doc_id"], scores, name=name, facts=run.facts)
+
+
+def qrels_of(collection: Collection, split: str) -> Qrels:
+    """Return a split's judgements as query id → document id → grade, queries in the order of the judgements."""
+    table = collection.judgements(split)
+    qrels: dict[str, dict[str, int]] = {}
+    columns = (table[name].to_pylist() for name in ("query_id", "doc_id", "relevance"))
+    for query, document, grade in zip(*columns, strict=True):
+        qrels.setdefault(query, {})[document] = grade
+    return qrels
+
+
+def rankings_of(run: Run) -> Rankings:
+    """Return a run as query id → document ids, best first."""
+    rows = zip(run.table["query_id"].to_pylist(), run.table["doc_id"].to_pylist(), strict=True)
+    return {
+        query: [document for _, document in rows_of_query]
+        for query, rows_of_query in groupby(rows, key=lambda row: row[0])
+    }
+
+
+def measure_run(run: Run, collection: Collection, split: str, measures: Sequence[str]) -> Measured:
+    """Measure a run on a split; all judged queries count, and documents count in the run's own order.
+
+    Args:
+        run: as `dense_run`, `bm25_run` and `rerank_run` make it.
+        collection: with judgements of the split.
+        split: whose queries.
+        measures: ir_measures' names, none that looks deeper than the run.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: what `measure_rankings` refuses.
+    """
+    return measure_rankings(rankings_of(run), qrels_of(collection, split), measures, name=run.name)
+
+
+def measure_encoder(
+    model: EncoderLike,
+    collection: Collection,
+    split: str,
+    measures: Sequence[str],
+    *,
+    depth: int = DEPTH,
+    store: VectorStore | None = None,
+) -> Measured:
+    """Measure exact search by a model over the whole collection: `dense_run`, then `measure_run`."""
+    return measure_run(dense_run(model, collection, split, depth=depth, store=store), collection, split, measures)
+
+
+@dataclass(frozen=True)
+class NamedSystem:
+    """One system to evaluate.
+
+    Attributes:
+        kind: `encoder`, `bm25`, `run` or `reranker`.
+        what: a name, a path or an object.
+        name: what it is called; empty: it is called by what it is.
+    """
+
+    kind: Kind
+    what: Any
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluation(Result):
+    """What systems score on a split, and how they differ.
+
+    Attributes:
+        split: whose judgements were used.
+        systems: each system's measures, in the order given.
+        intervals: system → measure → bootstrap interval of the mean.
+        comparisons: every pair of systems under every measure; empty for one system.
+        identical_ids: queries of the split for which the document of the query's own id was left
+            out of every run.
+        collection: its name.
+        runs: what was measured, one run a system.
+    """
+
+    split: str
+    systems: tuple[Measured, ...]
+    intervals: dict[str, dict[str, tuple[float, float]]]
+    comparisons: tuple[Comparison, ...]
+    identical_ids: int = 0
+    collection: str = ""
+    runs: tuple[Run, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def brief(self) -> str:
+        """Each system's first measure, for `repr`."""
+        measure = next(iter(self.systems[0].per_query))
+        means = ", ".join(f"{system.name!r} {number(system.means[measure], 4)}" for system in self.systems)
+        return f"{self.collection} ({self.split}): {measure} of {means}"
+
+    def tables(self) -> list[Table]:
+        """Return the systems' means with their intervals, and the comparisons."""
+        measures = list(self.systems[0].per_query)
+        rows = [
+            (
+                system.name,
+                *(
+                    f"{system.means[measure]:.4f} [{number(low)}, {number(high)}]"
+                    for measure, (low, high) in self.intervals[system.name].items()
+                ),
+                f"{len(system.unanswered):,}",
+            )
+            for system in self.systems
+        ]
+        count = len(self.systems[0].query_ids)
+        title = f"{self.collection} ({self.split}), {count:,} queries, mean and 95 % interval"
+        columns = ["system", *measures, "unanswered"]
+        means = Table(title, columns, rows, identical_ids_caption(self.identical_ids))
+        if not self.comparisons:
+            return [means]
+        rows = [
+            (
+                f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", p_value(c.p_randomised),
+                p_value(c.p_randomised_holm), c.test, p_value(c.p),
+            )
+            for c in self.comparisons
+        ]  # fmt: skip
+        columns = ["systems", "measure", "difference", "p (randomised)", "p (Holm)", "test", "p (test)"]
+        caption = (
+            "p (randomised) and its Holm correction are about the difference of means; Wilcoxon's p is about ranks"
+        )
+        return [means, Table("Differences", columns, rows, caption)]
+
+    def write_runs(self, folder: str | Path) -> None:
+        """Write the run of each system in TREC form, as NAME.trec in the folder; what no file's name holds is `_`.
+
+        Raises:
+            InputError: two systems whose files would have one name.
+        """
+        files = [re.sub(r"[/\\:\x00-\x1f]", "_", run.name).lstrip(".") + ".trec" for run in self.runs]
+        if len(set(files)) < len(files):
+            raise InputError(f"systems whose files would have one name: {', '.join(sorted(files))}; give other names")
+        for run, file in zip(self.runs, files, strict=True):
+            run.write(Path(folder) / file)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the evaluation as plain values: split, systems (what ranked, measures, per query), comparisons."""
+        facts = {run.name: run.facts for run in self.runs}
+        return {
+            "split": self.split,
+            "identical_ids": self.identical_ids,
+            "systems": [
+                {
+                    "name": system.name,
+                    **facts.get(system.name, {}),
+                    "measures": system.means,
+                    "intervals": {measure: list(ends) for measure, ends in self.intervals[system.name].items()},
+                    "unanswered": list(system.unanswered),
+                    "per_query": {
+                        measure: dict(zip(system.query_ids, values.tolist(), strict=True))
+                        for measure, values in system.per_query.items()
+                    },
+                }
+                for system in self.systems
+            ],
+            "comparisons": [vars(comparison) for comparison in self.comparisons],
+        }
+
+
+def evaluate_runs(
+    collection: Collection,
+    runs: Sequence[Run],
+    *,
+    rng: np.random.Generator,
+    split: str = "test",
+    measures: Sequence[str] = DEFAULT_MEASURES,
+    against: Sequence[str] | None = None,
+) -> Evaluation:
+    """Measure runs on a split and compare them.
+
+    A document that has the query's own id is left out of each run before it is measured
+    (`Collection.identical`).
+
+    Args:
+        collection: holds the judgements.
+        runs: one a system, names distinct.
+        rng: source of the bootstrap's draws.
+        split: whose queries; all of them count, answered or not.
+        measures: ir_measures' names.
+        against: compare every other system with each of these; None: all pairs.
+
+    Raises:
+        InputError: no run, a name twice, a run that answers no query of the split, or what the
+            measures refuse.
+        UnknownNameError: an unknown split.
+        MissingExtraError: ir-measures is not installed.
+    """
+    names = [run.name for run in runs]
+    if not runs or len(set(names)) != len(names):
+        raise InputError(f"expected at least one run, with names that differ; found {names}")
+    qrels = qrels_of(collection, split)
+    systems = tuple(
+        measure_rankings(rankings_of(without_identical(run, collection)), qrels, measures, name=run.name)
+        for run in runs
+    )
+    for run, system in zip(runs, systems, strict=True):
+        if len(system.unanswered) == len(system.query_ids):
+            raise InputError(_why_silent(run, collection, split))
+    intervals = {
+        system.name: {measure: bootstrap_interval(values, rng=rng) for measure, values in system.per_query.items()}
+        for system in systems
+    }
+    values = {system.name: system.per_query for system in systems}
+    comparisons = compare_systems(values, rng=rng, against=against) if len(systems) > 1 else []
+    identical = collection.identical_ids(split)
+    return Evaluation(split, systems, intervals, tuple(comparisons), identical, collection.name, tuple(runs))
+
+
+def _why_silent(run: Run, collection: Collection, split: str) -> str:
+    """Say why a run answers no query of a split, and what to do."""
+    if run.facts.get("bm25") and not len(run.table):
+        bm25 = run.facts["bm25"]
+        analyser = (
+            f"BM25 reads texts by {bm25['analyser']}, language {bm25['language']}; choose with {spelled('language')}"
+        )
+        return f"{run.name}: no document shares a term with a query of the split {split!r} ({analyser})"
+    splits = ", ".join(collection.splits)
+    problem = f"no query of the split {split!r} of {collection.name} is in: {run.name}"
+    return f"{problem}; check the split (there are {splits}) and the query ids"
+
+
+def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list[NamedSystem]:
+    """Return systems with their names.
+
+    Args:
+        systems: name → system, systems, or one; a text is [NAME=]MODEL or [NAME=]FILE.
+        kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders
+            that are loaded, `bm25` is BM25 (a folder of this name is `./bm25`), as is a folder of
+            `foils tune` that found it best, and the others are encoders.
+    """
+    if systems is None:
+        return []
+    if isinstance(systems, Mapping):
+        pairs = list(systems.items())
+    else:
+        if isinstance(systems, str) or not isinstance(systems, Sequence):
+            systems = [systems]
+        pairs = [_parted(each) if isinstance(each, str) else ("", each) for each in systems]
+    return [NamedSystem(kind or _kind(each), each, name) for name, each in pairs]
+
+
+def runs_of(
+    systems: Sequence[NamedSystem],
+    collection: Collection,
+    embedding: EmbeddingSettings,
+    *,
+    split: str,
+    top: int,
+    rerank_depth: int,
+    lexical: BM25Settings | None = None,
+) -> list[Run]:
+    """Return the run of each system, in their order: an encoder's exact search, BM25's, a run, a reranked run.
+
+    Every model is opened and every file read before the first text is embedded.
+
+    Args:
+        systems: rerankers score the documents of the first run or, where there is none, of the
+            first encoder or BM25; a folder of `foils tune --reranker` puts its scores and the first
+            stage's together, where it says so.
+        collection: what encoders search.
+        embedding: how encoders and cross-encoders are loaded, and where vectors are kept.
+        split: whose queries encoders and BM25 search for.
+        top: documents that they return for each query.
+        rerank_depth: documents of each query that a reranker scores.
+        lexical: how BM25 reads and scores texts; what it leaves open is as a folder of `foils tune` says.
+
+    Raises:
+        InputError: there is no encoder and no run, or one that cannot be read.
+    """
+    if all(system.kind == "reranker" for system in systems):
+        raise InputError(
+            f"nothing to evaluate; give an encoder ({spelled('systems')} MODEL) or a run ({spelled('run')} FILE)"
+        )
+    lengths: dict[str, int] = {}
+    opening = partial(_opened, collection=collection, embedding=embedding, lexical=lexical or BM25Settings())
+    opened = [opening(each, split=split, top=top, lengths=lengths) for each in systems]
+    if len(set(lengths.values())) > 1:
+        log.warning(
+            "the systems cut texts after different numbers of tokens (%s), which is part of their difference; %s "
+            "measures all at one",
+            ", ".join(f"{name}: {length}" for name, length in lengths.items()), spelled("max_length", "TOKENS"),
+        )  # fmt: skip
+    runs = [None if system.kind == "reranker" else run() for system, run in zip(systems, opened, strict=True)]
+    files = [run for system, run in zip(systems, runs, strict=True) if system.kind == "run"]
+    first = next(run for run in [*files, *runs] if run is not None)
+    for place, system in enumerate(systems):
+        if system.kind == "reranker":
+            name = system.name or f"{first.name} + {_file_name(system.what) or 'reranker'}"
+            run = rerank_run(first, collection, opened[place], depth=rerank_depth, name=name)
+            fusion = Fusion.of(system.what)
+            if fusion and fusion.deploys == "both":  # with the order that it reranks
+                stage = first_documents(first, collection, rerank_depth)
+                run = fuse_runs([stage, run], name=name, **fusion.how)
+            runs[place] = run
+    return [run for run in runs if run is not None]
+
+
+def _opened(
+    system: NamedSystem,
+    collection: Collection,
+    embedding: EmbeddingSettings,
+    lexical: BM25Settings,
+    *,
+    split: str,
+    top: int,
+    lengths: dict[str, int],
+) -> Callable[..., Any]:
+    """What makes the run of a system whose model is loaded, or scores pairs; an encoder's length goes to `lengths`."""
+    if system.kind == "reranker":
+        return partial(logits, embedding.open_cross_encoder(system.what))
+    if system.kind == "run":
+        run = _read(system)
+        return lambda: run
+    name = system.name or _file_name(system.what)
+    fusion = Fusion.of(system.what)
+    if fusion is not None:
+        lexical = lexical.over(fusion.bm25)
+    if system.kind == BM25:
+        return partial(bm25_run, collection, split, depth=top, name=name, lexical=lexical)
+    if fusion is not None:
+        depth = max(top, FUSED_DEPTH) if fusion.deploys == "both" else top
+        model = NamedSystem("encoder", find_model(str(system.what)), name)
+        dense = _opened(model, collection, embedding, lexical, split=split, top=depth, lengths=lengths)
+        if fusion.deploys == "model":
+            return dense
+        by_bm25 = partial(bm25_run, collection, split, depth=depth, lexical=lexical)
+        return lambda: fuse_runs([by_bm25(), dense()], name=name, **fusion.how).first(top)
+    encoder = embedding.open_encoder(system.what, collection)
+    length = getattr(encoder, "max_length", None)
+    if length is not None:
+        lengths[system.name or encoder.name] = length
+        log.info("%s: texts cut after %s tokens", encoder.name, length)
+    return partial(dense_run, encoder, collection, split, depth=top, store=embedding.open_store(), name=system.name)
+
+
+def _read(system: NamedSystem) -> Run:
+    if isinstance(system.what, Run):
+        return replace(system.what, name=system.name or system.what.name)
+    return replace(Run.read(system.what), name=system.name or _file_name(system.what).partition(".")[0])
+
+
+def _kind(system: SystemLike) -> Kind:
+    if isinstance(system, Run) or (isinstance(system, (str, Path)) and Path(system).is_file()):
+        return "run"
+    if deployed(system) == BM25:
+        return BM25
+    return "reranker" if hasattr(system, "predict") and not hasattr(system, "encode") else "encoder"
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The name and the rest of [NAME=]REST; a file's own name may have an equals sign."""
+    name, equals, path = text.partition("=")
+    return (name, path) if equals and name and not Path(text).exists() else ("", text)
+
+
+def _file_name(system: SystemLike) -> str:
+    return Path(system).name if isinstance(system, (str, Path)) else ""
 
 
 @dataclass(frozen=True, kw_only=True)

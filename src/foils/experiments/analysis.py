@@ -28,7 +28,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, number, signed, with_ends
-from foils.statistics.agreement import kendall_tau, kendall_taus
+from foils.statistics.significance import kendall_tau, kendall_taus
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1_000

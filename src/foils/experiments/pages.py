@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from foils.pages.page import LEGEND, PALETTE, Figure, Section, ends, label, render_page, scatter
+from foils.pages import LEGEND, PALETTE, Figure, Section, ends, label, render_page, scatter
 from foils.runtime.results import counted
 
 if TYPE_CHECKING:

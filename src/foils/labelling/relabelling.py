@@ -31,8 +31,7 @@ from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Table, number
-from foils.statistics.noisy_labels import Answers, Crowd, learn, threshold
-from foils.statistics.survey import draw, importance, permanent_numbers
+from foils.statistics.survey import Answers, Crowd, draw, importance, learn, permanent_numbers, threshold
 
 if TYPE_CHECKING:
     JudgeLike = str | Judge | Answer

@@ -32,7 +32,7 @@ from foils.data.labels import (
 from foils.data.negatives import Negatives
 from foils.data.records import DELIMITERS, Complaints, records_of
 from foils.data.tables import Provenance, column_or_nulls
-from foils.pages.page import shortened
+from foils.pages import shortened
 from foils.runtime.errors import InputError
 from foils.runtime.files import one_at_a_time, write_whole
 from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers

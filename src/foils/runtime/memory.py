@@ -9,16 +9,29 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
-from foils.runtime.contexts import holding
 from foils.runtime.errors import InputError
+
+Value = TypeVar("Value")
 
 LEAST = 2**20
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 _budget: ContextVar[int | None] = ContextVar("foils_memory", default=None)
+
+
+@contextmanager
+def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    """Let a variable have a value for everything inside the context."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 def budget() -> int:

@@ -38,9 +38,9 @@ from pathlib import Path, PurePath
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from foils.runtime.contexts import holding
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.files import check_output
+from foils.runtime.memory import holding
 from foils.runtime.results import Result
 
 N = TypeVar("N", int, float)

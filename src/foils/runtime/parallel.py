@@ -27,8 +27,8 @@ from typing import Annotated, Any, TypeVar
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from foils.runtime import memory
-from foils.runtime.contexts import holding
 from foils.runtime.errors import FailureError, FoilsError, InputError, require
+from foils.runtime.memory import holding
 from foils.runtime.options import Option, Settings
 
 Item = TypeVar("Item")

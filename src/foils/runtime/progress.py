@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
-from foils.runtime.contexts import holding
+from foils.runtime.memory import holding
 from foils.runtime.results import counted
 
 Advance = Callable[[int], None]

@@ -1,0 +1,11 @@
+from .doors import bm25_run as bm25_run
+from .doors import dense_run as dense_run
+from .doors import evaluate_runs as evaluate_runs
+from .doors import first_documents as first_documents
+from .doors import measure_encoder as measure_encoder
+from .doors import measure_run as measure_run
+from .doors import named_systems as named_systems
+from .doors import qrels_of as qrels_of
+from .doors import rankings_of as rankings_of
+from .doors import rerank_run as rerank_run
+from .doors import runs_of as runs_of
