@@ -37,10 +37,9 @@ from foils.data.tokens import TOKENIZERS
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
 from foils.scoring import ScoreSettings, score_sources
-from foils.scoring.eci import gradient_norm, score_variance, source_eci
-from foils.scoring.gates import WEIGHTINGS
+from foils.scoring.gates import IDF_CORPORA, WEIGHTINGS
 from foils.scoring.information import log_det, target_moments
-from foils.scoring.lexical import IDF_CORPORA
+from foils.scoring.scores import gradient_norm, score_variance, source_eci
 from foils.statistics.significance import kendall_tau
 
 TOP, FAR, LENGTH, AND = 10, 50, 128, " & "

@@ -16,11 +16,10 @@ from foils.data.tokens import TOKENIZERS
 from foils.encode import Vectors
 from foils.mining.fusion import fuse_sources
 from foils.scoring import make_records, measure
-from foils.scoring.compose import NOT_CHOSEN, compose, composed, greedy_log_det
-from foils.scoring.eci import MARGINS, eci, gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS, gated
-from foils.scoring.information import log_det, target_moments
+from foils.scoring.information import NOT_CHOSEN, compose, composed, greedy_log_det, log_det, target_moments
 from foils.scoring.measure import Geometry
+from foils.scoring.scores import MARGINS, eci, gradient_norm, score_variance, source_eci
 from refusals import refused
 
 TOKENS = {

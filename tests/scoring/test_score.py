@@ -23,8 +23,18 @@ from foils.scoring.gates import (
     semantic_locality,
     target_consistency,
 )
-from foils.scoring.information import Moments, effective_rank, log_det, target_moments
-from foils.scoring.intervals import Bootstrap, assign_blocks, bootstrap, leave_out, resampled
+from foils.scoring.information import (
+    Moments,
+    Resampled,
+    assign_blocks,
+    bootstrap,
+    effective_rank,
+    interval,
+    leave_out,
+    log_det,
+    resampled,
+    target_moments,
+)
 from foils.scoring.measure import (
     Geometry,
     gradient_energies,
@@ -375,7 +385,7 @@ def test_intervals_cover_the_score_of_the_population():
     rng = np.random.default_rng(6)
     held = 0
     for _ in range(120):
-        low, high = bootstrap(*with_blocks(rng, 400), rng, replicates=100).interval("s")
+        low, high = interval(bootstrap(*with_blocks(rng, 400), rng, replicates=100)["s"].scores)
         held += low <= truth <= high
     assert 0.88 <= held / 120 <= 0.99
 
@@ -393,10 +403,10 @@ def test_intervals_cover_at_every_lambda_where_they_say_so(records, d, each):
         held, claimed = [], []
         for _ in range(200):
             found = with_blocks(rng, records, regularization=regularization, d=d, each=each)
-            drawn = bootstrap(*found, rng, replicates=300)
-            low, high = drawn.interval("s")
+            drawn = bootstrap(*found, rng, replicates=300)["s"]
+            low, high = interval(drawn.scores)
             held.append(low <= truth <= high)
-            claimed.append(drawn.covers("s"))
+            claimed.append(drawn.covers)
         claims[regularization] = float(np.mean(claimed))
         if sum(claimed) > 100:
             assert np.mean(np.array(held)[claimed]) >= 0.9, regularization
@@ -408,10 +418,10 @@ def test_a_small_lambda_moves_the_interval_above_the_score_and_says_so():
     """64 triplets span 64 dimensions barely: the score at λ = 1e-4 is far below that of many records."""
     rng = np.random.default_rng(10)
     score, left_out = with_blocks(rng, 64, regularization=1e-4, d=64, each=1)
-    drawn = bootstrap(score, left_out, rng)
-    assert drawn.bias["s"] < -2 * drawn.error["s"]
-    assert drawn.interval("s")[0] > score["s"]
-    assert not drawn.covers("s")
+    drawn = bootstrap(score, left_out, rng)["s"]
+    assert drawn.bias < -2 * drawn.error
+    assert interval(drawn.scores)[0] > score["s"]
+    assert not drawn.covers
 
 
 def test_fewer_than_two_blocks_give_no_interval_and_no_claim():
@@ -419,7 +429,7 @@ def test_fewer_than_two_blocks_give_no_interval_and_no_claim():
     rng = np.random.default_rng(9)
     alone = {"s": 1.0}, {"s": np.r_[np.nan, np.full(99, np.nan)]}
     for found, replicates in ((with_blocks(rng, 1), 100), (alone, 100), (with_blocks(rng, 10), 0)):
-        drawn = bootstrap(*found, rng, replicates=replicates)
-        assert all(math.isnan(end) for end in drawn.interval("s"))
-    assert not bootstrap(*alone, rng).covers("s")
-    assert not Bootstrap().covers("s")
+        drawn = bootstrap(*found, rng, replicates=replicates)["s"]
+        assert all(math.isnan(end) for end in interval(drawn.scores))
+    assert not bootstrap(*alone, rng)["s"].covers
+    assert not Resampled().covers

@@ -342,6 +342,14 @@ class Positives:
         """Return (query row, document row) of every positive pair, each (m,)."""
         return np.repeat(self.query_rows, self.counts), self.doc_rows
 
+    def pairs_of(self, query_rows: Rows) -> tuple[Rows, Rows]:
+        """Return (place in `query_rows`, document row) of every positive of these queries, query by query."""
+        counts = self.counts_of(query_rows)
+        place = np.repeat(np.arange(len(query_rows)), counts)
+        begins = np.cumsum(counts) - counts
+        nth = np.arange(len(place)) - np.repeat(begins, counts)
+        return place, self.doc_rows[np.repeat(self.offsets[self.places(query_rows)], counts) + nth]
+
     def contain(self, query_rows: Rows, doc_rows: Rows) -> npt.NDArray[np.bool_]:
         """Tell for each (query, document) pair whether it is labelled relevant; rows below 0 are not."""
         known = (np.asarray(query_rows) >= 0) & (np.asarray(doc_rows) >= 0)

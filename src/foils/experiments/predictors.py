@@ -8,10 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from foils.deciding import Candidate
-from foils.scoring.eci import gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS
 from foils.scoring.information import log_det, target_moments
-from foils.scoring.scores import Scores
+from foils.scoring.scores import Scores, gradient_norm, score_variance, source_eci
 
 PREDICTORS: dict[str, str] = {
     "eci_sem": "ECI_sem, λ = 1",

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives
-from foils.data.run import ranks_within
 from foils.data.tokens import DocumentSets
 from foils.encode.vectors import Vectors
 from foils.runtime import memory
@@ -276,9 +275,7 @@ class LookAlikes:
         A query without a positive has no look-alike of one.
         """
         equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
-        counts, index = self.known.counts_of(queries), self.known.places(queries)
-        pair = np.repeat(np.arange(len(queries)), counts)  # a row for every positive of each query
-        positives = self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
+        pair, positives = self.known.pairs_of(queries)
         ours, least = documents[pair], np.inf if self.threshold is None else self.threshold
         similarity = self._sets.jaccard(ours, positives, min(least, 1.0))
         near[pair[similarity >= least]] = True

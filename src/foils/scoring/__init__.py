@@ -1,6 +1,6 @@
 """The published scores of sources of negatives: ECI_sem, ECI, and what lies behind them."""
 
-from foils.scoring.compose import Composition, compose, composed
+from foils.scoring.information import Composition, compose, composed
 from foils.scoring.measure import Measured, measure
 from foils.scoring.scores import Scores, ScoreSettings, SourceScore, score_sources
 from foils.scoring.triplets import Records, make_records

@@ -9,20 +9,27 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from foils.data.collection import Collection
+from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.encode.encoder import Encoder
 from foils.encode.models import check_temperature_of
 from foils.encode.vectors import VectorStore
 from foils.runtime import seeds
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number
-from foils.scoring.eci import MARGINS, source_eci
-from foils.scoring.gates import ambiguous, gated, mnrl_proxy, triplet_means
-from foils.scoring.information import effective_rank, log_det, target_moments
-from foils.scoring.intervals import Bootstrap, assign_blocks, bootstrap, leave_out
-from foils.scoring.lexical import Lexicon, corpus_digest
+from foils.scoring.gates import Float64s, Lexicon, ambiguous, corpus_digest, gated, mnrl_proxy, triplet_means
+from foils.scoring.information import (
+    Resampled,
+    assign_blocks,
+    bootstrap,
+    effective_rank,
+    interval,
+    leave_out,
+    log_det,
+    target_moments,
+)
 from foils.scoring.measure import Measured, gradient_energies, measure
 from foils.scoring.triplets import CONTROL, left_out, make_records
 
@@ -30,6 +37,111 @@ CONFIDENCE = 0.95  # of the intervals
 REPLICATES = 1000  # of the bootstrap over blocks of records
 CLEARLY = 0.95  # a source whose score may reach this share of the control's is flagged as easy
 ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
+MEANS = ("harmonic", "arithmetic")
+MARGINS = {
+    "triplet": "mean over negatives of MaxSim_p − s_n, which fits the published tables",
+    "list": "mean over records of MaxSim_p − MaxSim_n (the hardest negative), which is the published text",
+}
+"""The two readings of Δ. MaxSim_p is the similarity of the query and its most similar labelled positive."""
+
+
+@dataclass(frozen=True)
+class ECI:
+    """ECI of a source with what it is made of.
+
+    Attributes:
+        value: of the data set: S and Δ' averaged first, combined after (the published form).
+        per_query: mean over records of each record's own ECI.
+        signal: S_n, mean query–negative similarity.
+        margin: Δ' by one of `MARGINS`, averaged and then clamped at 0.
+        negatives: |N|, negatives per record.
+    """
+
+    value: float
+    per_query: float
+    signal: float
+    margin: float
+    negatives: float
+
+
+def eci(signal: float, margin: float, negatives: float, *, mean: str = "harmonic") -> float:
+    """Return ln(1 + |N|) · 2·S·Δ' / (S + Δ') with Δ' = max(0, Δ) (ECI eq. 1, 8–10).
+
+    Args:
+        signal: S, mean query–negative similarity; where it is not above 0 the harmonic mean counts as 0.
+        margin: Δ, best positive less negative (`MARGINS`); below 0 it is unsafe and counts as 0.
+        negatives: |N|, negatives per query.
+        mean: "harmonic", or "arithmetic" for ln(1 + |N|)·(S + Δ')/2 (Table 5).
+
+    Raises:
+        UnknownNameError: another mean.
+    """
+    return float(_eci(np.array([signal]), np.array([margin]), np.array([negatives]), mean)[0])
+
+
+def _eci(signal: Float64s, margin: Float64s, negatives: Float64s, mean: str = "harmonic") -> Float64s:
+    check_names("mean", [mean], MEANS)
+    safe = np.maximum(0.0, margin)
+    if mean == "arithmetic":
+        balance = (signal + safe) / 2
+    else:
+        usable = (signal > 0) & (safe > 0)
+        balance = np.divide(2 * signal * safe, signal + safe, out=np.zeros(len(signal)), where=usable)
+    return np.asarray(np.log1p(negatives) * balance)
+
+
+def source_eci(
+    record: Rows,
+    s_n: Float64s,
+    best_positive: Float64s,
+    *,
+    margin: str = "triplet",
+    hardest: int | None = None,
+    mean: str = "harmonic",
+) -> ECI:
+    """Return ECI of one source from its similarities.
+
+    The text of the paper takes Δ from the hardest negative of a list, its tables do not: there a union has a larger
+    margin than a part of it (.192 > .175), and the three hardest negatives a smaller one than all (.093 < .175), where
+    the hardest is the same. The mean over negatives explains both, and S + Δ is .780 for the two sources whose S and Δ
+    are printed; two of three unions at three negatives fit neither reading.
+
+    Args:
+        record: (k,) record of each negative, ascending.
+        s_n: (k,) similarity of query and negative.
+        best_positive: (T,) similarity of each record's query and its most similar labelled positive.
+        margin: which Δ, a name of `MARGINS`.
+        hardest: use only this many of the most similar negatives of each record (Table 4 has 3); None: all.
+        mean: as in `eci`.
+
+    Raises:
+        InputError: `hardest` below 1, or another margin or mean.
+    """
+    check_names("margin", [margin], MARGINS)
+    if hardest is not None:
+        if hardest < 1:
+            raise InputError(f"hardest {hardest}; expected at least 1 negative per record")
+        order = np.lexsort((-s_n, record))
+        order = order[np.arange(len(record)) - np.searchsorted(record, record) < hardest]
+        record, s_n = record[order], s_n[order]
+    records, start, counts = np.unique(record, return_index=True, return_counts=True)
+    means = np.add.reduceat(s_n, start) / counts
+    by_triplet = margin == "triplet"
+    deltas = best_positive[records] - (means if by_triplet else np.maximum.reduceat(s_n, start))
+    average = float(np.average(deltas, weights=counts if by_triplet else None))
+    signal, delta, size = float(s_n.mean()), max(0.0, average), float(counts.mean())
+    each = _eci(means, deltas, counts.astype(np.float64), mean)
+    return ECI(eci(signal, delta, size, mean=mean), float(each.mean()), signal, delta, size)
+
+
+def gradient_norm(signal: float, negatives: float, temperature: float) -> float:
+    """Return the estimated gradient norm |N|·exp(S/τ) (ECI eq. 11), one of the heuristics ECI is compared with."""
+    return float(negatives * np.exp(signal / temperature))
+
+
+def score_variance(highest: float, signal: float) -> float:
+    """Return the estimated score variance ½(S_max − S)² (ECI eq. 12)."""
+    return 0.5 * (highest - signal) ** 2
 
 
 @dataclass(frozen=True)
@@ -69,7 +181,7 @@ class SourceScore:
         effective_rank: of I.
         eci, signal, margin: ECI of the data set, with the margin of triplets, the reading that fits the published
             tables. `eci_per_query`: mean of each record's own. `eci_list`, `eci_list_per_query`, `margin_list`: the
-            same with the margin of the list's hardest negative, the published text (`foils.scoring.eci.MARGINS`).
+            same with the margin of the list's hardest negative, the published text (`foils.scoring.scores.MARGINS`).
         rho, eta, coverage, psi, pair_loss, inversion_rate, buckets: see `triplet_means`.
         control_ratio: score over the control's, with its interval; NaN without a control.
         easy: the score is not clearly below the control's: such negatives are easy, not good. A hybrid is easy,
@@ -275,7 +387,7 @@ def score_sources(
     weights = gated(similarities, settings.temperature)
     moments = target_moments(measured.geometry, weights, records.members, targets)
     plain = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
-    resampled = Bootstrap()
+    resampled: dict[str, Resampled] = {}
     if replicates:
         rng = np.random.default_rng([settings.seed, seeds.RESAMPLED])
         blocks = assign_blocks(len(records), rng)
@@ -287,7 +399,8 @@ def score_sources(
     for index, (target, member) in enumerate(zip(targets, members, strict=True)):
         information, eci_sem = moments[target.name].information(), plain[target.name]
         trace = float(np.trace(information)) / lam
-        low, high = resampled.interval(target.name, CONFIDENCE)
+        of_target = resampled.get(target.name, Resampled())
+        low, high = interval(of_target.scores, CONFIDENCE)
         record, s_n = records.record[member], similarities.s_n[member]
         old, by_list = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
         scored.append(
@@ -300,8 +413,8 @@ def score_sources(
                 eci_sem=eci_sem,
                 eci_sem_low=low,
                 eci_sem_high=high,
-                eci_sem_bias=resampled.bias.get(target.name, math.nan),
-                interval_covers=resampled.covers(target.name),
+                eci_sem_bias=of_target.bias,
+                interval_covers=of_target.covers,
                 eci_sem_per_dim=eci_sem / measured.geometry.dimension,
                 trace=trace,
                 diversity=trace - eci_sem,
@@ -324,7 +437,9 @@ def score_sources(
     if random is not None and random.eci_sem > 0:
         for at, score in enumerate(ranked):
             ratio = score.eci_sem / random.eci_sem
-            low, high = resampled.ratio_interval(score.name, CONTROL, CONFIDENCE)
+            both = (resampled.get(name, Resampled()).scores for name in (score.name, CONTROL))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                low, high = interval(np.divide(*both), CONFIDENCE)
             ratios: dict[str, Any] = {"control_ratio": ratio, "control_ratio_low": low, "control_ratio_high": high}
             ranked[at] = replace(score, **ratios, easy=(ratio if math.isnan(high) else high) >= CLEARLY)
     easy = {score.name for score in ranked if score.easy}

@@ -206,7 +206,7 @@ def make_records(
         chosen = np.union1d(sampled, also)
     loaded = {name: part.of_records(chosen) for name, part in loaded.items()}
     rows = positives.query_rows[chosen]
-    known_record, known_rows = _pairs_of(collection.known_positives, rows)
+    known_record, known_rows = collection.known_positives.pairs_of(rows)
     known_texts = DocumentTexts(collection, known_rows)
     pool = _Pool(collection, [known_texts, *(part.texts for part in loaded.values())])
     labelled = PairIndex(chosen[known_record], pool.index_of(known_texts))
@@ -224,7 +224,7 @@ def make_records(
             f"no negative left for the split {split!r} in {listed}; "
             "check that each source was made for this collection and split"
         )
-    positive_record, positive_rows = _pairs_of(positives, rows)
+    positive_record, positive_rows = positives.pairs_of(rows)
     positive_record, positive_texts = chosen[positive_record], pool.index_of(DocumentTexts(collection, positive_rows))
     scored = [(triplets[name][0][kept], triplets[name][1][kept]) for name, kept in has.items()]
     sampled = np.unique(np.concatenate([record for record, _ in scored]))
@@ -386,27 +386,11 @@ def _draw_control(
     return np.concatenate(records), np.concatenate(documents)
 
 
-def _pairs_of(positives: Positives, queries: Rows) -> tuple[Rows, Rows]:
-    """Return (record, document row) of the queries' positives, by record, each query's in the order of judgement."""
-    query_rows, doc_rows = positives.pairs()
-    order = np.argsort(queries)
-    at = np.minimum(np.searchsorted(queries[order], query_rows), max(len(queries) - 1, 0))
-    known = queries[order][at] == query_rows if len(queries) else np.zeros(len(query_rows), bool)
-    record = np.where(known, order[at], -1) if len(queries) else np.full(len(query_rows), -1)
-    places = np.argsort(record, kind="stable")
-    places = places[record[places] >= 0]
-    return record[places], doc_rows[places]
-
-
 def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:
     """Return for each row of a table the triplet of the records with its query and text, −1 where there is none."""
-    queries, documents = negatives.rows_in(records.collection)
-    texts = records.collection.document_texts(np.maximum(documents, 0))
-    if "text" in negatives.table.column_names:
-        brought = negatives.table["text"].to_pylist()
-        texts = [new if row < 0 else text for row, text, new in zip(documents, texts, brought, strict=True)]
-    pool = text_keys(records.texts[0 : len(records.texts)], "")
-    _, inverse = np.unique(np.concatenate([pool, text_keys(texts, "")]), axis=0, return_inverse=True)
+    queries, texts = negatives.texts_in(records.collection)
+    pool, keys = (text_keys(each[0 : len(each)], "") for each in (records.texts, texts))
+    _, inverse = np.unique(np.concatenate([pool, keys]), axis=0, return_inverse=True)
     numbers = np.full(int(inverse.max()) + 1, -1, np.int64)
     numbers[inverse.ravel()[: len(pool)]] = np.arange(len(pool))
     document = numbers[inverse.ravel()[len(pool) :]]

@@ -28,7 +28,7 @@ from foils.mining.fusion import fuse_sources
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.results import Table, number
-from foils.scoring.compose import repeats
+from foils.scoring.information import repeats
 from foils.scoring.triplets import triplets_of_rows
 from foils.selection.rules import Floats, Marks
 

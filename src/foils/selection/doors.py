@@ -23,8 +23,7 @@ from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
 from foils.scoring import compose as composition
 from foils.scoring import composed, make_records, measure
-from foils.scoring.gates import WEIGHTINGS
-from foils.scoring.lexical import Lexicon
+from foils.scoring.gates import WEIGHTINGS, Lexicon
 from foils.selection.benefit import BENEFIT, ByBenefit, Composed, select_by_benefit
 from foils.selection.curriculum import curriculum
 from foils.selection.rules import (
