@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MUTATIONS = [  # file, what stands there, what is put in its place, tests that must notice
-    ("data/fusing.py", "1.0 / (k + 1.0 +", "1.0 / (k + 2.0 +", "mining"),
+    ("data/run.py", "1.0 / (k + 1.0 +", "1.0 / (k + 2.0 +", "mining"),
     ("data/tokens.py", "(np.asarray(frequency, np.float64) + 1)) + 1", "(np.asarray(frequency, np.float64) + 1))",
      "scoring"),
     ("data/splitting.py", "TWINS = 0.7", "TWINS = 0.9", "data"),

@@ -103,7 +103,7 @@ class _Run:
 def _runs() -> None:
     """Modules of the names that ranx' tests import."""
     from foils.data import Run
-    from foils.data.fusing import fuse_runs, weighted_sum
+    from foils.data.run import fuse_runs, weighted_sum
     from foils.statistics.measures import measure_rankings
 
     def by_query(run: Any) -> dict[str, dict[str, float]]:

@@ -23,7 +23,7 @@ import numpy as np
 
 import foils
 from common import load, save
-from foils.data.fusing import NORMALISATIONS, RANKS, Fusion, fuse_runs
+from foils.data.run import NORMALISATIONS, RANKS, Fusion, fuse_runs
 from foils.evaluation import measure_run
 from foils.experiments.tasks import BM25
 from foils.experiments.tune import WEIGHTS

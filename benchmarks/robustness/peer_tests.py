@@ -45,7 +45,7 @@ PEERS = {
     ),
     "ranx": (
         "ranx",
-        "`foils.data.fusing.fuse_runs`, `foils.data.fusing.weighted_sum`, `foils.statistics.measure_rankings`",
+        "`foils.data.run.fuse_runs`, `foils.data.run.weighted_sum`, `foils.statistics.measure_rankings`",
         {
             "tests/unit/ranx/fusion/rrf_test.py": "",
             "tests/unit/ranx/normalization/min_max_norm_test.py": "not invert",

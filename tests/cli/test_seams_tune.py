@@ -21,7 +21,7 @@ from sentence_transformers import CrossEncoder
 
 import foils as library
 from foils.data import Run, load_collection
-from foils.data.fusing import Fusion
+from foils.data.run import Fusion
 from foils.data.splitting import with_three_splits
 from foils.evaluation import bm25_run
 from foils.experiments.plan import Plan

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 from foils.data import Collection
-from foils.data.analyser import LANGUAGES, Analyser, BM25Settings, main_script
-from foils.data.tokens import alphanumeric, comparable, search_terms
+from foils.data.tokens import LANGUAGES, Analyser, BM25Settings, alphanumeric, comparable, main_script, search_terms
 from foils.mining import BM25Retriever
 from foils.runtime.errors import InputError, UnknownNameError
 

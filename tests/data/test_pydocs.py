@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from foils.data import load_collection
-from foils.data.pydocs import pydocs_versions, read_pydocs, split_of
+from foils.data.read import pydocs_versions, read_pydocs, split_of
 from foils.runtime.errors import InputError
 
 REST = "The window falls from the middle to both ends as half a period of the cosine does, never below zero."
@@ -165,7 +165,7 @@ def test_same_result_elsewhere_and_in_another_process(jinja2, tmp_path):
     assert spec is not None
     assert spec.origin is not None
     shutil.copytree(Path(spec.origin).parent, tmp_path / "jinja2")
-    code = "from foils.data.pydocs import read_pydocs; print(read_pydocs(['jinja2']))"
+    code = "from foils.data.read import read_pydocs; print(read_pydocs(['jinja2']))"
     env = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}src"}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert out.stdout.strip() == repr(jinja2)

@@ -8,7 +8,7 @@ import pytest
 import foils
 from fakes import HashingEncoder
 from foils.data import Collection, Run
-from foils.data.fusing import Fusion, fuse_runs
+from foils.data.run import Fusion, fuse_runs
 from foils.encode import find_model
 from foils.evaluation import (
     bm25_run,

@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import foils
 from foils.data import Run
-from foils.data.analyser import BM25Settings
+from foils.data.tokens import BM25Settings
 from foils.evaluation import bm25_run
 from unbroken_pairs import unbroken_pairs
 

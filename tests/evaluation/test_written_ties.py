@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import foils
 from foils.data import Collection, Run
-from foils.data.fusing import fuse_runs
+from foils.data.run import fuse_runs
 from foils.evaluation import bm25_run, measure_run
 
 TEXTS = ["bread and yeast", "boats sail", "bread and yeast", "sails of boats", "bread and yeast", "boats sail", "bees"]

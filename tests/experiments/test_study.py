@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foils.data.fusing import fuse_runs
+from foils.data.run import fuse_runs
 from foils.deciding import BeliefSettings, decide
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_encoder, measure_run

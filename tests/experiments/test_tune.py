@@ -10,7 +10,7 @@ import pytest
 
 import foils
 from foils.data import Collection, Run
-from foils.data.fusing import Fusion
+from foils.data.run import Fusion
 from foils.data.splitting import split_sizes, with_three_splits
 from foils.encode.models import load_model
 from foils.evaluation import measure_run

@@ -19,7 +19,7 @@ import pytest
 import foils
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives, Run
-from foils.data.exports import FORMS, Exported
+from foils.data.negatives import FORMS, Exported
 from foils.encode import load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.experiments import StudySettings, analyse, open_study, read_cells, run_cells

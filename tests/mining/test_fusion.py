@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foils.data.fusing import fuse_runs
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
-from foils.data.run import Run, ranks_within
+from foils.data.run import Run, fuse_runs, ranks_within
 from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError
 from refusals import refused

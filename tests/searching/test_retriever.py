@@ -17,7 +17,7 @@ pytest.importorskip("sentence_transformers")
 
 import foils as library
 from foils.cli.app import run
-from foils.data.fusing import FUSED_DEPTH, Fusion, fuse_runs
+from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs
 from foils.encode import EmbeddingSettings
 from foils.evaluation import dense_run
 from foils.runtime.errors import InputError

@@ -10,8 +10,8 @@ import pytest
 
 import foils
 from fakes import unit
-from foils.data.analyser import BM25Settings
-from foils.data.fusing import Fusion
+from foils.data.run import Fusion
+from foils.data.tokens import BM25Settings
 from foils.encode import Vectors
 from foils.encode.models import load_model
 from foils.runtime.errors import InputError, UnknownNameError

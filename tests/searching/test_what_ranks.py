@@ -7,7 +7,7 @@ import pytest
 import foils
 from fakes import HashingEncoder
 from foils.cli.app import run as program
-from foils.data.fusing import Fusion, fuse_runs
+from foils.data.run import Fusion, fuse_runs
 from foils.evaluation import bm25_run
 from refusals import refused
 from train_models import static_model

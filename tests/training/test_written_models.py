@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import foils
 from foils.cli.app import run
-from foils.data.fusing import Fusion
+from foils.data.run import Fusion
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.models import CHECKSUMS, load_model
 from foils.runtime.errors import FormatError, InputError

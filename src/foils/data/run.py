@@ -1,22 +1,23 @@
-"""Runs: documents ranked per query, read and written in TREC form."""
+"""Runs: documents ranked per query, in TREC form, and one ranking made of several, as `foils tune` writes it down."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import Collection, Rows
-from foils.data.records import Complaints, numbered_lines, whole_number
-from foils.runtime.errors import InputError
-from foils.runtime.files import TREC, check_output, write_whole
+from foils.data.collection import Collection, PairIndex, Rows
+from foils.data.records import Complaints, numbered_lines, whole_json, whole_number
+from foils.data.tokens import Analyser, BM25Settings
+from foils.runtime.errors import FormatError, InputError, check_names
+from foils.runtime.files import SEAL, TREC, check_output, unsealed, write_sealed, write_whole
 
 Scores = npt.NDArray[np.float64]
 
@@ -208,3 +209,322 @@ def _strings(values: Iterable[str]) -> pa.Array:
 def starts_of(queries: Rows) -> Rows:
     """Return where each stretch of equal neighbouring numbers begins."""
     return np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]][: len(queries)])
+
+
+FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
+NORMALISATIONS = ("min-max", "theoretical-minimum", "z")
+METHODS = ("union", "interleave", "rrf", "weighted")
+RANKS = "rrf"  # in the place of a normalisation: by reciprocal ranks
+TUNED_FILE = "retriever.json"  # of a folder that `foils tune` wrote: its model lies in the folder model
+D = TypeVar("D")
+
+
+def reciprocal_ranks(ranks: npt.NDArray[np.integer], *, k: float = 60.0) -> Scores:
+    """Return RRF(d) = Σ_r 1/(k + rank_r(d)), (n,), ranks counted from 1, over the rankings r that have the pair.
+
+    Args:
+        ranks: (n, m), counted from 0; below 0 where a ranking does not have the pair.
+        k: at least 0; more makes the tops of the lists count less.
+
+    Raises:
+        InputError: a negative k.
+
+    Source: ANMI 2.0 eq. 33; Cormack, Clarke and Büttcher, SIGIR 2009.
+    """
+    if not k >= 0:
+        raise InputError(f"k {k}; expected at least 0")
+    known = ranks >= 0
+    return np.asarray(np.where(known, 1.0 / (k + 1.0 + np.where(known, ranks, 0)), 0.0).sum(axis=1))
+
+
+def weighted_sum(
+    queries: Rows, scores: Scores, *, weights: Sequence[float] | None = None, normalisation: str = "min-max"
+) -> Scores:
+    """Return Σ_r w_r f(s_r), (n,), where f makes the scores of a query's list in r comparable.
+
+    min-max: f(s) = (s − min s)/(max s − min s). theoretical-minimum: (s − least)/(max s − least),
+    with least = 0 where no score of the ranking is below 0 (BM25), else −1 (cosines). z: (s −
+    mean)/(standard deviation). Where all scores of a list are equal, min-max is 1 and z is 0. A
+    pair that a ranking does not have counts as the lowest of the query's list there, with
+    theoretical-minimum as `least`.
+
+    Args:
+        queries: (n,) number of each pair's query, equal numbers side by side.
+        scores: (n, m), NaN where a ranking does not have the pair.
+        weights: (m,) each at least 0, one above; None: 1 each.
+        normalisation: min-max, theoretical-minimum or z.
+
+    Raises:
+        UnknownNameError: no such normalisation.
+        InputError: weights below 0, or none above it.
+
+    Source: Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid retrieval" (TOIS 2023).
+    """
+    check_names("normalisation", [normalisation], NORMALISATIONS)
+    values = np.ones(scores.shape[1]) if weights is None else np.asarray(weights, np.float64)
+    if len(values) != scores.shape[1] or not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise InputError(f"weights {values.tolist()}; expected {scores.shape[1]} of at least 0, one above")
+    total = np.zeros(len(queries))
+    for column, weight in enumerate(values):
+        here = np.flatnonzero(~np.isnan(scores[:, column]))
+        if not len(here):
+            continue
+        listed = scores[here, column]
+        starts = starts_of(queries[here])
+        normal = _normalised(listed, starts, normalisation)
+        absent = np.zeros(int(queries.max()) + 1)
+        absent[queries[here][starts]] = np.minimum.reduceat(normal, starts) if normalisation == "z" else 0.0
+        of_column = absent[queries]
+        of_column[here] = normal
+        total += weight * of_column
+    return total
+
+
+def _normalised(values: Scores, starts: Rows, way: str) -> Scores:
+    """Scores of several lists, one after the other, made comparable (`weighted_sum`)."""
+    counts = np.diff(np.r_[starts, len(values)])
+
+    def of_list(reduce: np.ufunc, numbers: Scores) -> Scores:
+        return np.repeat(reduce.reduceat(numbers, starts), counts)
+
+    if way == "z":
+        length = np.repeat(counts, counts)
+        above = values - of_list(np.add, values) / length
+        spread, equal = np.sqrt(of_list(np.add, above**2) / length), np.zeros(len(values))
+    else:
+        least = 0.0 if values.min() >= 0 else -1.0
+        low = of_list(np.minimum, values) if way == "min-max" else np.full(len(values), least)
+        above, spread, equal = values - low, of_list(np.maximum, values) - low, np.ones(len(values))
+    return np.asarray(np.divide(above, spread, out=equal, where=spread > 0))
+
+
+class FusedLists(NamedTuple):
+    """m rankings as one: a row for each of p distinct (query, document) pairs, query after query, best first.
+
+    Attributes:
+        rows: (p,) the first of the rows that hold the pair.
+        scores: (p,) the fused score, NaN with `union`.
+        places: (n,) the place among the p of each row's pair.
+        own_ranks: (p, m) the rank in each ranking, −1 where it does not have the pair.
+        own_scores: (p, m) the score there, NaN where it does not have the pair.
+    """
+
+    rows: Rows
+    scores: Scores
+    places: Rows
+    own_ranks: Rows
+    own_scores: Scores
+
+
+def fuse_lists(
+    queries: Rows,
+    documents: Rows,
+    origins: Rows,
+    ranks: Rows,
+    scores: Scores,
+    *,
+    count: int = 2,
+    method: str = "rrf",
+    k: float = 60.0,
+    weights: Sequence[float] | None = None,
+    normalisation: str = "min-max",
+) -> FusedLists:
+    """Fuse the n rows of m ≥ 2 rankings, given one ranking after the other.
+
+    Pairs of a query are ordered by the fused score, ties by the best rank in any ranking, then by
+    the order of the rankings.
+
+    Args:
+        queries: (n,) number of each row's query.
+        documents: (n,) number of its document.
+        origins: (n,) which ranking it is of, from 0.
+        ranks: (n,) its rank, from 0.
+        scores: (n,) its score.
+        count: m.
+        method: `union`: by best rank, without a score; `interleave`: the rankings take turns, a
+            turn's score is −t; `rrf`: `reciprocal_ranks`; `weighted`: `weighted_sum`.
+        k: of rrf.
+        weights: of weighted.
+        normalisation: of weighted.
+
+    Raises:
+        UnknownNameError: no such method or normalisation.
+        InputError: settings out of range.
+    """
+    check_names("way of fusing", [method], METHODS)
+    index = PairIndex(queries, documents)
+    first = index.distinct[np.argsort(queries[index.distinct], kind="stable")]
+    pair = np.empty(len(queries), np.int64)
+    pair[first] = np.arange(len(first))
+    pair = pair[index.first]
+    own_ranks, own_scores = np.full((len(first), count), -1), np.full((len(first), count), np.nan)
+    own_ranks[pair, origins], own_scores[pair, origins] = ranks, scores
+    fused = np.full(len(first), np.nan)  # scores of several rankings do not compare: best ranks order the union
+    if method == "interleave":
+        fused = _interleaved(queries[first], own_ranks)
+    elif method == "rrf":
+        fused = reciprocal_ranks(own_ranks, k=k)
+    elif method == "weighted":
+        fused = weighted_sum(queries[first], own_scores, weights=weights, normalisation=normalisation)
+    known = np.where(own_ranks < 0, np.iinfo(np.int64).max, own_ranks)
+    order = np.lexsort((known.argmin(axis=1), known.min(axis=1), -np.nan_to_num(fused), queries[first]))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return FusedLists(first[order], fused[order], places[pair], own_ranks[order], own_scores[order])
+
+
+def _interleaved(queries: Rows, ranks: Rows) -> Scores:
+    """−t, where t is the turn (from 0) in which a pair is taken.
+
+    The rankings take turns, in their order; each takes its best-ranked pair that none has taken
+    yet, and passes when it has no more.
+    """
+    turns = np.full(len(queries), -1, np.int64)
+    starts = starts_of(queries)
+    for start, end in zip(starts, np.r_[starts[1:], len(queries)], strict=True):
+        ranks_of_query = ranks[start:end]
+        lists = [iter(start + np.argsort(column, kind="stable")[(column < 0).sum() :]) for column in ranks_of_query.T]
+        turn = 0
+        while lists:
+            for listed in list(lists):
+                taken = next((row for row in listed if turns[row] < 0), None)
+                if taken is None:
+                    lists.remove(listed)
+                else:
+                    turns[taken], turn = turn, turn + 1
+    return -turns.astype(np.float64)
+
+
+def fuse_runs(runs: Sequence[Run], *, name: str = "", **settings: Any) -> Run:
+    """Return the run that several runs make together.
+
+    Args:
+        runs: two or more.
+        name: of the new run; empty: the names of the runs, joined.
+        settings: settings of `fuse_lists`.
+
+    Raises:
+        UnknownNameError: no such method or normalisation.
+    """
+    stacked = pa.concat_tables([run.table for run in runs])
+    queries, documents = (
+        np.asarray(stacked[each].combine_chunks().dictionary_encode().indices, np.int64)
+        for each in ("query_id", "doc_id")
+    )
+    origins = np.repeat(np.arange(len(runs)), [len(run.table) for run in runs])
+    ranks, scores = stacked["rank"].to_numpy(), stacked["score"].to_numpy()
+    lists = fuse_lists(queries, documents, origins, ranks, scores, count=len(runs), **settings)
+    chosen = stacked.take(pa.array(lists.rows))
+    name = name or "+".join(run.name for run in runs)
+    facts = {key: value for run in runs for key, value in run.facts.items()}
+    return Run.ranked(chosen["query_id"], chosen["doc_id"], lists.scores, name=name, facts=facts)
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """How BM25's scores and a model's are put together: what `foils tune` found, in a small file beside the model.
+
+    Attributes:
+        normalisation: of the scores, as `weighted_sum` takes it; rrf: by reciprocal ranks.
+        weight: of the model's, in [0, 1]; BM25's is 1 less it.
+        deploys: what was best: both, the model alone, or bm25 alone.
+        base: the model, where no tuned one was better: a name, or a folder; empty: it lies in the
+            folder `model`.
+        bm25: how BM25 reads texts: analyser, language, k1, b (`foils.data.tokens.BM25Settings.facts`).
+        collection: whose documents it was tuned on: source, columns, corpus, and the digest of the
+            documents; empty: they came from memory.
+    """
+
+    normalisation: str
+    weight: float
+    deploys: str = "both"
+    base: str = ""
+    bm25: Mapping[str, Any] = field(default_factory=dict)
+    collection: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Settings of `fuse_lists` for BM25's ranking and the model's, in this order."""
+        if self.normalisation == RANKS:
+            return {"method": "rrf"}
+        weights = (1 - self.weight, self.weight)
+        return {"method": "weighted", "weights": weights, "normalisation": self.normalisation}
+
+    def terms(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the terms of each text as BM25 read them when this was measured, for a BM25 elsewhere.
+
+        Args:
+            texts: (n,) of documents, or of queries.
+
+        Raises:
+            InputError: the file does not say how BM25 read texts.
+        """
+        if "language" not in self.bm25:
+            raise InputError(f"{TUNED_FILE} does not say how BM25 read texts; tune again with this version")
+        tokenizer = Analyser(self.bm25["language"]).tokenizer()
+        return list(tokenizer.tokenize(list(texts), update_vocab=True, return_as="string", show_progress=False))
+
+    def fuse(self, bm25: Mapping[D, float], model: Mapping[D, float]) -> list[tuple[D, float]]:
+        """Put two lists of one query together, as a search engine returned them.
+
+        Args:
+            bm25: BM25's score of each of its best documents, 1,000 at most where the weight is to
+                be worth what it was.
+            model: the similarity of each of the model's best documents.
+
+        Returns:
+            Documents, best first, with the fused score; of one list alone where that is what is
+            deployed. A document that one list lacks has the lowest score there.
+        """
+        lists = [sorted(each.items(), key=lambda item: -item[1]) for each in (bm25, model)]
+        if self.deploys != "both":
+            return lists[self.deploys == "model"]
+        documents = [document for ranked in lists for document, _ in ranked]
+        numbers = {document: number for number, document in enumerate(dict.fromkeys(documents))}
+        fused = fuse_lists(
+            np.zeros(len(documents), np.int64),
+            np.array([numbers[document] for document in documents], np.int64),
+            np.repeat([0, 1], [len(bm25), len(model)]),
+            np.concatenate([np.arange(len(ranked)) for ranked in lists]),
+            np.array([score for ranked in lists for _, score in ranked]),
+            **self.how,
+        )
+        return [(documents[row], float(score)) for row, score in zip(fused.rows, fused.scores, strict=True)]
+
+    def write(self, path: str | Path) -> None:
+        """Write the file."""
+        write_sealed(path, vars(self))
+
+    @classmethod
+    def of(cls, folder: Any) -> Fusion | None:
+        """Read the fusion of a folder that `foils tune` wrote; None: it is something else.
+
+        Raises:
+            FormatError: the file is damaged.
+        """
+        if not isinstance(folder, (str, Path)):
+            return None
+        path = Path(folder) / TUNED_FILE
+        if not path.is_file():
+            return None
+        try:
+            facts = whole_json(path)
+            fusion = cls(**(unsealed(facts) if SEAL in facts else facts))  # of versions before 0.4 it has no checksum
+            BM25Settings().over(fusion.bm25)
+            known = fusion.normalisation in (*NORMALISATIONS, RANKS) and fusion.deploys in ("both", "model", "bm25")
+            if known and 0 <= fusion.weight <= 1 and isinstance(fusion.base, str):
+                return fusion
+        except (TypeError, ValueError, InputError):
+            pass
+        raise FormatError("no retriever as foils tune writes it; tune again", path)
+
+
+def deployed(model: Any) -> str:
+    """Return what ranks where a model is named: bm25, model, or both, as the folder of `foils tune` says.
+
+    The name bm25 is BM25 (a folder of this name is `./bm25`); whatever is no such folder is a model.
+    """
+    if isinstance(model, str) and model == "bm25":
+        return model
+    fusion = Fusion.of(model)
+    return "model" if fusion is None else fusion.deploys

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, DocumentTexts, Rows
-from foils.data.exports import ALIASES, FORMS, Exported
-from foils.data.negatives import EQUAL, POSITIVE, Negatives, negatives_table
+from foils.data.negatives import ALIASES, EQUAL, FORMS, POSITIVE, Exported, Negatives, negatives_table
 from foils.data.pairs import EXPECTED, OF_SOURCE, ROLES, Columns, Example, Passage, hash_of, plain, text_id
 from foils.data.read import CollectionLike, CollectionSettings, read_hf
 from foils.data.records import DELIMITERS, Complaints, arrow_table, first_character, listed_rows, magic, parts_of

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import provenance
+from foils.data.tokens import BM25Settings
 from foils.deciding.decision import decide
 from foils.deciding.results import Decision
 from foils.encode.encoder import Encoder

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foils.data.analyser import load_bm25s
+from foils.data.tokens import load_bm25s
 from foils.deciding.results import NONE, Decision, percent
 from foils.pages import (
     LEGEND,

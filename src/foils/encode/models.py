@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from foils.data.fusing import Fusion
 from foils.data.records import whole_json
+from foils.data.run import Fusion
 from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
 from foils.runtime.files import DAMAGE, check_files, file_checksum, file_digest, unsealed, write_sealed
 from foils.runtime.options import spelled

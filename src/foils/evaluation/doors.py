@@ -16,10 +16,9 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from foils.data import Collection, Run
-from foils.data.analyser import BM25Settings
-from foils.data.fusing import FUSED_DEPTH, Fusion, deployed, fuse_runs
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
-from foils.data.run import check_ids, without_identical
+from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs, without_identical
+from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, Encoder, EncoderSettings, VectorStore, as_encoder
 from foils.encode.cross_encoders import logits
 from foils.encode.models import find_model

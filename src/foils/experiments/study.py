@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection, Negatives
-from foils.data.fusing import Fusion, fuse_runs
 from foils.data.negatives import Recapture
+from foils.data.run import Fusion, fuse_runs
 from foils.deciding import BeliefSettings, score_and_decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_run

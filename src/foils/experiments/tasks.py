@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foils.data import Collection, Negatives, Run
-from foils.data.analyser import BM25Settings
-from foils.data.fusing import FUSED_DEPTH, Fusion
+from foils.data.run import FUSED_DEPTH, Fusion
+from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC, length_of, load_model

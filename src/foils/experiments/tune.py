@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foils.data import Collection, Negatives, Run
-from foils.data.analyser import BM25Settings
-from foils.data.fusing import TUNED_FILE, Fusion, fuse_runs
+from foils.data.run import TUNED_FILE, Fusion, fuse_runs
 from foils.data.splitting import SPLITS, drawn_judgements
 from foils.data.tables import provenance
+from foils.data.tokens import BM25Settings
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
 from foils.encode import SentenceEncoder, VectorStore

@@ -25,7 +25,7 @@ from foils.data.collection import (
     DocumentTexts,
     Rows,
 )
-from foils.data.exports import labelled_lists, labelled_pairs, triplets, tuples
+from foils.data.negatives import labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
 from foils.data.tables import take

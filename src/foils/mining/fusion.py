@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Rows
-from foils.data.fusing import METHODS, NORMALISATIONS, fuse_lists
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import ranks_within
+from foils.data.run import METHODS, NORMALISATIONS, fuse_lists, ranks_within
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import column_or_nulls, provenance
 from foils.mining.planting import planted_by_fusion

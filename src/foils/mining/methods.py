@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Any
 
-from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection
-from foils.data.fusing import Fusion, deployed
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.run import Fusion, deployed
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
+from foils.data.tokens import BM25Settings
 from foils.encode.encoder import Encoder
 from foils.encode.index import FAISS_KINDS, FaissIndex
 from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description

@@ -18,10 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 
-from foils.data.analyser import AUTO, Analyser, BM25Settings, load_bm25s
 from foils.data.collection import Collection, DocumentTexts, Rows
-from foils.data.fusing import FUSED_DEPTH, Fusion, fuse_lists
-from foils.data.run import ranks_within
+from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
+from foils.data.tokens import AUTO, Analyser, BM25Settings, load_bm25s
 from foils.encode.encoder import Encoder
 from foils.encode.index import FaissIndex
 from foils.encode.nearest import best_of, gpu, top_inner_products
@@ -60,7 +59,7 @@ class BM25Retriever:
 
     Args:
         collection: documents and queries.
-        language: of stemmer and stop words, one of `foils.data.analyser.LANGUAGES`.
+        language: of stemmer and stop words, one of `foils.data.tokens.LANGUAGES`.
         k1: saturation of the term frequency, at least 0; None: 1.2.
         b: how much a long document is held against its terms, in [0, 1]; None: 0.75.
 

@@ -11,11 +11,10 @@ from typing import Annotated, Any, cast
 
 import pyarrow as pa
 
-from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection
-from foils.data.fusing import FUSED_DEPTH, Fusion, deployed, fuse_runs
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import check_ids
+from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs
+from foils.data.tokens import BM25Settings
 from foils.encode import DEFAULT_MODEL
 from foils.encode.index import FaissIndex
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.analyser import BM25Settings
 from foils.data.collection import Collection, DocumentTexts, Rows
-from foils.data.fusing import FUSED_DEPTH, TUNED_FILE, Fusion, deployed
 from foils.data.read import CollectionLike, load_collection
 from foils.data.records import Complaints, numbered_lines
+from foils.data.run import FUSED_DEPTH, TUNED_FILE, Fusion, deployed
 from foils.data.tables import update_digest
+from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, VectorStore
 from foils.encode.index import ExactIndex
 from foils.encode.opening import EncoderLike

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data import Collection, Run
-from foils.data.analyser import BM25Settings
 from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
+from foils.data.tokens import BM25Settings
 from foils.encode import Encoder, Kind, Vectors, VectorStore
 from foils.encode.index import ExactIndex, Scores, search_lists
 from foils.encode.vectors import Texts

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from foils.data.fusing import deployed
 from foils.data.records import Complaints, json_objects, text_field
+from foils.data.run import deployed
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 
