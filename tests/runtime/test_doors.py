@@ -81,8 +81,10 @@ class BudgetSettings(Settings):
     @contextmanager
     def applied(self) -> Iterator[None]:
         budgets.append(self.budget)
-        yield
-        budgets.pop()
+        try:
+            yield
+        finally:
+            budgets.pop()
 
 
 @dataclass(frozen=True)
