@@ -9,7 +9,6 @@ import typing
 import foils.batching.plan
 import foils.data.collection
 import foils.data.description
-import foils.data.exports
 import foils.data.negatives
 import foils.data.read
 import foils.data.sources
@@ -102,7 +101,7 @@ def export(collection: foils.data.read.CollectionLike, source: foils.data.source
     "sentence-transformers", "pylate", "triplet", "n-tuple", "labeled-pair", "labeled-list"] = ...,
     scores: str | None = ..., number: int | None = ..., split: str = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ...) -> foils.data.exports.Exported: ...
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.data.negatives.Exported: ...
 def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "bm25", "dense", "cross-encoder",
     "ance", "trisampler"] = ..., *, top: int = ..., split: str = ..., ranks: tuple[int, int | None] | str | None = ...,
     draw: str = ..., near_duplicate: float = ..., keep_positives: bool = ..., seed: int = ...,
