@@ -12,8 +12,6 @@ from foils.selection import (
     RULES,
     adapted_gap,
     denoise,
-    fit_gaps,
-    information,
     mixture,
     optimal,
     optimal_gap,
@@ -21,9 +19,9 @@ from foils.selection import (
     relative,
     simans,
     table,
-    two_group_risk,
-)  # fmt: skip
-from foils.statistics.elo_scale import ELO_PER_PROBIT
+)
+from foils.selection.rules import fit_gaps, two_group_risk
+from foils.statistics.elo_scale import ELO_PER_PROBIT, information
 from rated_rows import rows_of
 from refusals import refused
 

@@ -179,7 +179,6 @@ def select_by_benefit(
     belief: BeliefSettings,
     *,
     top: int = 10,
-    weigh: bool = True,
     temperature: float = 0.05,
     split: str = "train",
     seed: int = 0,
@@ -194,7 +193,6 @@ def select_by_benefit(
         store: of vectors.
         belief: labels, what the training starts from, and in-batch negatives.
         top: negatives of a query, at most.
-        weigh: add `weight`, the share of a negative's pull that is expected to help, ℓ_j·E[1 − (1 + κ)·π_j].
         temperature: τ of the training.
         split: whose queries.
         seed: of the belief.
@@ -211,13 +209,13 @@ def select_by_benefit(
     candidates = _candidates(decision, list(sources), temperature)
     chosen = most_useful(candidates, top)
     united = fuse_sources(dict(sources)) if len(sources) > 1 else next(iter(sources.values()))
-    settings = {"by": BENEFIT, "top": top, "weigh": weigh, "temperature": temperature, "split": split,
+    settings = {"by": BENEFIT, "top": top, "temperature": temperature, "split": split,
                 "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decision.recurrence,
                 "labels": decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
     count = len(decision.basis.measured.records)
     return ByBenefit.of(
-        _marked(united, decision, candidates, chosen, weigh),
+        _marked(united, decision, candidates, chosen),
         provenance=provenance("select", settings, inputs=inputs, seed=seed),
         title=f"{', '.join(sources)} by benefit",
         settings=settings,
@@ -247,8 +245,11 @@ def _candidates(decision: Decision, sources: Sequence[str], temperature: float) 
     return Candidates(triplets, record, pull, gain, lists)
 
 
-def _marked(united: Negatives, decision: Decision, candidates: Candidates, chosen: Rows, weigh: bool) -> Negatives:
-    """The rows of all sources with what is believed of them; those that are not chosen are rejected."""
+def _marked(united: Negatives, decision: Decision, candidates: Candidates, chosen: Rows) -> Negatives:
+    """The rows of all sources with what is believed of them; those that are not chosen are rejected.
+
+    The weight of a chosen one is the share of its pull that is expected to help, ℓ_j·E[1 − (1 + κ)·π_j].
+    """
     measured, triplets = decision.basis.measured, candidates.triplets
     count = len(measured.records.record)
     known, kept = np.zeros(count, bool), np.zeros(count, bool)
@@ -258,9 +259,8 @@ def _marked(united: Negatives, decision: Decision, candidates: Candidates, chose
     triplet = triplets_of_rows(united, measured.records)
     scored = (triplet >= 0) & known[triplet]
     keep = scored & kept[triplet] & ~repeats(triplet)
-    columns: dict[str, Any] = {"false_probability": pa.array(decision.basis.expected[triplet], mask=~scored)}
-    if weigh:
-        columns["weight"] = pa.array(np.where(keep, useful[triplet], 0.0))
-    table = united.with_columns(columns)
-    table = table.reject(scored & (np.where(scored, useful[triplet], 0.0) <= 0), HARMFUL)
+    weight = np.where(scored, useful[triplet], 0.0)
+    probability = pa.array(decision.basis.expected[triplet], mask=~scored)
+    table = united.with_columns({"false_probability": probability, "weight": np.where(keep, weight, 0.0)})
+    table = table.reject(scored & (weight <= 0), HARMFUL)
     return table.reject(~scored, NOT_SCORED).reject(~keep, NOT_CHOSEN)

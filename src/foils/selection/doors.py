@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -25,11 +25,11 @@ from foils.scoring import compose as composition
 from foils.scoring import composed, make_records, measure
 from foils.scoring.gates import WEIGHTINGS, Lexicon
 from foils.selection.benefit import BENEFIT, ByBenefit, Composed, select_by_benefit
-from foils.selection.curriculum import curriculum
 from foils.selection.rules import (
     RatedRows,
     Rows,
     Selection,
+    curriculum,
     denoise,
     mixture,
     optimal,
@@ -50,12 +50,10 @@ class Selected(Negatives):
         settings: of the rule, those that were given.
         seed: of rules that draw.
         selection: what the rule says of the rows that it was shown.
-        known: names of the settings that the rule has.
     """
 
     by: str
     settings: Mapping[str, Any]
-    known: Sequence[str]
     seed: int
     selection: Selection
 
@@ -82,12 +80,6 @@ class Selected(Negatives):
         if thresholds := self.selection.thresholds:
             notes.append("thresholds: " + ", ".join(f"{name} {value:.0f}" for name, value in thresholds.items()))
         return [Table(self.title, ("tier", "rows", "kept", "weight"), rows, "\n".join(notes))]
-
-    def looser(self) -> str:
-        """Name the rule's settings, or say that the rule has rejected nothing."""
-        if not len(self.selection.keep):
-            return "An earlier stage rejected all of them: begin with the table that it was given."
-        return f"Give the rule {self.by} other settings ({', '.join(self.known)}), or take another rule."
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, and rows, kept rows and weights by tier."""
@@ -175,7 +167,7 @@ def select(
     Args:
         rated: A table of rated negatives, as foils rate writes it; for the benefit any sources of negatives.
         by: Rule on ratings that selects; or benefit.
-        settings: A setting of the rule, as margin=0.1 (of the benefit: top=10, weigh=false); may be given several
+        settings: A setting of the rule, as margin=0.1 (of the benefit: top=10); may be given several
             times. In Python a dictionary.
         collection: Collection of the negatives, of whose texts the benefit is made. In Python also for `export`.
         split: Split of the judgements whose positives the benefit takes.
@@ -192,7 +184,7 @@ def select(
     loaded = None if collection is None else reading.open(collection)
     if by == BENEFIT and loaded is not None:
         chosen = dict(settings or {})
-        check_names(f"setting of {by}", chosen, ("top", "weigh"))
+        check_names(f"setting of {by}", chosen, ("top",))
         parts = as_sources(rated, loaded)
         return select_by_benefit(
             loaded, {each.name: each.negatives for each in parts}, *encoding.open(loaded), belief, **chosen,
@@ -216,7 +208,7 @@ def select(
         _marked(negatives, shown, selection),
         provenance=provenance("select", {"by": by, **chosen}, inputs={"rated": source.digest}, seed=seed,
                               before=negatives.provenance),
-        title=f"{source.name} by {by}", by=by, settings=chosen, known=known, seed=seed, selection=selection,
+        title=f"{source.name} by {by}", by=by, settings=chosen, seed=seed, selection=selection,
         collection=loaded, split=split,
     )  # fmt: skip
 

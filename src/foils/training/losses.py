@@ -38,7 +38,7 @@ from foils.batching.vectors import rank_and_count
 from foils.encode.models import similarity_of
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import spelled
-from foils.selection.curriculum import least_gap
+from foils.selection.rules import least_gap
 from foils.training.data import BatchFacts, LeastGap, PairFacts, TrainingSet, rated
 from foils.training.masks import FalseNegativeMask
 from foils.training.objectives import (

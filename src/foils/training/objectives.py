@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from foils.runtime.errors import InputError, check_names
-from foils.selection.curriculum import stage_of
+from foils.selection.rules import stage_of
 
 
 def weighted_infonce(

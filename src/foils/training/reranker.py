@@ -28,8 +28,7 @@ from foils.data.collection import Rows
 from foils.encode.tokens import kept_tokens
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import spelled
-from foils.selection.curriculum import least_gap
-from foils.selection.rules import BOUNDS, tier_of
+from foils.selection.rules import BOUNDS, least_gap, tier_of
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training.data import Floats, TrainingSet, rated
 from foils.training.losses import LOSSES, gradients_of, settings_checked

@@ -27,8 +27,7 @@ from foils.batching.sampler import BatchHook, EpochBatchSampler, checkpoint_of
 from foils.data.records import whole_json
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import write_text
-from foils.selection.curriculum import LearningProgress
-from foils.selection.rules import BOUNDS, TIERS, tier_of
+from foils.selection.rules import BOUNDS, TIERS, LearningProgress, tier_of
 from foils.training.data import TrainingSet, rated
 from foils.training.settings import CHANCE
 
