@@ -69,7 +69,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("deciding/decision.py", "most - TOLERANCE * max(most, 0.0)", "most - 2 * TOLERANCE * max(most, 0.0)",
      "deciding/test_scenarios.py"),
     ("deciding/decision.py", "> WORTH_LABELS or", "> 5 * WORTH_LABELS or", "deciding/test_scenarios.py"),
-    ("deciding/sentences.py", "decision.queries < ENOUGH, f", "decision.queries < 2 * ENOUGH, f",
+    ("deciding/results.py", "decision.queries < ENOUGH, f", "decision.queries < 2 * ENOUGH, f",
      "deciding/test_scenarios.py"),
     ("selection/rules.py", "np.where(p > 0.75, 1.0, 0.3)", "np.where(p > 0.75, 0.3, 1.0)", "selection/test_rules.py"),
     ("rating/session.py", "!= self.key:", "is None:", "rating/test_judgements.py"),

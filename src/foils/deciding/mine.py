@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
 import numpy as np
-import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
@@ -128,10 +127,9 @@ def best_window(
     store: VectorStore,
     *,
     size: int,
-    split: str = "train",
-    temperature: float = 0.05,
-    seed: int = 0,
-    window_of: Callable[[tuple[int, int]], Negatives] | None = None,
+    split: str,
+    seed: int,
+    window_of: Callable[[tuple[int, int]], Negatives],
 ) -> tuple[Decision, tuple[int, int]]:
     """Decide between windows of ranks of one source; return the decision, and the window with the largest benefit.
 
@@ -142,29 +140,20 @@ def best_window(
         store: of vectors.
         size: negatives of a query in each window.
         split: whose queries are trained on.
-        temperature: τ of the training.
         seed: of all draws.
-        window_of: mines a window, so that it says what of the labelled positives it would return, as any table that
-            `foils mine` writes; None: the rows of `deep`, which do not.
+        window_of: mines a window, so that it says what of the labelled positives it would return.
 
     Raises:
         InputError: fewer than two windows, or what `decide` raises.
     """
-    rank, keep = np.asarray(deep.table["rank"].to_numpy()), deep.keep
-    ranks = rank[keep]
+    ranks = np.asarray(deep.table["rank"].to_numpy())[deep.keep]
     listed = windows_of(int(ranks.min()), int(ranks.max()) + 1, size) if len(ranks) else []
     if len(listed) < 2:
         raise InputError(
             f"{len(np.unique(ranks))} ranks have negatives; two windows of {size} need {2 * size}: mine deeper"
         )
     windows = {f"ranks {first}–{end}": (first, end) for first, end in listed}
-
-    def rows_of(ranks: tuple[int, int]) -> Negatives:
-        return Negatives(deep.table.filter(pa.array(keep & (rank >= ranks[0]) & (rank < ranks[1]))))
-
-    sources = {name: (window_of or rows_of)(ranks) for name, ranks in windows.items()}
-    sources = {name: source for name, source in sources.items() if source.keep.any()}
-    decision = decide(
-        collection, sources, encoder, store, split=split, temperature=temperature, seed=seed, candidates=list(sources)
-    )
+    mined = {name: window_of(ranks) for name, ranks in windows.items()}
+    sources = {name: source for name, source in mined.items() if source.keep.any()}
+    decision = decide(collection, sources, encoder, store, split=split, seed=seed, candidates=list(sources))
     return decision, windows[str(decision.source)]
