@@ -15,8 +15,18 @@ from typing import Any, get_type_hints
 
 import foils
 from foils.cli.app import PURPOSE
-from foils.cli.program import described, example, help_text, is_wide, settings_of_verb, shown_default
-from foils.cli.verbs import DOORS, EVERYWHERE, SUMMARIES, door_of
+from foils.cli.verbs import (
+    DOORS,
+    EVERYWHERE,
+    described,
+    door_of,
+    example,
+    help_text,
+    is_wide,
+    settings_of_verb,
+    shown_default,
+    summary,
+)
 from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.options import Setting
 
@@ -200,7 +210,7 @@ def llms() -> str:
     index = (DOCS / "index.md").read_text("utf-8")
     parts = [f"# foils\n\n> {PURPOSE}\n", "Verbs of the program are functions of the same names in Python.\n"]
     parts += [f"## {title}\n\n{lines}" for title, lines in re.findall(r"^## (.+)\n\n((?:- .+\n)+)", index, re.M)]
-    verbs = [f"- [foils {name}](options.md#foils-{name}): {SUMMARIES[name]}" for name in DOORS]
+    verbs = [f"- [foils {name}](options.md#foils-{name}): {summary(name)}" for name in DOORS]
     schemas = sorted({"negatives.json", *(path.name for path in (DOCS / "schemas").glob("*.json"))})
     parts += ["## Verbs\n", *verbs, "\n## Schemas\n", *(f"- [{name}](schemas/{name})" for name in schemas)]
     return "\n".join(parts) + "\n"

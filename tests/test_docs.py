@@ -21,8 +21,7 @@ import pytest
 
 import foils
 from foils.cli.app import run
-from foils.cli.program import example, settings_of_verb
-from foils.cli.verbs import DOORS, door_of
+from foils.cli.verbs import DOORS, door_of, example, settings_of_verb
 from foils.data import Negatives
 from foils.data.negatives import TOP
 from llm_server import Reply, serving

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("datasets")
 pytest.importorskip("sentence_transformers")
 
-from foils.cli.verbs import DOORS
 from train_models import made_up, static_model
 
 NEXT = re.compile(r"foils: next: foils (.+)")
@@ -86,9 +85,3 @@ def test_every_advised_command_runs_and_loses_nothing(foils, folder):
             ran = foils(*following, *(["--steps", "2"] if verb == "train" else []))  # 200 would take minutes
             assert ran.status == 0, f"{line}: {ran.err}"
     assert advised == {*ADVISED}
-
-
-def test_only_verbs_of_the_program_are_advised():
-    from foils.cli.advice import ADVICE
-
-    assert {*ADVICE} <= {*DOORS}

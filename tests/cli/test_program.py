@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from foils.cli.program import described, is_wide, settings_of_verb
-from foils.cli.verbs import DOORS, SUMMARIES, door_of
+from foils.cli.verbs import DOORS, described, door_of, is_wide, settings_of_verb, summary
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.results import Table, print_tables
@@ -111,8 +110,8 @@ def test_a_shell_completes_verbs_and_options(foils, tmp_path, monkeypatch):
 
 
 def test_a_verbs_summary_is_the_first_line_of_its_doors_documentation():
-    summaries = {verb: described(door_of(verb)).partition("\n")[0] for verb in VERBS}
-    assert summaries == SUMMARIES
+    for verb in VERBS:
+        assert summary(verb) == described(door_of(verb)).partition("\n")[0]
 
 
 def test_help_imports_neither_torch_nor_numpy():

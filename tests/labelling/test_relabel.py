@@ -313,7 +313,7 @@ def test_a_text_of_a_language_model_is_near_an_answer_or_not(tmp_path: Path) -> 
         ({}, "nobody says which rows are answers; give judge JUDGE, or answers of foils label"),
         ({"judge": oracle, "budget": 0.0}, "budget 0; expected above 0"),
         ({"budget": 0.5, "labels": pa.table({})}, "budget 0.5: no effect without judge"),
-        ({"judge": oracle, "llm_model": "m"}, "it goes with judge llm"),
+        ({"judge": oracle, "llm_model": "m"}, "or give judge llm"),
         ({"judge": lambda *texts: "yes"}, "answered 'yes'"),
     ],
 )

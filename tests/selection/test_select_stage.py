@@ -314,7 +314,7 @@ def test_what_does_not_go_together_is_refused(tmp_path):
     for given, why in (
         ({"by": "benefit"}, "give the collection"),
         ({"labels": "labels.tsv"}, "goes by ratings"),
-        ({"temperature": 0.1}, "it goes with by benefit"),
+        ({"temperature": 0.1}, "or give by benefit"),
         ({"in_batch": 3}, "in_batch 3: no effect with by table"),
     ):
         refused(why, select, "nowhere.parquet", **given)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from foils.cli.verbs import DOORS, EVERYWHERE, SUMMARIES, door_of
+from foils.cli.verbs import DOORS, EVERYWHERE, door_of, program, summary
 from foils.runtime.errors import FoilsError, InputError, UnknownNameError
 from foils.runtime.options import STANDARD
 
@@ -59,8 +59,6 @@ def run(arguments: Sequence[str]) -> int:
             print(overview())
             return 0 if first else EXIT_INPUT
         if first == "--install-completion":
-            from foils.cli.program import program
-
             print(f"completion of foils is installed in {program().install_completion()}; start a new shell to use it")
             return 0
         if first == "--version":
@@ -98,7 +96,6 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     from cyclopts import CycloptsError
     from cyclopts.exceptions import MissingArgumentError
 
-    from foils.cli.program import program
     from foils.runtime.progress import bars, reporting
 
     needed = [each for each in door_of(verb).settings.values() if each.default is inspect.Parameter.empty]
@@ -154,8 +151,11 @@ def overview() -> str:
     """Return the help of the program, as wide as the terminal."""
     width = min(shutil.get_terminal_size().columns, 120)
     parts = ["Usage: foils VERB [ARGUMENTS] [OPTIONS]", "", textwrap.fill(PURPOSE, width), ""]
-    verbs = {verb: SUMMARIES[verb] for verb in DOORS}
-    for title, rows in (("Verbs:", verbs), ("Options of most verbs:", EVERYWHERE), ("Options:", OPTIONS)):
+    for title, rows in (
+        ("Verbs:", {verb: summary(verb) for verb in DOORS}),
+        ("Options of most verbs:", EVERYWHERE),
+        ("Options:", OPTIONS),
+    ):
         first = max(map(len, rows)) + 4
         lines = {name: textwrap.wrap(text, max(width - first, 20)) for name, text in rows.items()}
         aligned = [f"  {name}".ljust(first) + ("\n" + " " * first).join(text) for name, text in lines.items()]

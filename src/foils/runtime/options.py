@@ -127,10 +127,11 @@ NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose va
     r"\b(FILE|FOLDER|MODEL|COLLECTION|SOURCE|STUDY|BASE|TUNED|RATED|JUDGE|TEACHER|ENCODER|RUN|WHO|DISTIL_FROM)\b"
 )
 
-_READERS: dict[type, tuple[str, Callable[[str], Any]]] = {  # of texts, by the type of a setting
-    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
-    int: ("a whole number", int),
-    float: ("a number", float),
+
+_READERS: dict[type, Callable[[str], Any]] = {  # of texts, by the type of a setting
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+    int: int,
+    float: float,
 }
 
 
@@ -172,32 +173,35 @@ class Setting:
         return get_args(self.annotation) if union else (self.annotation,)
 
     def checked(self, value: Any) -> Any:
-        """Return a value of it: a text is read as the program reads it, a whole number made the float that it reads.
+        """Return a value of it: a text is read by the option's `parse`, a whole number made the float that it reads.
 
-        A text where several are taken is one of them.
+        A text where a list or tuple is taken is one of its values.
 
         Raises:
             InputError: the value is outside the range, or a text is not of its form.
             UnknownNameError: the value is not one of the allowed names.
         """
-        if isinstance(value, str) and str not in self.kinds:
-            value = self._read(value)
+        parse, kinds = self.option.parse, self.kinds
+        if parse is not None and self.option.repeated and isinstance(value, (str, list)):
+            value = parse(several(value))
+        elif isinstance(value, str) and value != self.default:
+            if parse is not None:
+                value = parse(value)
+            elif str not in kinds:
+                value = self._read(value)
         self.option.check(spelled(self.name), value)
-        return float(value) if type(value) is int and float in self.kinds and int not in self.kinds else value
+        return float(value) if type(value) is int and float in kinds and int not in kinds else value
 
     def _read(self, text: str) -> Any:
-        """Return what a text says; as it is where neither the option nor a type of the setting reads texts."""
-        if self.option.parse is not None:
-            return self.option.parse([text] if self.option.repeated else text)
-        for kind, (expected, reader) in _READERS.items():
-            if kind in self.kinds:
-                try:
-                    return reader(text)
-                except (KeyError, ValueError):
-                    raise InputError(f"{spelled(self.name, text)}; expected {expected}") from None
+        """Return what a text says, by the type of the setting; as it is where that reads no texts."""
         for kind in self.kinds:
             if get_origin(kind) in (list, tuple):
                 return get_origin(kind)([text])
+            if kind in _READERS:
+                try:
+                    return _READERS[kind](text)
+                except (KeyError, ValueError):
+                    raise InputError(f"{spelled(self.name, text)}; expected a value of type {kind.__name__}") from None
         return text
 
 
@@ -432,7 +436,7 @@ def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any]) -> None:
 
 def _why_idle(needs: Needs, known: Collection[str], values: Mapping[str, Any]) -> str:
     """Say what is missing where none of several alternatives holds; empty: one does, or nothing is needed."""
-    alternatives: Sequence[dict[str, Any]] = [needs] if isinstance(needs, dict) else needs
+    alternatives: list[dict[str, Any]] = several(needs)
     missing: dict[str, Condition] = {}  # of each alternative the first condition that does not hold
     for alternative in alternatives:
         unmet = [
@@ -445,24 +449,12 @@ def _why_idle(needs: Needs, known: Collection[str], values: Mapping[str, Any]) -
         missing.setdefault(unmet[0], alternative[unmet[0]])
     if not missing:
         return ""
+    first = next(iter(missing))
+    state = f"with {_with_value(first, values[first])}" if _has_value(values[first]) else f"without {spelled(first)}"
     why = f" ({alternatives[0]['why']})" if "why" in alternatives[0] else ""
-    wanted = " or ".join(_wanted(name, condition) for name, condition in missing.items())
-    if len(missing) > 1:
-        return f"without {wanted}{why}; give one, or leave it out"
-    name, condition = next(iter(missing.items()))
-    named = _with_value(name, values[name])
-    if condition is False or callable(condition):
-        return f"with {named}{why}; leave one of them out"
-    if condition is True or not _has_value(values[name]):
-        return f"without {wanted}{why}; give it, or leave this out"
-    return f"with {named}{why}; it goes with {wanted}"
-
-
-def _wanted(name: str, condition: Condition) -> str:
-    """A setting, with the values that a condition names: `--method rrf or weighted`."""
-    if isinstance(condition, bool) or callable(condition):
-        return spelled(name)
-    return spelled(name, " or ".join(several(condition)) or None)
+    named = [(name, condition) for name, condition in missing.items() if isinstance(condition, Sequence)]
+    wanted = " or ".join(spelled(name, " or ".join(several(condition))) for name, condition in named)
+    return f"{state}{why}; leave it out" + (f", or give {wanted}" if wanted else "")
 
 
 def _holds(condition: Condition, value: Any) -> bool:
