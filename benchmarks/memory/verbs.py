@@ -37,8 +37,6 @@ VERBS = {
     "mine bm25, 64 MiB": "mine @ --with bm25 --top 5 -o =bm25-small.parquet",
     "mine dense": "mine @ --with dense --top 5 --encoder % -o =dense.parquet",
     "mine dense, 64 MiB": "mine @ --with dense --top 5 --encoder % -o =dense-small.parquet",
-    "mine dense, hnsw": "mine @ --with dense --top 5 --encoder % --index hnsw -o =hnsw.parquet",
-    "mine dense, ivf": "mine @ --with dense --top 5 --encoder % --index ivf -o =ivf.parquet",
     "score": "score @ =bm25.parquet =dense.parquet --encoder % --json =scores.json",
     "rate": "rate @ =bm25.parquet --encoder % -o =rated.parquet",
     "select": "select =rated.parquet --by percentile -o =selected.parquet",

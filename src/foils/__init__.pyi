@@ -25,8 +25,8 @@ import foils.labelling.relabelling
 import foils.llm.client
 import foils.llm.prompts
 import foils.mining.candidates
-import foils.mining.fusion
 import foils.mining.generation
+import foils.mining.methods
 import foils.mining.scorers
 import foils.rating.doors
 import foils.rating.judges
@@ -68,9 +68,9 @@ if not typing.TYPE_CHECKING:
     from .experiments.score import score as score
     from .labelling.doors import label as label
     from .labelling.relabelling import relabel as relabel
-    from .mining.fusion import fuse as fuse
     from .mining.generation import generate as generate
     from .mining.methods import filter as filter
+    from .mining.methods import fuse as fuse
     from .mining.scorers import score_pairs as score_pairs
     from .rating.doors import rate as rate
     from .searching.doors import search as search
@@ -105,20 +105,20 @@ def export(collection: foils.data.read.CollectionLike, source: foils.data.source
 def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "bm25", "dense", "cross-encoder",
     "ance", "trisampler"] = ..., *, top: int = ..., split: str = ..., ranks: tuple[int, int | None] | str | None = ...,
     draw: str = ..., near_duplicate: float = ..., keep_positives: bool = ..., seed: int = ...,
-    pool: typing.Literal["random", "bm25", "dense"] = ..., pool_depth: int = ..., index: typing.Literal["exact", "flat",
-    "hnsw", "ivf"] = ..., language: typing.Literal["auto", "none", "arabic", "armenian", "basque", "catalan", "czech",
-    "danish", "dutch", "dutch_porter", "english", "esperanto", "estonian", "finnish", "french", "german", "greek",
-    "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "persian", "polish",
-    "porter", "portuguese", "romanian", "russian", "serbian", "sesotho", "spanish", "swedish", "tamil", "turkish",
-    "yiddish"] = ..., k1: float | None = ..., b: float | None = ..., margin: float | None = ...,
-    relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
-    scorer: typing.Literal["own", "encoder", "cross-encoder"] = ...,
-    cross_encoder: foils.encode.opening.CrossEncoderLike | None = ..., columns: collections.abc.Mapping[str,
-    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
-    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
-    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
-    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    pool: typing.Literal["random", "bm25", "dense"] = ..., pool_depth: int = ..., language: typing.Literal["auto",
+    "none", "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "dutch_porter", "english",
+    "esperanto", "estonian", "finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish",
+    "italian", "lithuanian", "nepali", "norwegian", "persian", "polish", "porter", "portuguese", "romanian", "russian",
+    "serbian", "sesotho", "spanish", "swedish", "tamil", "turkish", "yiddish"] = ..., k1: float | None = ...,
+    b: float | None = ..., margin: float | None = ..., relative_margin: float | None = ...,
+    max_score: float | None = ..., min_score: float | None = ..., scorer: typing.Literal["own", "encoder",
+    "cross-encoder"] = ..., cross_encoder: foils.encode.opening.CrossEncoderLike | None = ...,
+    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ..., ray: str | None = ...,
+    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
+    query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
+    "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.candidates.Mined: ...
 def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluation.doors.SystemsLike | None = ..., *,
     run: foils.evaluation.doors.SystemsLike | None = ..., reranker: foils.evaluation.doors.SystemsLike | None = ...,
@@ -202,12 +202,6 @@ def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sourc
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.relabelling.Relabelled: ...
-def fuse(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
-    method: typing.Literal["union", "interleave", "rrf", "weighted"] = ..., top: int | None = ..., rrf_k: float = ...,
-    weights: collections.abc.Mapping[str, float] | None = ..., normalisation: typing.Literal["min-max",
-    "theoretical-minimum", "z"] = ..., columns: collections.abc.Mapping[str, str] | None = ...,
-    corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ...) -> foils.mining.fusion.Fused: ...
 def generate(collection: foils.data.read.CollectionLike, *, top: int = ..., split: str = ..., seed: int = ...,
     limit: int | None = ..., prompt: foils.llm.prompts.TemplateLike = ..., domain: str | None = ...,
     llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
@@ -226,6 +220,12 @@ def filter(collection: foils.data.read.CollectionLike, source: foils.data.source
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.data.negatives.Negatives: ...
+def fuse(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
+    method: typing.Literal["union", "interleave", "rrf", "weighted"] = ..., top: int | None = ..., rrf_k: float = ...,
+    weights: collections.abc.Mapping[str, float] | None = ..., normalisation: typing.Literal["min-max",
+    "theoretical-minimum", "z"] = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.mining.methods.Fused: ...
 def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     teacher: foils.encode.opening.EncoderLike, split: str = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,

@@ -9,12 +9,10 @@ import foils
 from fakes import HashingEncoder
 from foils.data import Collection, Run
 from foils.data.run import Fusion, fuse_runs
-from foils.encode import find_model
 from foils.evaluation import (
     bm25_run,
     evaluate_runs,
     first_documents,
-    qrels_of,
     rankings_of,
     rerank_run,
 )  # fmt: skip
@@ -175,23 +173,6 @@ def test_a_tuned_folder_is_the_retriever_that_it_names(small, tmp_path, deploys)
     searched = foils.search(small, model=str(tmp_path), split="test", top=2)
     assert searched.run.table.equals(expected.first(2).table)
     assert searched.to_json()["fused_with_bm25"] == vars(fusion)
-
-
-def test_a_tuned_folder_mines_what_its_retriever_gets_wrong(small, tmp_path):
-    """The order of both together, less the positives; and any other verb takes the folder's model."""
-    static_model().save_pretrained(str(tmp_path / "model"))
-    Fusion("z", 0.6).write(tmp_path / "retriever.json")
-    mined = foils.mine(small, method="dense", encoder=str(tmp_path), top=4, split="test", near_duplicate=1.0)
-    ranking = rankings_of(foils.evaluate(small, {"found": str(tmp_path)}).runs[0])
-    relevant = {
-        query: {d for d, grade in grades.items() if grade > 0} for query, grades in qrels_of(small, "test").items()
-    }
-    rows = mined.kept().to_pylist()
-    for query, documents in ranking.items():
-        own = [row["doc_id"] for row in rows if row["query_id"] == query]
-        assert own == [each for each in documents if each not in relevant[query]][:4]
-    assert mined.provenance["settings"]["fused_with_bm25"]["normalisation"] == "z"
-    assert find_model(tmp_path) == tmp_path / "model"
 
 
 @pytest.mark.parametrize("deploys", ["both", "model"])

@@ -16,7 +16,7 @@ TESTS = Path(__file__).parents[1]
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
     "foils.batching.plan", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
-    "foils.mining.fusion", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
+    "foils.mining.methods", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
     "foils.selection.doors", "foils.experiments", "foils.training.models", "foils.training.reranker",
     "foils.experiments.doors",
 )  # fmt: skip

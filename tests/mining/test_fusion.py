@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
 from foils.data.run import Run, fuse_runs, ranks_within
-from foils.mining.fusion import fuse_sources
+from foils.mining.methods import FusionSettings, fuse_sources
 from foils.runtime.errors import InputError
 from refusals import refused
 
@@ -57,13 +57,13 @@ BY_HAND: dict[str, tuple[dict[str, Negatives], dict[str, Any], dict[str, float]]
 @pytest.mark.parametrize(("sources", "how", "expected"), BY_HAND.values(), ids=list(BY_HAND))
 def test_orders_and_scores_by_hand(sources, how, expected):
     weighted = {"method": "weighted"} if {"weights", "normalisation"} & how.keys() else {}
-    found = listed(fuse_sources(sources, **how, **weighted))
+    found = listed(fuse_sources(sources, FusionSettings(**how, **weighted)))
     assert list(found) == list(expected)
     assert found == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_list_of_one_score_counts_one():
-    found = fuse_sources(AB, method="weighted", weights={"b": 0.25})
+    found = fuse_sources(AB, FusionSettings(method="weighted", weights={"b": 0.25}))
     assert listed(found, "p") == pytest.approx({"x": 1.0 + 0.0, "w": 0.25})
 
 
@@ -73,7 +73,10 @@ def test_runs_are_fused_as_sources_are(how):
         Run.ranked(*(table.table[name] for name in ("query_id", "doc_id")), table.table["score"].to_numpy(), name=name)
         for name, table in (("a", A), ("b", B))
     ]
-    run, table = fuse_runs(runs, **how), fuse_sources({"a": A, "b": B}, **{"method": "rrf", **how}).table
+    run, table = (
+        fuse_runs(runs, **how),
+        fuse_sources({"a": A, "b": B}, FusionSettings(**{"method": "rrf", **how})).table,
+    )
     assert run.name == "a+b"
     for name in ("query_id", "doc_id", "rank"):
         assert run.table[name].to_pylist() == table[name].to_pylist()
@@ -82,17 +85,17 @@ def test_runs_are_fused_as_sources_are(how):
 
 def test_top_counts_rows_that_are_not_rejected():
     marked = A.reject(np.array([row["doc_id"] == "x" for row in A.table.to_pylist()]), "too near")
-    found = fuse_sources({"a": marked, "b": B}, method="rrf", top=2)
+    found = fuse_sources({"a": marked, "b": B}, FusionSettings(method="rrf", top=2))
     assert list(listed(found)) == ["y", "x", "w"]
     assert found.rejected() == {"too near": 2}  # x of q, and x of p
-    assert list(listed(fuse_sources(AB, method="rrf", top=1))) == ["y"]
+    assert list(listed(fuse_sources(AB, FusionSettings(method="rrf", top=1)))) == ["y"]
 
 
 NO_SCORES = source("r", {"q": ["x", "v"]}, {"q": [np.nan, np.nan]})
 REFUSED: list[tuple[dict[str, Negatives], dict[str, Any], str]] = [
     ({"a": A}, {}, "at least two"),
     (AB, {"method": "rff"}, "rrf"),
-    (AB, {"method": "rrf", "k": -1}, "k -1"),
+    (AB, {"method": "rrf", "rrf_k": -1}, "rrf_k -1"),
     (AB, {"method": "weighted", "weights": {"c": 1.0}}, "source 'c'"),
     (AB, {"method": "weighted", "weights": {"a": -1.0}}, "at least 0"),
     (AB, {"method": "weighted", "normalisation": "max"}, "min-max"),
@@ -103,7 +106,7 @@ REFUSED: list[tuple[dict[str, Negatives], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("sources", "how", "message"), REFUSED)
 def test_refusals(sources, how, message):
     with pytest.raises(InputError, match=message):
-        fuse_sources(sources, **how)
+        fuse_sources(sources, FusionSettings(**how))
 
 
 def test_what_lies_before_a_window_is_no_verdict(small):
@@ -112,7 +115,7 @@ def test_what_lies_before_a_window_is_no_verdict(small):
     retriever = RandomRetriever(small, seed=1)
     first, second = (mine_negatives(small, retriever, split="train", top=2, ranks=ranks) for ranks in ((0, 2), (2, 4)))
     assert (~second.keep).any()
-    found = fuse_sources({"first": first, "second": second}, method="interleave")
+    found = fuse_sources({"first": first, "second": second}, FusionSettings(method="interleave"))
 
     def pairs(negatives: Negatives) -> set[tuple[str, str]]:
         kept = negatives.kept()

@@ -1,23 +1,19 @@
 """The verb mine: its options, and the best ranks."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes import HashingEncoder
 from foils.cli.app import run
-from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.splitting import expected_recurrence
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
-from foils.encode.index import FaissIndex
-from foils.mining import BM25Retriever, DenseRetriever, candidates
+from foils.mining import BM25Retriever, candidates
 from foils.mining.candidates import Mined
-from foils.runtime.errors import InputError, MissingExtraError
+from foils.runtime.errors import InputError
 from hidden_positives import World, WorldEncoder, hidden_world
 from llm_server import Reply, serving
 from tiny_models import tiny_cross_encoder, tiny_encoder
@@ -71,60 +67,6 @@ def test_each_rule_changes_the_negatives(mined, options):
     for reason, count in facts["rejected"].items():
         assert f"rejected: {reason}" in out
         assert count > 0
-
-
-@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
-def test_an_index_is_kept_its_recall_is_measured_and_a_stopped_mining_is_exact(kind, tmp_path, monkeypatch, caplog):
-    """Scores are those of exact search, bit for bit; the second block of 200 queries is interrupted."""
-    pytest.importorskip("faiss")
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
-    documents = {f"d{at}": f"word{at % 97} term{at % 89} item{at % 83}" for at in range(800)}
-    queries = {f"q{at}": f"word{at % 97} term{at % 89}" for at in range(500)}
-    judged = {"train": {f"q{at}": {f"d{at}": 1} for at in range(500)}}
-    collection = Collection.from_dicts("many", documents, queries, judged)
-    how: dict[str, Any] = {"method": "dense", "top": 5, "encoder": HashingEncoder()}
-    exact, found = mine(collection, **how), mine(collection, **how, index=kind)
-    measured = found.provenance["settings"]["index"]
-    assert measured["kind"] == kind
-    assert measured["depth"] == 100
-    assert measured["queries"] == 200
-    assert measured["recall"] == 1 if kind == "flat" else 0.9 <= measured["recall"] <= 1
-    assert dict(found.rows())[f"recall@100 of the {kind} index"] == f"{measured['recall']:.3f}"
-    assert "index" not in exact.provenance["settings"]
-    rows, again = (each.table.select(["query_id", "doc_id", "score"]).to_pylist() for each in (exact, found))
-    same = {tuple(row.values()) for row in rows} & {tuple(row.values()) for row in again}
-    assert len(same) == len(rows) if kind == "flat" else len(same) > 0.9 * len(rows)
-
-    whole, searched, search = mine(collection, **how, index=kind), [], DenseRetriever.search
-    assert whole.table.equals(found.table)
-    monkeypatch.setattr(candidates, "QUERIES", 200)
-
-    def stopped(self, query_rows, depth):
-        searched.append(len(query_rows))
-        if searched.count(200) == 3:  # the first is the sample for the recall
-            raise KeyboardInterrupt
-        return search(self, query_rows, depth)
-
-    monkeypatch.setattr(DenseRetriever, "search", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        mine(collection, **how, index=kind)
-    monkeypatch.setattr(DenseRetriever, "search", search)
-    monkeypatch.setattr(FaissIndex, "build", None)  # nothing is built again
-    assert mine(collection, **how, index=kind).table.equals(found.table)
-    monkeypatch.undo()
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
-    (damaged,) = tmp_path.glob("faiss/*/index")
-    damaged.write_bytes(damaged.read_bytes()[:-1])
-    assert mine(collection, **how, index=kind).table.equals(found.table)
-    assert "is damaged" in caplog.text
-
-
-def test_an_index_is_for_dense_mining_and_needs_its_extra(mined, small, monkeypatch):
-    assert "--index" in mined("--with", "bm25", "--index", "hnsw", status=2)
-    assert '"exact", "flat", "hnsw", "ivf"' in mined("--with", "dense", "--index", "lsh", status=2)
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtraError, match=r"foils\[faiss\]"):
-        mine(small, method="dense", top=2, encoder=HashingEncoder(), index="hnsw")
 
 
 def test_a_stopped_mining_goes_on_with_the_block_it_was_at(small, tmp_path, monkeypatch):

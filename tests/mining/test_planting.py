@@ -6,26 +6,22 @@ import numpy as np
 import pytest
 
 import foils
-from foils.data import Collection, Negatives
+from foils.data import Collection
 from foils.data.collection import PairIndex
 from foils.data.negatives import Recapture
 from foils.encode import Vectors
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
-from foils.mining.fusion import fuse_sources
-from foils.mining.planting import drawn_positives, planted_by_filter, planted_by_fusion, read_planted
+from foils.mining.candidates import drawn_positives
 from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import (
     Margin,
     PositiveScores,
-    Rule,
     ScoreLimit,
     SimANS,
     TextPairs,
     TriSampler,
     Uniform,
-    filter_negatives,
 )  # fmt: skip
-from foils.runtime.errors import InputError
 from hidden_positives import DOCUMENTS, QUERIES, World, hidden_world, shares
 
 MOST = 2_000
@@ -161,7 +157,7 @@ def test_the_table_is_the_same_with_and_without_planting_and_the_estimate_repeat
         assert with_it.table.equals(without.table)
         assert with_it.provenance == again.provenance
         assert "recapture" not in without.provenance
-        assert set(with_it.provenance) - set(without.provenance) == {"recapture", "planted"}
+        assert set(with_it.provenance) - set(without.provenance) == {"recapture"}
 
 
 # q0's documents by cosine: 1 2 3 4 5; q1's the other way round
@@ -199,9 +195,7 @@ def test_a_margin_by_hand():
     """Against the one that is left: d1 planted is .1 above d2, d2 planted .1 below d1."""
     world = small_world({"q0": {"d1": 1, "d2": 1}})
     known, scores = world.collection.known_positives, small_scores(world)
-    drawn = [
-        drawn_positives(known, np.array([0]), least=2, most=10, seed=seed)["document"][0] + 1 for seed in range(20)
-    ]
+    drawn = [drawn_positives(known, np.array([0]), least=2, most=10, seed=seed)[1][0] + 1 for seed in range(20)]
     for absolute, planted, returned in ((0.05, 1, 0), (0.05, 2, 2), (0.15, 2, 0), (-0.15, 1, 2)):
         assert planted in drawn
         found = of(world, rules=[Margin(scores, absolute=absolute)], seed=drawn.index(planted))
@@ -237,119 +231,28 @@ def test_the_first_queries_that_are_planted_are_the_same_for_every_number_and_ne
         drawn_positives(known, known.query_rows, least=least, most=most, seed=4)
         for least, most in ((1, 50), (1, 200), (2, 10_000))
     )
-    drawn = PairIndex(many["query"], many["document"])
-    assert drawn.contain(few["query"], few["document"]).all()
-    assert (known.counts_of(two["query"]) >= 2).all()
-    assert len(two) == (known.counts >= 2).sum()
+    assert PairIndex(*many).contain(*few).all()
+    assert (known.counts_of(two[0]) >= 2).all()
+    assert len(two[0]) == (known.counts >= 2).sum()
     other = drawn_positives(known, known.query_rows, least=1, most=50, seed=5)
-    assert set(other["query"]) != set(few["query"])
+    assert set(other[0]) != set(few[0])
 
 
-PARTS = {
-    "two windows": lambda world: {"a": mined(world, "window"), "b": mined(world, "shaken")},
-    "a draw and a margin": lambda world: {"d": mined(world, "uniform draw"), "m": mined(world, "margin, minimum")},
-    "what one rejects the other has": lambda world: {
-        "a": mined(world, "window"), "s": mined(world, "shaken", rules=[ScoreLimit(0.85)]),
-    },
-}  # fmt: skip
-
-
-def fused(world: World, parts: dict[str, Negatives], method: str, top: int | None) -> Negatives:
-    def fuse(tables):
-        return fuse_sources(tables, method=method, top=top)
-
-    whole = fuse(parts)
-    return whole.with_provenance(planted_by_fusion(parts, whole, world.collection, fuse))
-
-
-@pytest.mark.parametrize(("method", "top"), [("interleave", 6), ("rrf", 6), ("union", None)])
-@pytest.mark.parametrize("which", PARTS)
-def test_a_fused_table_has_the_right_share(worlds, which, method, top):
-    check([shares(world, fused(world, PARTS[which](world), method, top)) for world in worlds])
-
-
-RULES = {
-    "score": lambda world: [ScoreLimit(0.85)],
-    "margin": lambda world: [Margin(world.scores(), absolute=0.02)],
-}
-
-
-@pytest.mark.parametrize("which", RULES)
-@pytest.mark.parametrize("drawn", [False, True])
-def test_a_filtered_table_has_the_right_share(worlds, which, drawn):
-    found = []
-    for world in worlds:
-        rules = RULES[which](world)
-        table = mined(world, "uniform draw" if drawn else "window")
-        marked = filter_negatives(table, world.collection, rules)
-        carried = planted_by_filter(table, marked, world.collection, rules)
-        found.append(shares(world, marked.with_provenance(carried)))
-    check(found)
-
-
-def test_what_was_fused_can_be_fused_and_filtered_again(worlds):
-    found = []
-    for world in worlds:
-        parts = PARTS["two windows"](world)
-        both = fused(world, parts, "interleave", 6)
-        three = fused(
-            world, {"both": both, "r": mined(world, "window", retriever=RandomRetriever(world.collection))}, "rrf", 6
-        )
-        scores = PositiveScores.of(world.collection, world.dense(), np.arange(QUERIES))
-        rules: list[Rule] = [Margin(scores, absolute=0.02)]
-        marked = filter_negatives(three, world.collection, rules, scorer=world.dense())
-        carried = planted_by_filter(three, marked, world.collection, rules, scorer=world.dense())
-        found.append(shares(world, marked.with_provenance(carried)))
-    check(found)
-
-
-def test_nothing_is_said_where_a_part_says_nothing():
-    world = hidden_world(5)
-    table, bare = mined(world, "window"), mined(world, "window", plant=0)
-    other = mined(world, "shaken")
-    assert "recapture" in fused(world, {"a": table, "b": other}, "rrf", 6).provenance
-    assert "recapture" not in fused(world, {"a": table, "b": Negatives(other.table)}, "rrf", 6).provenance
-    assert "recapture" not in fused(world, {"a": table, "b": bare}, "rrf", 6).provenance
-    cut = other.reject(other.table["rank"].to_numpy() > 3, "cut")
-    assert "recapture" not in fused(world, {"a": table, "b": cut}, "rrf", 6).provenance
+def test_where_a_query_has_one_positive_only_what_compares_with_none_is_planted():
     single = Collection.from_dicts("one", {"a": "a", "b": "b"}, {"q0": "q"}, {"train": {"q0": {"a": 1}}})
     dense = DenseRetriever(Vectors.of(np.ones((1, 1))), Vectors.of(np.ones((2, 1))))
-    one = mine_negatives(single, dense, split="train", top=1, plant=5)
     scores = PositiveScores.of(single, dense, np.array([0]))
-    assert planted_by_filter(one, one, single, [ScoreLimit(2.0)])["recapture"]["way"] == "planted"
-    assert planted_by_filter(one, one, single, [Margin(scores)]) == {}
+    how = {"split": "train", "top": 1, "plant": 5}
+    assert Recapture.of_table(mine_negatives(single, dense, rules=[ScoreLimit(2.0)], **how)).way == "planted"
+    assert "recapture" not in mine_negatives(single, dense, rules=[Margin(scores)], **how).provenance
 
 
-def test_another_collection_is_not_taken_for_the_one_that_was_mined():
-    world, other = hidden_world(5), hidden_world(6)
-    table = mined(world, "window")
-    assert read_planted(table, world.collection) is not None
-    assert read_planted(table, other.collection) is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"rank": "xyz"}, {"score": [1.0]}],
-)
-def test_what_cannot_be_read_is_refused(change):
-    world = hidden_world(5)
-    table = mined(world, "window")
-    broken = table.with_provenance({"planted": {**table.provenance["planted"], **change}})
-    with pytest.raises(InputError, match="planted positives cannot be read"):
-        read_planted(broken, world.collection)
-
-
-def test_the_verbs_carry_it(beir_folder, tmp_path):
+def test_the_verb_plants_and_what_fusing_and_filtering_make_says_nothing(beir_folder):
     folder = beir_folder()
-    tables = {}
-    for method in ("bm25", "random"):
-        tables[method] = tmp_path / f"{method}.parquet"
-        foils.mine(folder, method, top=3).write(tables[method])
-    both = foils.fuse(folder, list(map(str, tables.values())), method="interleave", top=3)
-    recapture = Recapture.of_table(both)
-    assert (recapture.way, recapture.kept) == ("planted", both.keep.sum())
-    marked = foils.filter(folder, str(tables["bm25"]), max_score=0.5)
-    assert Recapture.of_table(marked).kept == marked.keep.sum()
-    assert "planted" not in marked.provenance["before"]
     drawn = foils.mine(folder, "random", top=2, ranks=(0, 4), draw="uniform")
     assert Recapture.of_table(drawn).way == "planted"
+    both = foils.fuse(folder, {"a": drawn, "b": foils.mine(folder, "bm25", top=3)})
+    assert Recapture.of_table(both) is None
+    marked = foils.filter(folder, foils.mine(folder, "bm25", top=3), max_score=0.5)
+    assert not marked.keep.all()
+    assert Recapture.of_table(marked) is None

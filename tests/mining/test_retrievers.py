@@ -9,6 +9,7 @@ import pytest
 import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from fakes import HashingEncoder
 from foils.data import Collection
@@ -150,8 +151,8 @@ def test_bm25_spares_documents_without_changing_a_bit(threads, few, monkeypatch)
     documents = [" ".join(f"w{word}" for word in rng.zipf(1.2, 12) % 500) for _ in range(3_000)]
     queries = [" ".join(f"w{word}" for word in rng.zipf(1.2, rng.integers(1, 9)) % 600) for _ in range(200)]
     retriever = BM25Retriever(collection_of(documents, queries))
-    counts, scores = retriever.vectors(np.arange(200), np.arange(3_000))
-    every = (counts @ scores.T.tocsr()).toarray()  # float32, added in the order of the query's terms
+    counts = sparse.vstack([block for *_, block in retriever._counted(np.arange(200))])
+    every = (counts @ retriever._scores).toarray()  # float32, added in the order of the query's terms
     order = np.lexsort((np.broadcast_to(np.arange(3_000), every.shape), -every), axis=1)
     best = np.take_along_axis(every, order, axis=1)
     for depth in (1, 10, 300, 3_000):

@@ -14,7 +14,7 @@ from score_world import ExactStore, NoEncoder, Texts, World, random_world, score
 
 from foils.data.tokens import TOKENIZERS
 from foils.encode import Vectors
-from foils.mining.fusion import fuse_sources
+from foils.mining.methods import fuse_sources
 from foils.scoring import make_records, measure
 from foils.scoring.gates import WEIGHTINGS, gated
 from foils.scoring.information import NOT_CHOSEN, compose, composed, greedy_log_det, log_det, target_moments

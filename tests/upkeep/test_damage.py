@@ -106,16 +106,6 @@ def test_indexes_of_bm25(cache, folder, caplog, file):
         check_every_damage(cache, f"bm25/*/{file}", work, caplog, flips=4)
 
 
-@pytest.mark.parametrize("file", ["index", "meta.json"])
-def test_indexes_of_faiss(cache, folder, caplog, file):
-    loaded, how = load_collection(folder), {"top": 3, "encoder": HashingEncoder(), "index": "flat"}
-
-    def work():
-        return foils.mine(loaded, "dense", **how).table.to_pydict()["doc_id"]
-
-    check_every_damage(cache, f"faiss/*/{file}", work, caplog, flips=4)
-
-
 @pytest.mark.parametrize("file", ["vectors", "keys"])
 def test_vectors(cache, folder, caplog, file):
     loaded = load_collection(folder)
@@ -194,16 +184,15 @@ def test_steps_of_a_tuning(tmp_path, caplog):
     check_every_damage(tmp_path, "mined-*.parquet", work, caplog, silent=True)  # some bits of Parquet say nothing
 
 
-PARTS = ("collections", "bm25", "faiss")
+PARTS = ("collections", "bm25")
 
 
 @pytest.mark.parametrize("kind", PARTS)
 def test_a_folder_that_is_half_there_or_no_folder(cache, folder, kind, caplog):
     def work():
         loaded = load_collection(folder)
-        dense = foils.mine(loaded, "dense", top=2, encoder=HashingEncoder(), index="flat").table.to_pydict()
         rows, _ = BM25Retriever(loaded).search(np.arange(5), 3)
-        return dense["doc_id"], rows.tolist()
+        return rows.tolist()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("foils.mining.retrievers.LEAST_KEPT", 1)

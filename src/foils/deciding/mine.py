@@ -18,7 +18,7 @@ from foils.deciding.results import Decision
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
-from foils.mining.candidates import Mined, Miner
+from foils.mining.candidates import PLANTED, Mined, Miner
 from foils.mining.methods import (
     BEST,
     METHODS,
@@ -29,7 +29,6 @@ from foils.mining.methods import (
     WindowSettings,
     check_mining,
 )
-from foils.mining.planting import PLANTED
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, door
 from foils.runtime.parallel import ScaleSettings

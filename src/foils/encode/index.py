@@ -7,7 +7,6 @@ any other, so every index here serves both passes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +16,6 @@ from foils.encode.nearest import BLOCK, DEVICE_QUERIES, gpu, top_inner_products
 from foils.encode.vectors import Vectors
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
-from foils.runtime.files import kept_folder
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -190,22 +188,6 @@ class FaissIndex:
                 index.add(np.ascontiguousarray(part, np.float32))
                 advance(len(part))
         return cls(index, documents)
-
-    @classmethod
-    def kept(cls, documents: Vectors, kind: str, place: Path) -> FaissIndex:
-        """Read the index that lies in a folder, or build one and keep it there: several threads build no hnsw twice.
-
-        Raises:
-            MissingExtraError, UnknownNameError, InputError: as `build` does.
-        """
-        faiss = require("faiss", "faiss")
-        return kept_folder(
-            place,
-            f"{kind} index",
-            read=lambda: cls(faiss.read_index(str(place / "index")), documents),
-            make=lambda: cls.build(documents, kind),
-            write=lambda folder, built: faiss.write_index(built.index, str(folder / "index")),
-        )
 
     def __len__(self) -> int:
         """Return how many documents the index holds."""

@@ -1,6 +1,13 @@
 """From a ranking of documents per query to negatives: positives out, copies of positives marked, short lists counted.
 
 A retriever ranks; what a negative is, is decided here, once, for every way of ranking.
+
+What a way of mining would do with positives that it does not know is measured by *planting*: a sample of queries is
+mined once more, the label of one positive of each taken away. To whatever ranks, rejects and draws, the planted
+document is then one without a label among others. Where relevant documents are labelled independently of what they
+look like, a planted document behind k − 1 labels stands for the unlabelled ones behind k − 1 labels, in every query and
+for every way of mining: with weight k, the share of the planted that are kept estimates without bias the share of the
+unlabelled relevant documents that are kept.
 """
 
 from __future__ import annotations
@@ -10,7 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +26,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import IDENTICAL, Collection, Rows
+from foils.data.collection import IDENTICAL, Collection, PairIndex, Positives, Rows
 from foils.data.negatives import EQUAL, TO_RATE, Negatives, Recapture, negatives_table
 from foils.data.run import ranks_within
 from foils.data.tables import Provenance
-from foils.mining.planting import as_listed, drawn_positives, noted, planted_rows, without_labels
 from foils.mining.rules import (
     BEFORE,
     NEAR,
@@ -55,6 +61,11 @@ COPIES = 100  # rows of a query that show copies of its positives; a collection 
 CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
 REASONS = (EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN, TO_RATE)  # of codes 1 to 6; those of rules follow
 COPY, PASSED_OVER = (1, 2), (4, 5)
+PLANTED = 2_000  # queries, at most: their share has a standard error of 0.011 at most where each has as many positives
+
+Lists = dict[str, npt.NDArray[Any]]
+"""The candidates of some queries, each query's in rank order: `rows`. `in_window`: the query of each labelled positive
+in its window. `positives`, `copies`: how many were left out. `short`: why a list is short, one text for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +90,11 @@ class Mined(Negatives):
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts as the program shows them."""
-        kept, index = int(self.keep.sum()), self.provenance.get("settings", {}).get("index")
+        kept = int(self.keep.sum())
         return [
             ("queries", f"{self.queries:,}"),
             ("negatives", f"{kept:,}"),
             ("per query", f"{kept / self.queries:.2f}"),
-            *([(f"recall@{index['depth']} of the {index['kind']} index", f"{index['recall']:.3f}")] if index else []),
             ("labelled positives left out", f"{self.positives_left_out:,}"),
             *self.rejected_rows(),
             *([("further copies of positives left out", f"{self.copies_left_out:,}")] if self.copies_left_out else []),
@@ -148,43 +158,29 @@ def mine_negatives(
     return Miner(collection, retriever, **window).mined(split, plant=plant, made=made)
 
 
-@dataclass
-class _Lists:
-    """Candidates so far, each query's in rank order, and the counts."""
+def _joined(parts: Sequence[Lists]) -> Lists:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    rows: list[npt.NDArray[np.void]] = field(default_factory=list)
-    positives: int = 0
-    copies: int = 0
-    listed: list[npt.NDArray[np.void]] = field(default_factory=list)  # labelled positives in the window
-    short: Counter[str] = field(default_factory=Counter)
 
-    def add(self, part: _Lists) -> None:
-        """Take in the candidates of the next queries."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(part, each.name))
+def _read(path: Path) -> Lists | None:
+    """Return the lists that a file keeps; None where there is none, or it is damaged, and then removed."""
+    if not path.exists():
+        return None
+    try:
+        with np.load(io.BytesIO(read_guarded(path))) as kept:
+            return {name: kept[name] for name in kept.files}
+    except DAMAGE as error:
+        discard(path, "mined block", error)
+        return None
 
-    def write(self, path: Path) -> None:
-        """Write it whole."""
-        counts, file = [self.positives, self.copies, *self.short.values()], io.BytesIO()
-        np.savez(
-            file, rows=np.concatenate(self.rows), listed=np.concatenate(self.listed), counts=counts,
-            short=np.array([*self.short], np.str_),
-        )  # fmt: skip
+
+def _write(path: Path, lists: Lists) -> None:
+    file = io.BytesIO()
+    np.savez(file, **lists)  # type: ignore[arg-type]  # mypy takes the names for its other arguments
+    try:
         write_guarded(path, file.getvalue())
-
-    @classmethod
-    def read(cls, path: Path) -> _Lists | None:
-        """Return what was written; None where there is nothing, or it is damaged, and then removed."""
-        if not path.exists():
-            return None
-        try:
-            with np.load(io.BytesIO(read_guarded(path))) as read:
-                positives, copies, *counts = read["counts"].tolist()
-                short = Counter(dict(zip(read["short"].tolist(), counts, strict=True)))
-                return cls([read["rows"]], positives, copies, [read["listed"]], short)
-        except DAMAGE as error:
-            discard(path, "mined block", error)
-            return None
+    except FoilsError as error:  # a cache that may only be read, a full disk
+        log.warning("what is mined is not kept until the end: %s", error)
 
 
 @dataclass(frozen=True)
@@ -244,8 +240,7 @@ class Miner:
         query_rows, collection, name = self.collection.queries_of(split), self.collection, self.retriever.name
         kept = cache_place("mined", digest_of([made, QUERIES], 16)) if made and len(query_rows) > QUERIES else None
         lists = self.searched(query_rows, f"mining with {name}", kept)
-        rows = np.concatenate(lists.rows)
-        lists.rows.clear()  # the table that is made of them is as large
+        rows = lists.pop("rows")
         query_ids = collection.queries["query_id"].take(pa.array(rows["query"]))
         doc_ids = collection.documents["doc_id"].take(pa.array(rows["document"]))
         table = negatives_table(query_ids, doc_ids, name, ranks_within(rows["query"]), rows["score"])
@@ -255,55 +250,55 @@ class Miner:
         negatives = Negatives(table, made or {})
         if self.scorer is not None:
             negatives = negatives.with_columns({self.scorer.column: rows["scale"]})
+        kept_rows = int(negatives.keep.sum())
+        recaptured = self._recaptured(lists["in_window"], query_rows, kept_rows, plant)
         return Mined.of(
-            negatives.with_provenance(self._recaptured(lists, query_rows, int(negatives.keep.sum()), plant)),
+            negatives.with_provenance(recaptured),
             title=f"{name} negatives of {collection.name} ({split})",
             collection=collection,
             split=split,
             source=name,
             top=self.top,
             queries=len(query_rows),
-            positives_left_out=lists.positives,
-            copies_left_out=lists.copies,
-            short=dict(lists.short),
+            positives_left_out=int(lists["positives"].sum()),
+            copies_left_out=int(lists["copies"].sum()),
+            short=dict(Counter(lists["short"].tolist())),
         )
 
-    def _recaptured(self, lists: _Lists, query_rows: Rows, kept: int, plant: int) -> Provenance:
+    def _recaptured(self, in_window: Rows, query_rows: Rows, kept: int, plant: int) -> Provenance:
         """What provenance says of the labelled positives that this way of mining would return, were they not known.
 
-        Nothing where no query has a positive; only where positives are planted: where a part
-        compares with positives and no query has two.
+        They are counted in a plain window, whose `in_window` are the queries of those that it holds. Elsewhere they are
+        planted; nothing is said where a part compares with positives and no query has two.
         """
         known, parts = self.collection.known_positives, (self.draw, *self.rules)
-        labelled, least = int(known.counts_of(query_rows).sum()), 2 if any(map(reads_judgements, parts)) else 1
-        if not labelled:
+        labels = known.counts_of(query_rows)
+        if not labels.any():
             return {}
-        planted = drawn_positives(known, query_rows, least=least, most=plant, seed=self.seed)
         if not (self.rules or self.draw is not None or reads_judgements(self.retriever)):
-            listed = np.concatenate(lists.listed)  # ranked as others are, and nothing rejects or draws
-            labels = known.counts_of(query_rows)
-            returned = np.bincount(listed["query"], minlength=int(query_rows.max()) + 1)[query_rows]
             has_label = labels > 0
-            recapture = Recapture.estimated(
-                returned[has_label], labels[has_label], labelled=labelled, kept=kept, way="counted"
-            )
-            return noted(as_listed(planted, listed), self.collection, labelled, kept, recapture)
-        judged = without_labels(self.collection, planted)
-        retriever, draw, *rules = (with_judgements_of(part, judged) for part in (self.retriever, *parts))
-        if not len(planted):
-            return {}
-        other = replace(self, collection=judged, retriever=retriever, rules=rules, draw=draw, keep_positives=False)
-        rows = np.concatenate(other.searched(planted["query"], f"planting positives for {self.retriever.name}").rows)
-        kept_rows = rows["reason"] == 0
-        listed = planted_rows(rows["query"], rows["document"], ranks_within(rows["query"]), rows["score"], kept_rows)
-        listed = listed[~np.isin(rows["reason"], PASSED_OVER)]
-        return noted(as_listed(planted, listed), self.collection, labelled, kept)
+            returned = np.bincount(in_window, minlength=int(query_rows.max()) + 1)[query_rows][has_label]
+            weights, way = labels[has_label], "counted"
+        else:
+            least, way = 2 if any(map(reads_judgements, parts)) else 1, "planted"
+            queries, documents = drawn_positives(known, query_rows, least=least, most=plant, seed=self.seed)
+            if not len(queries):
+                return {}
+            judged = without_labels(self.collection, queries, documents)
+            retriever, draw, *rules = (with_judgements_of(part, judged) for part in (self.retriever, *parts))
+            other = replace(self, collection=judged, retriever=retriever, rules=rules, draw=draw, keep_positives=False)
+            rows = other.searched(queries, f"planting positives for {self.retriever.name}")["rows"]
+            rows = rows[rows["reason"] == 0]
+            weights = known.counts_of(queries)
+            returned = weights * PairIndex(rows["query"], rows["document"]).contain(queries, documents)
+        recapture = Recapture.estimated(returned, weights, labelled=int(labels.sum()), kept=kept, way=way)
+        return {"recapture": recapture.to_json()}
 
     @cached_property
     def _looks(self) -> LookAlikes:
         return LookAlikes(self.collection, self.near_duplicate)
 
-    def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> _Lists:
+    def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> Lists:
         """Return the candidates of all queries, block by block, in other processes where they may be sent there.
 
         Args:
@@ -312,38 +307,35 @@ class Miner:
             kept: folder that has each block from when it is done until all are, so that a kill
                 costs a block; None: nothing is kept.
         """
-        lists, blocks = _Lists(), np.split(query_rows, range(QUERIES, len(query_rows), QUERIES))
+        blocks = np.split(query_rows, range(QUERIES, len(query_rows), QUERIES))
         portable = self.scorer is None and getattr(self.retriever, "portable", False)
         work = partial(self._block, kept)
         with progress.task(task, total=len(query_rows), unit="queries") as advance:
-            parts = map_shards(work, enumerate(blocks)) if portable else map(work, enumerate(blocks))
-            for block, part in zip(blocks, parts, strict=True):
-                lists.add(part)
-                advance(len(block))
+            parts: list[Lists] = []
+            for part in map_shards(work, enumerate(blocks)) if portable else map(work, enumerate(blocks)):
+                advance(len(blocks[len(parts)]))
+                parts.append(part)
         if kept is not None:
             for path in kept.glob("*.npz"):
                 path.unlink(missing_ok=True)
             with suppress(OSError):  # another process mines the same, and writes there
                 kept.rmdir()
-        return lists
+        return _joined(parts)
 
-    def _block(self, kept: Path | None, block: tuple[int, Rows]) -> _Lists:
+    def _block(self, kept: Path | None, block: tuple[int, Rows]) -> Lists:
         """The candidates of one block, read where they were kept."""
-        place = None if kept is None else kept / f"{block[0]}.npz"
-        kept_before = None if place is None else _Lists.read(place)
-        if kept_before is not None:
-            return kept_before
-        lists = self._searched(block[1])
-        if place is not None:
-            try:
-                lists.write(place)
-            except FoilsError as error:  # a cache that may only be read, a full disk
-                log.warning("what is mined is not kept until the end: %s", error)
+        if kept is None:
+            return self._searched(block[1])
+        place = kept / f"{block[0]}.npz"
+        lists = _read(place)
+        if lists is None:
+            lists = self._searched(block[1])
+            _write(place, lists)
         return lists
 
-    def _searched(self, query_rows: Rows) -> _Lists:
+    def _searched(self, query_rows: Rows) -> Lists:
         """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
-        documents, lists, (first, end) = len(self.collection.documents), _Lists(), self.ranks
+        documents, (first, end) = len(self.collection.documents), self.ranks
         if end is None and self.rules and self.draw is None:
             end = first + DEPTH * self.top
         positives = int(self._looks.known.counts.max(initial=0))  # of a query at most
@@ -354,18 +346,19 @@ class Miner:
             most = min(documents, end + positives)
         if end is not None and (self.draw is not None or (self.rules and self.scorer is None)):
             depth = end + positives  # the whole window where it is drawn from, or rules reject much of it
-        pending, depth = query_rows, min(most, depth)
+        pending, depth, parts = query_rows, min(most, depth), list[Lists]()
         while len(pending):
-            final = self._taken(pending, depth, most, (first, end or documents + 1), lists)
+            final, part = self._taken(pending, depth, most, (first, end or documents + 1))
+            parts.append(part)
             pending, depth = pending[~final], min(most, depth * 4)
-        joined = np.concatenate(lists.rows)
+        lists = _joined(parts)
         position = np.empty(int(query_rows.max()) + 1, np.int64)
         position[query_rows] = np.arange(len(query_rows))
-        lists.rows = [joined[np.argsort(position[joined["query"]], kind="stable")]]
+        lists["rows"] = lists["rows"][np.argsort(position[lists["rows"]["query"]], kind="stable")]
         return lists
 
-    def _taken(self, query_rows: Rows, depth: int, most: int, window: tuple[int, int], lists: _Lists) -> Marks:
-        """Search so deep, take the candidates of the queries whose list is then final, and return which these are."""
+    def _taken(self, query_rows: Rows, depth: int, most: int, window: tuple[int, int]) -> tuple[Marks, Lists]:
+        """Search so deep; return which queries' lists are then final, and the candidates of these."""
         first, end = window
         rows, scores = self.retriever.search(query_rows, depth)
         candidates, unlabelled, positive = self._judged(query_rows, rows, scores)
@@ -403,24 +396,20 @@ class Miner:
         shown = listed & unlabelled & ~surplus
         if self.keep_positives:
             shown |= labelled
-        lists.rows.append(candidates[shown])
-        lists.copies += int(surplus.sum())
-        lists.positives += int((positive & listed & ~shown).sum())
 
-        # 5. Labelled positives of the window, with the ranks that they would have without their labels.
-        of_labelled = candidates[labelled]
-        ranks = _count_before(unlabelled)[labelled]
-        queries, documents, of_scores = (of_labelled[name] for name in ("query", "document", "score"))
-        lists.listed.append(planted_rows(queries, documents, ranks, of_scores, True))
-
-        # 6. Why lists are short.
+        # 5. Why lists are short.
         ended = WHOLE
         if self.depth is not None and self.depth < len(self.collection.documents):
             ended = f"too few left of the first {self.depth} documents"
         why = np.where(exhausted, self.retriever.short, ended)
         why = np.where(past_window, f"too few left of ranks {first}–{end}", why)
-        lists.short.update(why[final & (negatives.sum(axis=1) < self.top)].tolist())
-        return final
+        return final, {
+            "rows": candidates[shown],
+            "in_window": candidates["query"][labelled],
+            "positives": np.array([(positive & listed & ~shown).sum()]),
+            "copies": np.array([surplus.sum()]),
+            "short": why[final & (negatives.sum(axis=1) < self.top)],
+        }
 
     def _judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:
         """Return (n, depth) candidates, which of them are unlabelled documents, and which labelled positives."""
@@ -488,3 +477,32 @@ class Miner:
 def _count_before(marks: Marks) -> Rows:
     """Return how many of a row's marks stand before each place, (n, depth)."""
     return np.asarray(np.cumsum(marks, axis=1) - marks, np.int64)
+
+
+def drawn_positives(known: Positives, query_rows: Rows, *, least: int, most: int, seed: int) -> tuple[Rows, Rows]:
+    """Draw `most` of the queries that have at least `least` positives, and a positive of each; fewer: all of them.
+
+    Which positive is drawn depends on the seed and on the query's place among those that are given
+    alone, so that samples of the same seed have the same positives of the same queries.
+
+    Returns:
+        (n,) rows of the queries, and of the documents.
+    """
+    rng = np.random.default_rng([seed, seeds.PLANTED])
+    chance, order = rng.random(len(query_rows)), rng.permutation(len(query_rows))
+    counts = known.counts_of(query_rows)
+    chosen = np.sort(order[counts[order] >= max(least, 1)][:most])
+    rows, counts = query_rows[chosen], counts[chosen]
+    nth = np.minimum((chance[chosen] * counts).astype(np.int64), counts - 1)
+    return rows, known.doc_rows[known.offsets[known.places(rows)] + nth]
+
+
+def without_labels(collection: Collection, queries: Rows, documents: Rows) -> Collection:
+    """Return the collection without the labels of these pairs, in any split."""
+    pairs = PairIndex(queries, documents)
+
+    def remaining(table: pa.Table) -> pa.Table:
+        rows = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+        return table.filter(pa.array(~pairs.contain(*rows)))
+
+    return replace(collection, qrels={split: remaining(table) for split, table in collection.qrels.items()})

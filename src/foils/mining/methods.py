@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Any
 
-from foils.data.collection import Collection
-from foils.data.negatives import Negatives
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foils.data.collection import Collection, Rows
+from foils.data.negatives import Negatives, negatives_table
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import Fusion, deployed
-from foils.data.sources import SourceLike, as_source
-from foils.data.tables import provenance
+from foils.data.run import METHODS as FUSIONS
+from foils.data.run import NORMALISATIONS, fuse_lists, ranks_within
+from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
+from foils.data.tables import column_or_nulls, provenance
 from foils.data.tokens import BM25Settings
 from foils.encode.encoder import Encoder
-from foils.encode.index import FAISS_KINDS, FaissIndex
 from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Miner
-from foils.mining.planting import planted_by_filter
 from foils.mining.retrievers import (
     BM25Retriever,
     CrossEncoderRetriever,
     DenseRetriever,
-    FusedRetriever,
     RandomRetriever,
 )
 from foils.mining.rules import (
+    BEFORE,
+    NOT_DRAWN,
     Draw,
     Margin,
     PairScorer,
@@ -42,16 +46,15 @@ from foils.mining.rules import (
 )
 from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import cache_place, digest_of
-from foils.runtime.options import Needs, Option, Settings, door, settings_of, spelled
+from foils.runtime.options import Needs, Option, Settings, door, parsed_settings, settings_of, spelled
 from foils.runtime.parallel import ScaleSettings
+from foils.runtime.results import Table
 
 BEST = "best"  # ranks that are decided between
 DRAWS = ("top", "uniform", "simans")
 RULES = ("margin", "relative_margin", "max_score", "min_score")
 SCORERS = ("own", "encoder", "cross-encoder")
 POOLS = ("random", "bm25", "dense")
-SAMPLE, RECALLED = 200, 100  # queries and depth at which an index's recall is measured
 METHODS = ("random", "bm25", "dense", "cross-encoder", "ance", "trisampler")
 
 _POOLED: dict[str, Any] = {"method": ["cross-encoder"]}
@@ -131,15 +134,12 @@ class RankingSettings(Settings):
     Attributes:
         pool: What a cross-encoder ranks anew.
         pool_depth: Documents of the pool for each query.
-        index: Exact search, or an index of faiss: hnsw or ivf (both approximate), or flat. Its
-            recall on 200 queries is measured, printed and written into the provenance.
     """
 
     heading = "Ranking"
 
     pool: Annotated[str, Option(names=POOLS, needs=_POOLED)] = "bm25"
     pool_depth: Annotated[int, Option(least=1, needs=_POOLED)] = 100
-    index: Annotated[str, Option(names=("exact", *FAISS_KINDS), needs=_DENSE)] = "exact"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,6 @@ MINING_NEEDS: dict[str, Needs] = {
     "lexical": [
         {"method": ["bm25"]},
         {**_POOLED, "pool": ["bm25"]},
-        {"method": ["dense"], "encoder": lambda encoder: deployed(encoder) == "both"},
     ],
 }
 FILTERING_NEEDS: dict[str, Needs] = {
@@ -252,19 +251,7 @@ class Models:
             ranks = DenseRetriever.of_model(
                 self.collection, *self.encoder, query_rows=rows, device=self.encoding.device
             )
-            fusion = Fusion.of(self.encoding.encoder)
             facts: dict[str, Any] = {"encoder": description(self.encoder[0])}
-            kind = self.ranking.index
-            if kind != "exact":
-                key = [self.collection.digest, facts["encoder"], str(ranks.documents.array.dtype), kind]
-                ranks.use(FaissIndex.kept(ranks.documents, kind, cache_place("faiss", digest_of(key, 16))))
-                some, depth = rows[:: max(1, len(rows) // SAMPLE)][:SAMPLE], min(RECALLED, len(ranks.documents))
-                recall = round(ranks.recall(some, depth), 4)
-                facts["index"] = {"kind": kind, "recall": recall, "depth": depth, "queries": len(some)}
-            if method == "dense" and fusion is not None and fusion.deploys == "both":
-                lexical = BM25Retriever(self.collection, **vars(self.lexical.over(fusion.bm25)))
-                both = FusedRetriever(lexical, ranks, fusion)
-                return both, {**facts, "fused_with_bm25": {**fusion.how, **lexical.settings.facts}}
             ranks.name = method
             return ranks, facts
         name, depth = self.ranking.pool, self.ranking.pool_depth  # of a cross-encoder
@@ -351,7 +338,172 @@ def filter(
     marked = filter_negatives(named.negatives, loaded, rules, scorer=scorer)
     facts = {"split": split, "rules": filters.describe(), **scored_by}
     inputs = {"collection": loaded.digest, named.name: named.digest}
-    before = {name: value for name, value in named.negatives.provenance.items() if name != "planted"}
-    planted = planted_by_filter(named.negatives, marked, loaded, rules, scorer=scorer)
-    origin = provenance("filter", facts, inputs=inputs, before=before, **planted)
+    origin = provenance("filter", facts, inputs=inputs, before=named.negatives.provenance)
     return Negatives.of(marked, provenance=origin, title=f"{named.name}, filtered", collection=loaded, split=split)
+
+
+_WEIGHTED: Needs = {"method": ["weighted"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionSettings(Settings):
+    """How several sources become one.
+
+    Attributes:
+        method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks,
+            weighted adds scores that are normalised in each list.
+        top: Negatives per query. Default: all.
+        rrf_k: Constant k of rrf; the larger it is, the less the tops of the lists count.
+        weights: Weight of a source's scores in weighted; may be given several times. In Python a
+            dictionary: name of the source -> weight. Default: 1 each.
+        normalisation: How weighted makes scores of a list comparable: min-max, to [0, 1];
+            theoretical-minimum, likewise but from the least possible score (0 for BM25, −1 for
+            cosines); or z, to mean 0 and variance 1.
+    """
+
+    method: Annotated[str, Option(names=FUSIONS)] = "union"
+    top: Annotated[int | None, Option(least=1)] = None
+    rrf_k: Annotated[float, Option(least=0, needs={"method": ["rrf"]})] = 60.0
+    weights: Annotated[
+        Mapping[str, float] | None,
+        Option(
+            flag="--weight", parse=partial(parsed_settings, option="weights"), repeated=True, metavar="NAME=NUMBER",
+            needs=_WEIGHTED,
+        ),
+    ] = None  # fmt: skip
+    normalisation: Annotated[str, Option(names=NORMALISATIONS, needs=_WEIGHTED)] = "min-max"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fused(Negatives):
+    """Several sources as one.
+
+    Attributes:
+        sources: name -> number of rows.
+    """
+
+    sources: dict[str, int]
+
+    def tables(self) -> list[Table]:
+        """Return the number of rows of each source, and of the union."""
+        rows = [(name, f"{count:,}") for name, count in {**self.sources, "+".join(self.sources): len(self)}.items()]
+        return [Table(self.title, ("source", "rows"), rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, and the number of rows of each source and of the union."""
+        return {"settings": self.provenance["settings"], "sources": self.sources, "rows": len(self)}
+
+
+@door
+def fuse(
+    collection: CollectionLike, sources: SourcesLike, *, fusion: FusionSettings, reading: CollectionSettings
+) -> Fused:
+    """Fuse several sources of negatives into one, each document of a query once.
+
+    The table shows each source's rank and score. A row that any source rejected is rejected.
+
+    Raises:
+        InputError: fewer than two sources, one that cannot be read, or sources that cannot be fused
+            in this way.
+
+    Example:
+        foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet
+    """
+    loaded = reading.open(collection)
+    named = as_sources(sources, loaded)
+    tables = {each.name: each.negatives for each in named}
+    negatives = fuse_sources(tables, fusion, digests={each.name: each.digest for each in named})
+    return Fused.of(
+        negatives,
+        title=f"{fusion.method} of {len(named)} sources",
+        collection=loaded,
+        sources={each.name: len(each.negatives) for each in named},
+    )
+
+
+def fuse_sources(
+    sources: Mapping[str, Negatives], fusion: FusionSettings | None = None, *, digests: Mapping[str, str] | None = None
+) -> Negatives:
+    """Make one source of several: every (query, document) of any of them once, with rank and score in each.
+
+    `fuse_lists` orders the rows of a query. `rank_NAME` and `score_NAME` hold each source's own, null where it does not
+    have the row. A row that any source rejected is rejected, with the first source's reason; what a source merely
+    passed over, since it lies before its window of ranks or was not drawn, is not a row of it.
+
+    Args:
+        sources: name -> negatives, at least two.
+        fusion: how they are fused; `top` ends each query's list with its `top`-th row that is not rejected. None: the
+            union.
+        digests: of the sources, for provenance.
+
+    Raises:
+        InputError: fewer than two sources, a document with two texts, or `weighted` of rows without a
+            score.
+        UnknownNameError: a weight for a source that is not there.
+    """
+    fusion = fusion or FusionSettings()
+    method, weights = fusion.method, fusion.weights
+    if len(sources) < 2:
+        raise InputError(f"a union needs at least two sources, not {len(sources)}")
+    check_names("source", weights or {}, sources)
+    stacked = pa.concat_tables([_labelled(negatives, order) for order, negatives in enumerate(sources.values())])
+    queries, documents = (
+        np.asarray(stacked[name].combine_chunks().dictionary_encode().indices, np.int64)
+        for name in ("query_id", "doc_id")
+    )
+    origins, scores, settings = np.asarray(stacked["origin"]), stacked["score"].to_numpy(), dict[str, Any]()
+    if method == "rrf":
+        settings = {"k": fusion.rrf_k}
+    if method == "weighted":
+        counts = zip(sources, np.bincount(origins[np.isnan(scores)], minlength=len(sources)), strict=True)
+        without = [f"{name} ({count:,})" for name, count in counts if count]
+        if without:
+            raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
+        numbers = [float((weights or {}).get(name, 1.0)) for name in sources]
+        settings = {"weights": numbers, "normalisation": fusion.normalisation}
+    ranks, count = stacked["rank"].to_numpy(), len(sources)
+    lists = fuse_lists(queries, documents, origins, ranks, scores, count=count, method=method, **settings)
+    same = lists.rows[lists.places]  # the first row of each row's query and document
+    texts = np.asarray(pc.fill_null(stacked["text"].combine_chunks().dictionary_encode().indices, -1))
+    differ = np.flatnonzero(texts != texts[same])
+    if len(differ):
+        other = pc.unique(stacked["doc_id"].take(pa.array(differ))).to_pylist()
+        problem = (
+            f"{len(other)} documents have another text in another source (first: {', '.join(map(repr, other[:5]))})"
+        )
+        raise InputError(f"{problem}; give each text an id of its own")
+    kept, queries = stacked.take(pa.array(lists.rows)), queries[lists.rows]
+    ids, name = (kept["query_id"], kept["doc_id"]), "+".join(sources)
+    table = negatives_table(*ids, name, ranks_within(queries), lists.scores)
+    if kept["text"].null_count < len(kept):
+        table = table.append_column("text", kept["text"])
+    rejected = np.flatnonzero(np.asarray(stacked["reason"].is_valid()))[::-1]
+    if len(rejected):
+        source = np.full(len(table), -1, np.int64)
+        source[lists.places[rejected]] = rejected  # rows lie in the order of the sources; the first source writes last
+        reasons = stacked["reason"].take(pa.array(source, mask=source < 0)).combine_chunks().cast(pa.string())
+        table = table.append_column("keep", pc.is_null(reasons)).append_column("reason", reasons)
+    for at, name in enumerate(sources):
+        absent = lists.own_ranks[:, at] < 0
+        table = table.append_column(f"rank_{name}", pa.array(lists.own_ranks[:, at].astype(np.int32), mask=absent))
+        table = table.append_column(f"score_{name}", pa.array(lists.own_scores[:, at], mask=absent))
+    if method == "weighted":  # as they were given
+        settings["weights"] = weights and {name: float(weight) for name, weight in weights.items()}
+    facts = {"method": method, "sources": list(sources), "top": fusion.top, **settings}
+    whole = Negatives(table, provenance("fuse", facts, inputs=digests))
+    if fusion.top is None:
+        return whole
+    kept_before: Rows = np.cumsum(whole.keep) - whole.keep
+    within = kept_before - kept_before[np.searchsorted(queries, queries)] < fusion.top
+    return Negatives(table.filter(pa.array(within)), whole.provenance)
+
+
+def _labelled(negatives: Negatives, order: int) -> pa.Table:
+    """A source's rows; those that it merely passed over (outside its window, not drawn) are not its own."""
+    table = negatives.table
+    if "reason" in table.column_names:
+        table = table.filter(pc.invert(pc.is_in(table["reason"], value_set=pa.array([BEFORE, NOT_DRAWN]))))
+    columns = {name: table[name] for name in ("query_id", "doc_id", "rank", "score")}
+    columns["text"] = column_or_nulls(table, "text", pa.large_string())
+    columns["reason"] = column_or_nulls(table, "reason", pa.string())
+    return pa.table({**columns, "origin": np.full(len(table), order)})

@@ -19,11 +19,9 @@ import pyarrow as pa
 from scipy import sparse
 
 from foils.data.collection import Collection, DocumentTexts, Rows
-from foils.data.run import FUSED_DEPTH, Fusion, fuse_lists, ranks_within
 from foils.data.tokens import AUTO, Analyser, BM25Settings, load_bm25s
 from foils.encode.encoder import Encoder
-from foils.encode.index import FaissIndex
-from foils.encode.nearest import best_of, gpu, top_inner_products
+from foils.encode.nearest import gpu, top_inner_products
 from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs
 from foils.mining.scorers import CrossEncoderScorer, paired_products
@@ -162,11 +160,6 @@ class BM25Retriever:
                 scores[pairs_of_query] = self._scored(listed, pairs.doc_rows[pairs_of_query])
         return scores
 
-    def vectors(self, query_rows: Rows, document_rows: Rows) -> tuple[sparse.csr_array, sparse.csr_array]:
-        """Return (n, terms) and (m, terms): the inner product of a query's row and a document's is its BM25 score."""
-        counts = [block for *_, block in self._counted(query_rows)]
-        return sparse.csr_array(sparse.vstack(counts)), self._scores.T.tocsr()[document_rows]
-
     def _candidates(self, terms: list[int], depth: int, sums: npt.NDArray[np.float32]) -> Rows:
         """Return the documents that may be among the `depth` best of a query; `sums`, of all documents, is 0 again.
 
@@ -269,9 +262,8 @@ class RandomRetriever:
 class DenseRetriever:
     """Ranks documents by the inner product of their vectors with the query's (ECI_sem eq. 1–2: cosine, for unit ones).
 
-    Exact, ties by document position, unless it is given an `index` of faiss, which finds most of
-    the best documents. Documents are read block by block from where the vectors lie, so the corpus
-    may be larger than memory.
+    Exact, ties by document position. Documents are read block by block from where the vectors lie, so the corpus may be
+    larger than memory.
 
     Args:
         queries: vectors of all queries of the collection, or of those that will be asked for, by query row.
@@ -282,7 +274,6 @@ class DenseRetriever:
     """
 
     column = "dense"
-    index: FaissIndex | None = None
     portable = True
     short = WHOLE
 
@@ -316,23 +307,8 @@ class DenseRetriever:
         documents = store.embed(encoder, DocumentTexts(collection), "document")
         return cls(queries, documents, device=device or getattr(encoder, "device", None), name=name)
 
-    def use(self, index: FaissIndex) -> None:
-        """Search by an index over the documents from here on, in this process."""
-        self.index, self.portable, self.short = index, False, "the index found no further document"
-
-    def recall(self, query_rows: Rows, depth: int) -> float:
-        """Return which share of the `depth` best documents of some queries the index finds."""
-        best, _ = top_inner_products(self.queries.take(query_rows), self.documents, depth)
-        positions, _ = self.search(query_rows, depth)
-        pairs = zip(best, positions, strict=True)
-        return sum(int(np.isin(rows, other).sum()) for rows, other in pairs) / max(1, best.size)
-
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows and inner products; −1 and NaN where an index finds nothing more."""
-        if self.index is not None:
-            asked = self.queries.take(query_rows)
-            positions, _ = self.index.search(asked, depth)
-            return best_of(asked, self.documents, [rows[rows >= 0] for rows in positions], depth)
+        """Return (n, depth) document rows and inner products; −1 and NaN after the last document."""
         return top_inner_products(self.queries.take(query_rows), self.documents, depth, device=gpu(self._device))
 
     def score(self, pairs: TextPairs) -> Scores:
@@ -388,37 +364,3 @@ class CrossEncoderRetriever:
     def score(self, pairs: TextPairs) -> Scores:
         """Return the score of each pair, (n,)."""
         return self._scorer.score(pairs)
-
-
-class FusedRetriever:
-    """Ranks by BM25 and an encoder together, as `foils tune` found it best.
-
-    Args:
-        lexical: BM25.
-        dense: the encoder.
-        fusion: how their first 1,000 documents of a query, and more where more are asked for, are
-            put together.
-    """
-
-    name, column = "fused", "fused"
-    short = "neither ranking has a further document"
-
-    def __init__(self, lexical: BM25Retriever, dense: DenseRetriever, fusion: Fusion) -> None:
-        self._parts: tuple[Retriever, ...] = (lexical, dense)
-        self._how = fusion.how
-
-    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows and fused scores."""
-        flat = []
-        for origin, part in enumerate(self._parts):
-            documents, scores = part.search(query_rows, max(FUSED_DEPTH, depth))
-            query, rank = np.nonzero(documents >= 0)
-            flat.append((query, documents[query, rank], np.full(len(query), origin), rank, scores[query, rank]))
-        queries, documents, origins, ranks, scores = (np.concatenate(each) for each in zip(*flat, strict=True))
-        lists = fuse_lists(queries, documents, origins, ranks, scores, **self._how)
-        query, place = queries[lists.rows], ranks_within(queries[lists.rows])
-        kept = place < depth
-        result = np.full((len(query_rows), depth), -1, np.int64), np.full((len(query_rows), depth), np.nan)
-        for into, values in zip(result, (documents[lists.rows], lists.scores), strict=True):
-            into[query[kept], place[kept]] = values[kept]
-        return result

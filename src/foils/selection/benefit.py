@@ -24,7 +24,7 @@ from foils.deciding.benefit import HARM, learnabilities, seen_similarities
 from foils.encode.encoder import Encoder
 from foils.encode.opening import description
 from foils.encode.vectors import VectorStore
-from foils.mining.fusion import fuse_sources
+from foils.mining.methods import fuse_sources
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.results import Table, number

@@ -16,7 +16,7 @@ from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
-from foils.mining.fusion import fuse_sources
+from foils.mining.methods import fuse_sources
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import Needs, Option, door, refuse, settings_option, spelled
 from foils.runtime.parallel import ScaleSettings
