@@ -43,8 +43,7 @@ from foils.deciding import decide as decide_between
 from foils.deciding.benefit import HARM, added_losses, learnabilities, seen_similarities
 from foils.encode import VectorStore
 from foils.experiments import Cell, read_cells
-from foils.experiments.predictors import predict
-from foils.experiments.study import StudySettings, open_study, run_cells, source_file
+from foils.experiments.study import StudySettings, open_study, predict, run_cells, source_file
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, IN_BATCH, UNTRAINED
 from foils.runtime.files import cache_folder, write_json
 from foils.scoring import Scores, ScoreSettings, score_sources

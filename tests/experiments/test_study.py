@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foils.data.run import fuse_runs
 from foils.deciding import BeliefSettings, decide
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_encoder, measure_run
@@ -23,9 +22,9 @@ from foils.experiments.analysis import (
     mean_and_interval,
     reliability_of,
     resampled_means,
+    study_page,
 )
 from foils.experiments.doors import report
-from foils.experiments.pages import study_page
 from foils.experiments.study import Cell, first_negatives, table_digest, trained_file, weights_of, write_cell
 from foils.experiments.tasks import FIRST_STAGE, IN_BATCH, UNTRAINED, EncoderTask, RerankerTask
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
@@ -125,19 +124,6 @@ def test_a_later_call_adds_seeds_and_sources_as_if_all_had_come_together(study):
         assert values == pytest.approx(whole.predictors[name], rel=1e-6, abs=1e-9)
     study(settings=StudySettings(training={**QUICK, "epochs": 2}, seeds=1))
     assert len(read_cells(study.folder)) == 2
-
-
-def test_encoders_are_measured_together_with_bm25(study, place):
-    alone, both = (study(settings=replace(SETTINGS, fused_with=each), folder=str(each)) for each in (None, "bm25"))
-    assert (alone.training.get("fused_with"), both.training["fused_with"]) == (None, "bm25")
-    dense = EncoderTask(str(place / "static")).ranked(COLLECTION, "test")
-    lexical = bm25_run(COLLECTION, "test", depth=1_000)
-    run = fuse_runs([lexical, dense], method="weighted", weights=(0.5, 0.5), normalisation="z")
-    assert (
-        measure_run(run, COLLECTION, "test", ("nDCG@10",)).per_query["nDCG@10"]
-        == both.outcomes[UNTRAINED]["nDCG@10"][0]
-    ).all()
-    assert (both.outcomes["made"]["nDCG@10"] != alone.outcomes["made"]["nDCG@10"]).any()
 
 
 def test_one_more_source_is_enough_and_no_name_takes_the_place_of_other_rows(study, sources):
@@ -505,9 +491,6 @@ def test_nothing_can_be_told(world, why):
     assert why in found.headline
     assert "best foreseen" not in found.headline
     assert found.headline in study_page(found).replace("&#39;", "'")
-    everything = replace(found, all_predictors=True)
-    assert ("Which predictor orders" in str(found), "Which predictor orders" in str(everything)) == (False, True)
-    assert ("what it is" in study_page(found), "what it is" in study_page(everything)) == (False, True)
     assert found.to_json()["headline"] == found.headline
 
 

@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.experiments.predictors import PREDICTORS
-from foils.experiments.study import Cell, weights_of, with_own_names
+from foils.experiments.study import PREDICTORS, Cell, weights_of, with_own_names
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
+from foils.pages import Section, intervals_figure, label, render_page
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.options import spelled
-from foils.runtime.results import Result, Table, number, signed, with_ends
+from foils.runtime.results import Result, Table, counted, number, signed, with_ends
 from foils.statistics.significance import kendall_tau, kendall_taus
 
 Floats = npt.NDArray[np.float64]
@@ -217,7 +216,6 @@ class StudyAnalysis(Result):
         leaderboard: predictors that every source has, by mean τ over the cells of three sources or more.
         reliability: cell of three sources or more → how far the order of its sources repeats from seeds to seeds.
         chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
-        all_predictors: whether the table of predictors is shown where nothing can be told of them, too.
     """
 
     measure: str
@@ -227,12 +225,6 @@ class StudyAnalysis(Result):
     leaderboard: tuple[Standing, ...]
     reliability: dict[str, Reliability]
     chance: float
-    all_predictors: bool = False
-
-    @property
-    def shows_predictors(self) -> bool:
-        """Whether the table of predictors is shown: where they can be told apart, or where it was asked for."""
-        return bool(self.leaderboard) and (self.all_predictors or not self.doubts())
 
     @property
     def ceiling(self) -> float:
@@ -250,8 +242,7 @@ class StudyAnalysis(Result):
             return f"{leads} Of two sources no τ is made: their order is foreseen by chance in half of the cases."
         doubts = self.doubts()
         if doubts:
-            table = "" if self.all_predictors else f" {spelled('all_predictors')} shows the table all the same."
-            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more.{table}"
+            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more."
         best = self.leaderboard[0]
         return (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is best "
@@ -304,7 +295,7 @@ class StudyAnalysis(Result):
         remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
         tables = [self.outcome_table(cell) for cell in self.cells]
         tables += [self.reliability_table()] if self.reliability else []
-        tables += [self.predictor_table()] if self.shows_predictors else []
+        tables += [self.predictor_table()] if self.leaderboard else []
         return [*tables[:-1], replace(tables[-1], caption=remarks)]
 
     def outcome_table(self, cell: Cell) -> Table:
@@ -354,8 +345,6 @@ class StudyAnalysis(Result):
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
-        from foils.experiments.pages import study_page
-
         write_text(path, study_page(self))
 
     def to_json(self) -> dict[str, Any]:
@@ -477,3 +466,48 @@ def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.
         totals += [np.nan_to_num(kendall_taus(np.tile(each, (PERMUTATIONS, 1)), mixed)) for each in predictors]
     reached = int((totals.max(axis=0) / len(pairs) >= best - ROUNDING).sum())
     return (1 + reached) / (1 + PERMUTATIONS)
+
+
+STUDY_READING = (
+    "Intervals come from bootstraps over seeds and test queries; those of τ over sources and seeds of each cell, so "
+    "that they say how far a figure holds for other sources like these, not for other collections.",
+    "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means. No "
+    "predictor can be expected above the ceiling, which is τ of one half of the seeds with the other half. Regret is "
+    "what is lost by training on the source that the predictor puts first.",
+    "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with four seeds at least.",
+)
+
+
+def study_page(analysis: StudyAnalysis) -> str:
+    """Return the report of a study as HTML."""
+    seeds, cells = [cell.results(cell.sources, analysis.measure).shape[1] for cell in analysis.cells], analysis.cells
+    sections = [Section("Warnings", (), analysis.warnings)] if analysis.warnings else []
+    if analysis.leaderboard:
+        points = {each.predictor: (each.kendall, each.low, each.high) for each in analysis.leaderboard[::-1]}
+        axis = "mean Kendall's τ with the measured result"
+        figure = intervals_figure({axis: points}, axis, "Mean over the cells, with its interval.", range=[-1.05, 1.05])
+        caption = "Higher predictor is taken to mean better; ECI_sem is marked."
+        table = replace(analysis.predictor_table(), title="", caption=caption)
+        sections.append(Section("Predictors", [figure, table]))
+    if analysis.reliability:
+        sections.append(Section("Reliability", [replace(analysis.reliability_table(), title="")]))
+    for cell in cells:
+        results = {each.source: (each.mean, each.low, each.high) for each in analysis.outcomes[cell.name][::-1]}
+        caption = f"{analysis.measure} after training on each source."
+        figure = intervals_figure({analysis.measure: results}, label(analysis.measure), caption)
+        table = replace(analysis.outcome_table(cell), title="", caption="Best first.")
+        settings = "; ".join(f"{name} {value}" for name, value in cell.training.items())
+        prose = (analysis.lead_sentence(cell.name), settings)
+        sections.append(Section(cell.name, [figure, table], prose, folded=bool(analysis.leaderboard)))
+    return render_page(
+        "Did the score predict the training?",
+        subtitle=f"{counted(len(cells), 'cells')} · {analysis.measure} on the test queries · "
+        f"{'–'.join(map(str, sorted({min(seeds), max(seeds)})))} seeds a source",
+        verdict=analysis.headline,
+        sections=[*sections, Section("How to read this", (), STUDY_READING, folded=True)],
+        footer=" · ".join(
+            f"{cell.facts['collection']['name']}: collection {cell.facts['collection']['digest'][:12]}, weights "
+            f"{str(cell.facts['model']['fingerprint'])[:12]}"
+            for cell in cells
+        ),
+    )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import re
 import shutil
 import time
@@ -30,23 +31,51 @@ import numpy.typing as npt
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import Recapture
-from foils.data.run import Fusion, fuse_runs
-from foils.deciding import BeliefSettings, score_and_decide
+from foils.deciding import BeliefSettings, Candidate, score_and_decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.evaluation import bm25_run, measure_run
+from foils.evaluation import measure_run
 from foils.experiments.cache import read_sealed
 from foils.experiments.plan import with_queries
-from foils.experiments.predictors import predict
 from foils.experiments.tasks import BASELINES, BM25, FIRST_STAGE, UNTRAINED, EncoderTask, RerankerTask, Task
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import cache_place, digest_of, write_sealed
 from foils.runtime.options import Option, Settings, settings_of, settings_option, spelled
 from foils.scoring import ScoreSettings
+from foils.scoring.gates import WEIGHTINGS
+from foils.scoring.information import log_det, target_moments
+from foils.scoring.scores import Scores, gradient_norm, score_variance, source_eci
 from foils.statistics.measures import parse_measures, parsed_names
 
 if TYPE_CHECKING:
     from foils.training.settings import TrainSettings
+
+PREDICTORS: dict[str, str] = {
+    "eci_sem": "ECI_sem, λ = 1",
+    "residual_only": "log det with weight 1 (Table 4)",
+    "gradient_weighted": "gradient-weighted log det (Table 4)",
+    "margin_hardness": "margin hardness (Table 4)",
+    "eci": "ECI, margin of triplets, averaged over the data set first",
+    "eci_per_query": "ECI, margin of triplets, per query",
+    "eci_arithmetic": "ECI, margin of triplets, with the arithmetic mean",
+    "eci_list": "ECI, margin of lists, averaged over the data set first",
+    "eci_list_per_query": "ECI, margin of lists, per query",
+    "signal": "mean similarity of query and negative",
+    "margin": "best positive less negative, mean over negatives",
+    "margin_list": "best positive less hardest negative, mean over queries",
+    "gradient_norm": "estimated gradient norm (ECI eq. 11)",
+    "variance": "estimated score variance (ECI eq. 12)",
+    "rho": "mean ρ",
+    "eta": "mean η",
+    "psi": "mean ψ",
+    "pair_loss": "mean −log ρ",
+    "inversion_rate": "share with ρ < 0.5",
+    "gradient_energy": "gradient energy, listwise",
+    "mnrl_proxy": "MNRL proxy, listwise",
+    "ambiguity": "share of lists with a negative above the positive",
+    "benefit": "the decision's benefit, without labels",
+}
+"""Predictor → what it is. Higher is taken to mean better to train on; a negative agreement says that lower is."""
 
 Floats = npt.NDArray[np.float64]
 SCORES_FILE = "scores.json"
@@ -69,8 +98,6 @@ class StudySettings(Settings):
         reranker: Train cross-encoders, on lists, instead of encoders.
         first_stage: What rerankers rerank on the test split, the first 50 documents of each query: bm25, an encoder, or
             a TREC run. Default: bm25.
-        fused_with: What encoders are measured together with, as they will be deployed: bm25; its scores and theirs are
-            brought to z and weighed alike. Default: each model is measured alone.
         score_with: Encoder that scores the sources. Default: the model itself, before training; of rerankers
             all-MiniLM-L6-v2.
         measures: Measures, by ir_measures' names, separated by commas; predictors are compared with the first.
@@ -90,7 +117,6 @@ class StudySettings(Settings):
     per_query: Annotated[int | None, Option(least=1)] = 10
     reranker: bool = False
     first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN", needs={"reranker": True})] = None
-    fused_with: Annotated[str | None, Option(names=(BM25,), needs={"reranker": False})] = None
     score_with: Annotated[str | None, Option(metavar="ENCODER")] = None
     measures: Annotated[tuple[str, ...] | None, Option(parse=parsed_names, metavar="MEASURES")] = None
     split: str = "train"
@@ -142,8 +168,6 @@ class StudySettings(Settings):
         own: dict[str, Any] = {"batches": self.batches}
         if isinstance(task, RerankerTask):
             own = {"reranker": True, "first_stage": task.ranked_by}
-        elif self.fused_with:
-            own["fused_with"] = self.fused_with
         given = {name: value for name, value in self.training.items() if name not in self.own}
         own |= {"measures": list(self.measures or ()), "training": {**given, "learning_rate": training.learning_rate}}
         return {**{name: getattr(self, name) for name in names}, **own}
@@ -294,6 +318,40 @@ def with_own_names(cells: Sequence[Cell]) -> list[Cell]:
     return named
 
 
+def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[str, float]]:
+    """Return source → predictor → value, from a scoring; values that do not exist are left out.
+
+    Args:
+        scores: of the sources by the frozen encoder that training starts from, hybrids as sources of their own.
+        worths: source → what the decision says of it (`foils.deciding.decide`).
+    """
+    measured, tau = scores.measured, scores.settings.temperature
+    records = measured.records
+    targets = {target.name: target for target in records.targets(1)}
+    informations = {
+        name: target_moments(
+            measured.geometry, weigh(measured.similarities, tau), records.members, list(targets.values())
+        )
+        for name, weigh in WEIGHTINGS.items()
+        if name != "gated"
+    }
+    by_source: dict[str, dict[str, float]] = {}
+    for score in scores.sources:
+        target = targets[score.name]
+        values = {name: float(getattr(score, name)) for name in PREDICTORS if hasattr(score, name)}
+        values |= {name: log_det(moments[target.name].information()) for name, moments in informations.items()}
+        member = target.of(records.members)
+        record, s_n = records.record[member], measured.similarities.s_n[member]
+        old = source_eci(record, s_n, measured.best_positive, mean="arithmetic")
+        highest = float(np.maximum.reduceat(s_n, np.unique(record, return_index=True)[1]).mean())
+        values["eci_arithmetic"] = old.value
+        values["gradient_norm"] = gradient_norm(old.signal, old.negatives, tau)
+        values["variance"] = score_variance(highest, old.signal)
+        values["benefit"] = worths[score.name].benefit
+        by_source[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
+    return by_source
+
+
 def slug(text: str) -> str:
     """Return text as a part of a file's name: letters, digits, dot, dash; what is lost is made up for by a digest."""
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:60] or "x"
@@ -437,9 +495,6 @@ class OpenCell:
         values = []
         for tested in self.tests:
             run = task.ranked(tested, settings.test_split, model)
-            if settings.fused_with:
-                lexical = bm25_run(tested, settings.test_split, depth=task.depth)
-                run = fuse_runs([lexical, run], **Fusion("z", 0.5).how)
             values.append(measure_run(run, tested, settings.test_split, settings.measures or ()))
         shutil.rmtree(checkpoints, ignore_errors=True)
         joined = {name: [v for each in values for v in each.per_query[name].tolist()] for name in values[0].means}

@@ -10,11 +10,10 @@ from typing import Any
 
 from foils.data import Collection
 from foils.evaluation.doors import Evaluation
-from foils.experiments.pages import Points, intervals_figure
 from foils.experiments.plan import Plan
 from foils.experiments.tasks import BM25, FIRST_STAGE
 from foils.experiments.trials import Candidate, trials_table
-from foils.pages import Section, render_page
+from foils.pages import Points, Section, intervals_figure, render_page
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, p_value, with_ends
 from foils.statistics import Comparison

@@ -18,6 +18,9 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 LEGEND = {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"}
 LONGEST = 700  # characters of a text to read
 
+Points = Mapping[str, tuple[float, float, float]]
+"""Name → value, and the ends of its interval."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -121,6 +124,26 @@ def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
     """Return a figure's layout with titles of its axes, and what more Plotly takes; `more` may add to an axis."""
     titles = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
     return {**more, **{axis: {**title, **more.get(axis, {})} for axis, title in titles.items()}}
+
+
+def intervals_figure(groups: Mapping[str, Points], x: str, caption: str, **axis: Any) -> Figure:
+    """Return points with their intervals, one row a name, the last group's order from below.
+
+    Args:
+        groups: name of the group → its points.
+        x: what the values are.
+        caption: what it shows.
+        axis: further settings of the horizontal axis.
+    """
+    data, colours = [], (PALETTE[7], *PALETTE) if len(groups) > 1 else PALETTE
+    for (group, points), colour in zip(groups.items(), colours, strict=False):
+        values, low, high = ([each[at] for each in points.values()] for at in range(3))
+        names = [label(name) for name in points]
+        how: dict[str, Any] = {"mode": "markers", "marker": {"size": 9, "color": colour}, "name": label(group)}
+        data.append(scatter(values, names, error_x=ends(values, low, high), **how))
+    order = {"type": "category", "categoryorder": "array", "categoryarray": names}
+    layout = {"xaxis": {"title": {"text": x}, **axis}, "yaxis": order, "legend": LEGEND, "showlegend": len(groups) > 1}
+    return Figure(data, layout, caption, height=120 + 24 * len(names))
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
