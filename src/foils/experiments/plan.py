@@ -48,7 +48,7 @@ WHOLE_SHARE, BASE_SHARE, DEV_SHARE, TEST_SHARE = 0.1, 0.2, 0.03, 0.15
 what one measurement on dev takes otherwise; and what test takes of a reranker."""
 MOST_EPOCHS = 10  # of the longest training that is tried
 LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 2_000, 50, 20
-MOST_TRAINED = 2.0
+MOST_TRAINED = 10.0
 """Times the budget that one epoch may take, as it was timed, before training queries are drawn instead of all taken."""
 SAMPLE_TEXTS = 32
 LEAST = {"train": 20, "dev": 10, "test": 20}
@@ -154,7 +154,7 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
 
     Dev has all documents where embedding them takes a tenth of the time at most. Up to a fifth the base embeds them
     once, so that dev can be a part that is hard for it, too, and test has them all. Beyond, both are parts. All queries
-    are trained on, as by `foils train`, unless one epoch would take twice the time that is left.
+    are trained on, as by `foils train`, unless one epoch would take ten times the time that is left.
 
     Args:
         task: what is tuned.
