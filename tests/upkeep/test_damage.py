@@ -16,7 +16,7 @@ import pytest
 import foils
 from fakes import HashingEncoder
 from foils.data import Collection, load_collection
-from foils.experiments.cache import StepCache
+from foils.experiments.tune import StepCache
 from foils.mining import BM25Retriever, candidates
 from foils.runtime import files
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from foils.data.tables import BYTES, MOST, longest_text, opened_parquet, pieces
 from foils.runtime import memory
 from foils.runtime.errors import FormatError, InputError
-from foils.runtime.files import existing_file
+from foils.runtime.files import CHANGED, existing_file, unsealed
 
 LONGEST_MESSAGE = 500
 """Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
@@ -177,6 +177,20 @@ def whole_json(path: str | Path) -> Any:
     except (ValueError, RecursionError) as error:
         problem = str(error).partition("\n")[0][:LONGEST_MESSAGE]
         raise FormatError(f"malformed JSON ({problem}); make it again", path, getattr(error, "lineno", None)) from error
+
+
+def read_sealed(path: str | Path) -> dict[str, Any]:
+    """Read a JSON object that `write_sealed` wrote, without its checksum.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is damaged, has no checksum, or says something else than was written.
+    """
+    value = whole_json(path)
+    try:
+        return unsealed(value)
+    except (ValueError, RecursionError) as error:  # also a number that no checksum can be taken of
+        raise FormatError(f"{CHANGED}; remove it, and it will be made again", path) from error
 
 
 def _whole_numbers(value: Any) -> Iterator[int]:

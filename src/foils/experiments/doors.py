@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from foils.data import Collection, load_collection
 from foils.data.description import describe_collection
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
+from foils.data.records import read_sealed
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.splitting import SPLITS, with_three_splits
 from foils.data.tokens import BM25Settings
 from foils.deciding.mine import mine
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.analysis import StudyAnalysis, analyse
-from foils.experiments.cache import read_sealed
 from foils.experiments.plan import LEAST, Plan
 from foils.experiments.score import Scored, score
 from foils.experiments.study import StudySettings, open_study, read_cells, run_cells

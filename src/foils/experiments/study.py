@@ -31,10 +31,10 @@ import numpy.typing as npt
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import Recapture
+from foils.data.records import read_sealed
 from foils.deciding import BeliefSettings, Candidate, score_and_decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.evaluation import measure_run
-from foils.experiments.cache import read_sealed
 from foils.experiments.plan import with_queries
 from foils.experiments.tasks import BASELINES, BM25, FIRST_STAGE, UNTRAINED, EncoderTask, RerankerTask, Task
 from foils.runtime import progress

@@ -7,23 +7,23 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from foils.data import Collection, Negatives, Run
+from foils.data.records import read_sealed
 from foils.data.run import TUNED_FILE, Fusion, fuse_runs
 from foils.data.splitting import SPLITS, drawn_judgements
-from foils.data.tables import provenance
+from foils.data.tables import provenance, read_table, write_table
 from foils.data.tokens import BM25Settings
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
 from foils.encode import SentenceEncoder, VectorStore
 from foils.encode.opening import computes_bfloat16, multiplies
 from foils.evaluation import bm25_run, evaluate_runs, measure_run
-from foils.experiments.cache import TEMPORARY, StepCache
 from foils.experiments.plan import (
     HARD,
     MOST_EPOCHS,
@@ -52,12 +52,14 @@ from foils.experiments.tuned import BASE, MEASURE, TUNED, Tuned
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require
-from foils.runtime.files import cache_place, fill_folder
+from foils.runtime.files import DAMAGE, cache_place, digest_of, discard, fill_folder, write_sealed
 from foils.searching.retriever import named_collection
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
 
+Value = TypeVar("Value")
+TEMPORARY = "checkpoints"  # folder of what is removed once all is done: models of short runs, their checkpoints
 PLAN = "plan.toml"
 CHECKPOINT_STEPS = 200
 SAMPLED, SAMPLE = 2_000, "train, sampled"  # queries that are mined for the decision, and the name of their split
@@ -69,6 +71,48 @@ DECISION_SHARE = 0.2  # of the time that is left before negatives are mined
 NEW_HEAD = 3.0  # times the usual learning rate: that of a head which nobody trained
 
 log = logging.getLogger(__name__)
+
+
+class StepCache:
+    """A folder of finished steps, from which work that was killed goes on; what is damaged of it is made again.
+
+    Args:
+        folder: made when the first step is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str, key: object, ending: str = "") -> Path:
+        """Return where a step's result lies: the same name and key, the same place."""
+        return self.folder / f"{name}-{digest_of(key)}{ending}"
+
+    def facts(self, name: str, key: object, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return a step's numbers and texts, as JSON holds them."""
+        path = self.path(name, key, ".json")
+        return _kept(path, read_sealed, lambda: write_sealed(path, make()))
+
+    def negatives(self, name: str, key: object, make: Callable[[], Negatives]) -> Negatives:
+        """Return a step's table of negatives."""
+        path = self.path(name, key, ".parquet")
+        return _kept(path, Negatives.read, lambda: make().write(path))
+
+    def run(self, name: str, key: object, make: Callable[[], Run]) -> Run:
+        """Return a step's ranking."""
+        path = self.path(name, key, ".parquet")
+        read = partial(read_table, required=("query_id", "doc_id", "score", "rank"))
+        return Run(_kept(path, read, lambda: write_table(path, make().table, {}))[0], name)
+
+
+def _kept(path: Path, read: Callable[[Path], Value], write: Callable[[], object]) -> Value:
+    """Read a file; where it is not there, or damaged, write it first."""
+    if path.exists():
+        try:
+            return read(path)
+        except DAMAGE as error:
+            discard(path, "step", error)
+    write()
+    return read(path)
 
 
 @dataclass
