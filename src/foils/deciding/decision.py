@@ -78,7 +78,7 @@ class Draw:
         collection: documents, queries, judgements.
         sources: name -> negatives, random ones among them.
         settings: of the belief. `labels`: its judged pairs, or None.
-        split, temperature, seed: see `decide`.
+        scoring: split, temperature and seed.
         trained: how many queries of the split have a positive.
         queries: (q,) rows of those that are looked at, ascending.
         documents: (M,) rows of the documents that ranks are counted among, ascending.
@@ -89,9 +89,7 @@ class Draw:
     sources: Mapping[str, Negatives]
     settings: BeliefSettings
     labels: Labels | None
-    split: str
-    temperature: float
-    seed: int
+    scoring: ScoreSettings
     trained: int
     queries: Rows
     documents: Rows
@@ -264,10 +262,8 @@ def decide(
     Raises:
         InputError: fewer than two queries, no negatives, or labels that cannot be read or belong to other pairs.
     """
-    drawn = draw(
-        collection, sources, settings or BeliefSettings(), split=split, temperature=temperature, seed=seed,
-        records=records,
-    )  # fmt: skip
+    scoring = ScoreSettings(split=split, temperature=temperature, seed=seed)
+    drawn = draw(collection, sources, settings or BeliefSettings(), scoring, records)
     of = make_records(collection, drawn.sources, split=split, control=False, queries=drawn.queries)
     measured = measure(of, encoder, store, temperature, background=drawn.documents)
     return decided(drawn, measured, encoder, candidates)
@@ -297,12 +293,10 @@ def score_and_decide(
     Raises:
         InputError: what `score_sources` or `decide` raises.
     """
-    split, seed = scoring.split, scoring.seed
-    drawn = draw(collection, sources, settings, split=split, temperature=scoring.temperature, seed=seed)
+    drawn = draw(collection, sources, settings, scoring)
     beside = {name: table for name, table in drawn.sources.items() if name not in sources}
-    every = make_records(
-        collection, sources, split=split, sample=scoring.sample, seed=seed, queries=drawn.queries, beside=beside
-    )
+    how: dict[str, Any] = {name: getattr(scoring, name) for name in ("split", "sample", "seed")}
+    every = make_records(collection, sources, **how, queries=drawn.queries, beside=beside)
     measured = measure(every, encoder, store, scoring.temperature, background=drawn.documents)
     scores = score_sources(collection, sources, encoder, store, scoring, replicates=replicates, measured=measured)
     looked_at = np.flatnonzero(np.isin(every.queries, drawn.queries))
@@ -313,15 +307,13 @@ def draw(
     collection: Collection,
     sources: Mapping[str, Negatives],
     settings: BeliefSettings,
-    *,
-    split: str,
-    temperature: float,
-    seed: int,
+    scoring: ScoreSettings,
     records: int | None = RECORDS,
 ) -> Draw:
     """Draw the queries and documents that a decision looks at, and random negatives where no source is called so."""
     if NONE in sources:
         raise InputError(f"a source is called {NONE!r}, which stands for no mined negatives; give it another name")
+    split, seed = scoring.split, scoring.seed
     labels = None if settings.labels is None else Labels.of(settings.labels, collection)
     every = (
         dict(sources) if RANDOM in sources else {**sources, RANDOM: random_negatives(collection, sources, split, seed)}
@@ -342,9 +334,7 @@ def draw(
         sources=every,
         settings=settings,
         labels=labels,
-        split=split,
-        temperature=temperature,
-        seed=seed,
+        scoring=scoring,
         trained=len(trained),
         queries=np.unique(queries),
         documents=documents,
@@ -355,9 +345,11 @@ def draw(
 def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Sequence[str] | None = None) -> Decision:
     """Return the decision from what was drawn, and measured of the queries and sources that were drawn."""
     starts, static = drawn.settings.starts, getattr(encoder, "static", False)
-    recurrence = None if starts == "nothing" else expected_recurrence(drawn.collection, drawn.split) if static else 1.0
+    recurrence = None if starts == "nothing" else 1.0
+    if static and recurrence is not None:
+        recurrence = expected_recurrence(drawn.collection, drawn.scoring.split)
     survey = survey_pairs(measured, measured.background, drawn.documents, drawn.rng)
-    in_batch = in_batch_odds(measured, survey.unlabelled, drawn.settings.in_batch, drawn.temperature, starts)
+    in_batch = in_batch_odds(measured, survey.unlabelled, drawn.settings.in_batch, drawn.scoring.temperature, starts)
     resampling = Resampling.of(len(measured.records), len(drawn.queries), drawn.rng)
     slope_error = drawn.rng.standard_t(3, DRAWS)
     belief = believe(drawn, measured, survey)
@@ -375,7 +367,7 @@ def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Seque
 
 def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     """Say how many of each source's negatives are unlabelled answers, as far as pairs, recaptures and labels tell."""
-    relevance = Relevance.fit(survey, seed=drawn.seed)
+    relevance = Relevance.fit(survey, seed=drawn.scoring.seed)
     logs = np.log(np.maximum(relevance.ratio(survey.negatives), LEAST_RATIO))
     known = {name: _source(measured, bit, drawn.sources[name], logs) for bit, name in enumerate(measured.records.names)}
     bounds = [relevance.bound(survey)]
@@ -423,7 +415,7 @@ def weigh(drawn: Draw, name: str, place: int, belief: Belief, basis: Basis, resa
     record = measured.records.record[source.triplets]
     learned = learnabilities(measured, source.triplets, starts, basis.recurrence)
     s_n, s_p = seen_similarities(measured, source.triplets, starts)
-    added = added_losses(record, s_n, s_p, basis.in_batch, drawn.temperature)
+    added = added_losses(record, s_n, s_p, basis.in_batch, drawn.scoring.temperature)
     strength, logs = added * learned, belief.logs[source.triplets]
     block, blocks, queries = resampling.block[record], len(resampling.counts), resampling.counts.sum()
     shares = np.array([source.share(o) for o in belief.unlabelled.tolist()])
@@ -448,7 +440,7 @@ def weigh(drawn: Draw, name: str, place: int, belief: Belief, basis: Basis, resa
         drawn_shares=drawn_shares,
         confirmed=belief.after is not None and bool(belief.after.seen_false[place] >= CONFIRMED),
         spread=source.spread,
-        error=_error(name, drawn.seed),
+        error=_error(name, drawn.scoring.seed),
     )
 
 
@@ -458,7 +450,9 @@ def weigh_none(drawn: Draw, like: Weighed) -> Weighed:
         name: None if (value := getattr(like, name)) is None else 0 * value
         for name in ("records", "strength", "on_grid", "shares", "drawn", "drawn_shares", "spread")
     }
-    return replace(like, **nothing, name=NONE, learnability=1.0, confirmed=False, error=_error(NONE, drawn.seed))
+    return replace(
+        like, **nothing, name=NONE, learnability=1.0, confirmed=False, error=_error(NONE, drawn.scoring.seed)
+    )
 
 
 def _error(name: str, seed: int) -> Float64s:
