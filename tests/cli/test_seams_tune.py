@@ -26,8 +26,8 @@ from foils.data.splitting import with_three_splits
 from foils.evaluation import bm25_run
 from foils.experiments.plan import Plan
 from foils.experiments.tasks import RerankerTask
-from foils.experiments.trials import Candidate
 from foils.experiments.tune import Tuning
+from foils.experiments.tuned import Candidate
 from foils.runtime.errors import InputError
 from in_browser import assert_fits_everyone, needs_chromium
 from train_models import made_up, masked_language_model

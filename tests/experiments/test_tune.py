@@ -18,17 +18,19 @@ from foils.evaluation.doors import Evaluation
 from foils.experiments import plan as planning
 from foils.experiments.plan import Plan, extent, resembling, with_queries
 from foils.experiments.tasks import EncoderTask
-from foils.experiments.trials import (
+from foils.experiments.tuned import (
+    MEASURE,
     Candidate,
     Setting,
     Space,
+    Tuned,
     averaged,
     errors_needed,
     plainest,
     search,
+    short,
     trials_table,
 )
-from foils.experiments.tuned import MEASURE, Tuned, short
 from foils.runtime.errors import FormatError, InputError
 from foils.statistics import Comparison
 from foils.statistics.measures import Measured

@@ -35,20 +35,23 @@ from foils.experiments.plan import (
     with_queries,
 )
 from foils.experiments.tasks import BM25, EXACT, FIRST_STAGE, EncoderTask, RerankerTask, Task
-from foils.experiments.trials import (
+from foils.experiments.tuned import (
     AGAIN,
+    BASE,
+    MEASURE,
     SHARES,
+    TUNED,
     Candidate,
     Floats,
     Setting,
     Space,
+    Tuned,
     averaged,
     errors_needed,
     plainest,
     search,
     standard_error,
 )
-from foils.experiments.tuned import BASE, MEASURE, TUNED, Tuned
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require

@@ -18,7 +18,7 @@ from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.methods import fuse_sources
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.options import Needs, Option, door, refuse, settings_option, spelled
+from foils.runtime.options import Needs, Option, door, settings_option, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
 from foils.scoring import compose as composition
@@ -106,11 +106,6 @@ RULES: dict[str, Callable[..., Selection]] = {
 }
 
 
-def draws(by: str) -> bool:
-    """Tell whether a rule draws at random."""
-    return "rng" in inspect.signature(RULES[by]).parameters
-
-
 def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negatives:
     """Return the table with what a rule says of the rows that it was shown."""
     weight, tier, reasons = np.zeros(len(negatives)), *np.full((2, len(negatives)), None, object)
@@ -124,13 +119,10 @@ def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negative
 TEMPERATURE = 0.05
 
 
-def _check_selecting(by: str, collection: CollectionLike | None, seed: int) -> None:
-    """Refuse the benefit without a collection, and a seed where nothing is drawn."""
+def _check_selecting(by: str, collection: CollectionLike | None) -> None:
+    """Refuse the benefit without a collection."""
     if collection is None and by == BENEFIT:
         raise InputError(f"{spelled('by', by)} measures texts; give the {spelled('collection')} of the negatives")
-    if by in RULES and not draws(by):
-        flag, drawing = spelled("by"), " and ".join(filter(draws, RULES))
-        refuse({"seed": seed or None}, f"with {flag} {by}, which draws nothing, as {flag} {drawing} do; leave it out")
 
 
 _BY_BENEFIT: Needs = {"by": BENEFIT, "why": "a rule goes by ratings"}
@@ -196,10 +188,10 @@ def select(
         )
     table = rated[0] if isinstance(rated, (list, tuple)) else rated
     source, chosen = as_source(cast(SourceLike, table), None), dict(settings or {})
-    known = [name for name in inspect.signature(RULES[by]).parameters if name not in ("rows", "rng")]
-    check_names(f"setting of {by}", chosen, known)
+    known = inspect.signature(RULES[by]).parameters
+    check_names(f"setting of {by}", chosen, [name for name in known if name not in ("rows", "rng")])
     negatives, shown = source.negatives, np.flatnonzero(source.negatives.keep)
-    drawing = {"rng": np.random.default_rng(seed)} if draws(by) else {}
+    drawing = {"rng": np.random.default_rng(seed)} if "rng" in known else {}
     part = negatives.table.take(pa.array(shown))
     query = np.asarray(part["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
     rows = RatedRows(query, **rated_columns(part, "gap", "elo", "preference"))
