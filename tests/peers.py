@@ -42,7 +42,7 @@ def paraphrase_distilroberta_base_v1_model() -> Any:
 
 @pytest.fixture(scope="session")
 def reranker_bert_tiny_model(tmp_path_factory: Any, queries: list[str], passages: list[str]) -> Any:
-    from foils.encode.cross_encoders import load_cross_encoder
+    from foils.encode.models import load_cross_encoder
     from tiny_models import tiny_cross_encoder
 
     place = tiny_cross_encoder(tmp_path_factory.mktemp("cross"), [*queries, *passages])

@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 import foils
 from common import save
 from foils.data import Collection, load_collection
-from foils.encode.cross_encoders import load_cross_encoder, logits
+from foils.encode.encoder import logits
+from foils.encode.models import load_cross_encoder
 from foils.evaluation import bm25_run, measure_run, rerank_run
 from foils.runtime.errors import FailureError
 

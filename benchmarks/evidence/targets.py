@@ -33,8 +33,8 @@ import pyarrow.compute as pc
 import foils
 from common import load, save
 from foils.data import Collection, Negatives, Run, load_collection
-from foils.encode.cross_encoders import load_cross_encoder, logits
-from foils.encode.models import load_model
+from foils.encode.encoder import logits
+from foils.encode.models import load_cross_encoder, load_model
 from foils.evaluation import bm25_run, measure_run, rerank_run
 from foils.runtime.files import cache_folder
 from foils.statistics import bootstrap_interval, holm, paired_test

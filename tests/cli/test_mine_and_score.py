@@ -45,7 +45,7 @@ def test_the_cross_encoder_options_reach_the_cross_encoder(foils, folder, tmp_pa
         asked.append((name, settings))
         raise InputError("not loaded")
 
-    for place in ("foils.encode.cross_encoders.load_cross_encoder", "foils.encode.opening.load_cross_encoder"):
+    for place in ("foils.encode.models.load_cross_encoder", "foils.encode.opening.load_cross_encoder"):
         monkeypatch.setattr(place, load)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "first.trec").write_text("q1 Q0 d1 1 2.0 first\n")

@@ -212,7 +212,8 @@ def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, scored, tm
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import ListNetLoss
 
-    from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder
+    from foils.encode.encoder import cross_encoder_digest
+    from foils.encode.models import load_cross_encoder
 
     model = load_cross_encoder(tiny_cross_encoder(tmp_path, small.document_texts(range(10))), device="cpu")
     before = cross_encoder_digest(model)

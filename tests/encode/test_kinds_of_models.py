@@ -10,8 +10,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 import foils
 from foils.cli.app import run
 from foils.encode import EncoderSettings, as_encoder
-from foils.encode.cross_encoders import load_cross_encoder
-from foils.encode.models import load_model
+from foils.encode.models import load_cross_encoder, load_model
 from foils.encode.opening import EmbeddingSettings
 from foils.runtime.errors import InputError
 from refusals import refused
@@ -44,8 +43,8 @@ def world(tmp_path_factory):
         ("old-cross-encoder", CROSS, ""),
         ("plain", POOLING, LACKS),
         ("masked", POOLING, LACKS),
-        ("splade", "sparse model", "sparse model"),
-        ("colbert", "multi-vector model", "multi-vector model"),
+        ("splade", "kind SparseEncoder, not encoder", "kind SparseEncoder, not cross-encoder"),
+        ("colbert", "kind MultiVectorEncoder, not encoder", "kind MultiVectorEncoder, not cross-encoder"),
     ],
 )
 def test_each_kind_is_what_it_is_and_nothing_else(name, as_an_encoder, as_a_cross_encoder, world):
@@ -66,7 +65,7 @@ def test_training_may_give_a_head_and_says_what_it_drew(world):
         }  # fmt: skip
         assert changed == {key for key in one.drawn_weights if key.endswith("weight")}
     refused("cross-encoder, not encoder", load_model, world / "cross-encoder", device="cpu", new_head=True)
-    refused("sparse", load_cross_encoder, world / "splade", device="cpu", new_head=True)
+    refused("kind SparseEncoder", load_cross_encoder, world / "splade", device="cpu", new_head=True)
 
 
 def test_loaded_models_of_another_kind(world):

@@ -15,8 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel, P
 
 from foils.encode import SentenceEncoder, VectorStore
 from foils.encode import encoder as forward_module
-from foils.encode.cross_encoders import logits
-from foils.encode.encoder import EncoderSettings, model_outputs
+from foils.encode.encoder import EncoderSettings, logits, model_outputs
 from foils.encode.tokens import Padded, kept_tokens, one_ahead, plain_tokenizer
 from foils.runtime.errors import FailureError
 from train_models import static_model

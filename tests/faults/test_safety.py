@@ -21,7 +21,7 @@ from fakes import HashingEncoder
 from foils.data import Collection, Negatives, Run
 from foils.data.negatives import FORMS, Exported
 from foils.encode import load_encoder
-from foils.encode.cross_encoders import load_cross_encoder
+from foils.encode.models import load_cross_encoder
 from foils.experiments import StudySettings, analyse, open_study, read_cells, run_cells
 from foils.runtime.errors import InputError
 from foils.training.models import load_trainable

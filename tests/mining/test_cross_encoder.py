@@ -11,7 +11,8 @@ import foils
 from foils.data import Collection
 from foils.encode import EncoderSettings, VectorStore, as_encoder
 from foils.encode import vectors as vectors_module
-from foils.encode.cross_encoders import load_cross_encoder, logits
+from foils.encode.encoder import logits
+from foils.encode.models import load_cross_encoder
 from foils.mining import RandomRetriever, mine_negatives
 from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import TextPairs

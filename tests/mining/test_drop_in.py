@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import foils
-from foils.encode.cross_encoders import load_cross_encoder
+from foils.encode.models import load_cross_encoder
 from foils.runtime.errors import InputError
 from refusals import refused
 from tiny_models import tiny_cross_encoder

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import expit, log_expit
 
-from foils.encode.cross_encoders import load_cross_encoder
+from foils.encode.models import load_cross_encoder
 from foils.rating import (
     Candidates,
     Pairs,

@@ -15,8 +15,8 @@ import foils
 from foils.cli.app import run
 from foils.data import Run
 from foils.encode import VectorStore
-from foils.encode.cross_encoders import load_cross_encoder, logits
-from foils.encode.models import load_model
+from foils.encode.encoder import logits
+from foils.encode.models import load_cross_encoder, load_model
 from foils.experiments import StudySettings, open_study, read_cells, run_cells
 from foils.runtime.errors import InputError, MissingExtraError
 from foils.runtime.files import write_json
@@ -288,7 +288,7 @@ def test_code_of_a_model_is_run_where_it_is_trusted(reranker, tmp_path, monkeypa
         asked.append(trust_remote_code)
         raise InputError("noted")
 
-    loader = "encode.cross_encoders.load_cross_encoder" if reranker else "training.models.load_model"
+    loader = "encode.models.load_cross_encoder" if reranker else "training.models.load_model"
     monkeypatch.setattr(f"foils.{loader}", noted)
     how = {"model": "m", "reranker": reranker, "output": tmp_path / "out"}
     for trusted in (False, True):

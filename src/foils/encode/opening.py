@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 
 import numpy as np
 
 from foils.data.collection import Collection
-from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder, load_encoder
-from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, check_kind
+from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, check_kind, load_cross_encoder
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_place
@@ -88,7 +85,7 @@ class EmbeddingSettings(EncoderSettings):
         settings = EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
         encoder = as_encoder(given, settings)
         if isinstance(given, (str, Path)) and isinstance(encoder, SentenceEncoder) and self.precision == "auto":
-            return fastest(encoder, partial(load_encoder, given, settings), collection, self.open_store())
+            return encoder if fastest(encoder, collection, self.open_store()) else load_encoder(given, settings)
         return encoder
 
     def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
@@ -153,49 +150,39 @@ def computes_bfloat16(device: Any) -> bool:
     return any(capabilities.get(instructions) for instructions in ("amx_bf16", "avx512_bf16"))
 
 
-def multiplies(model: Any) -> bool:
-    """Tell whether a model multiplies matrices at all; a bag of words looks vectors up."""
-    import torch
-
-    lookups = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    layers = (module for module in model.modules() if not isinstance(module, lookups))
-    return any(each.ndim >= 2 for layer in layers for each in layer.parameters(recurse=False))
-
-
-def fastest(
-    exact: SentenceEncoder, again: Callable[[], SentenceEncoder], collection: Collection, store: VectorStore
-) -> SentenceEncoder:
-    """Return the encoder in the fastest precision that keeps the vectors; one line of the log says which, and why.
+def fastest(exact: SentenceEncoder, collection: Collection, store: VectorStore) -> bool:
+    """Move an encoder to the fastest precision that keeps the vectors; one line of the log says which, and why.
 
     It is bfloat16 where the device computes it (`computes_bfloat16`), and where the lowest cosine of a sample of the
     collection's texts to their float32 vectors is at least .999; otherwise float32. So it is the same on machines of
     one kind. The vectors of the sample are kept: the next call encodes none of them.
 
     Args:
-        exact: computes in float32; it is changed, so that only what is returned may be used.
-        again: loads it once more.
+        exact: computes in float32; it is changed.
         collection: whose texts are the sample: 64 documents and 64 queries, evenly spread.
         store: keeps their vectors.
+
+    Returns:
+        Whether the encoder may be used; else it computes in bfloat16, which loses too much, and is to be loaded again.
     """
-    if not multiplies(exact.model):
-        return exact
+    if exact.static:  # a bag of words looks vectors up
+        return True
     if not computes_bfloat16(exact.model.device):
         log.info("precision float32: nothing faster is native to this device")
-        return exact
+        return True
     reference = _sample(exact, collection, store)
-    fast = exact.in_precision("bfloat16")
+    exact.compute_in("bfloat16")
     try:
-        mean, least = cosine_loss(reference, _sample(fast, collection, store))
+        mean, least = cosine_loss(reference, _sample(exact, collection, store))
     except FailureError:  # vectors that are not finite
         mean = least = np.nan
-    kept, why = "bfloat16", f"{spelled('precision', 'float32')} computes exactly"
-    if not least >= LEAST_COSINE:
-        kept, why = "float32", f"at least {LEAST_COSINE} is expected"
+    keeps = least >= LEAST_COSINE
     log.info(
         "precision %s: cosine of bfloat16 to float32 %.5f on average, %.5f at least, over %d texts; %s",
-        kept, mean, least, len(reference), why,
+        "bfloat16" if keeps else "float32", mean, least, len(reference),
+        f"{spelled('precision', 'float32')} computes exactly" if keeps else f"at least {LEAST_COSINE} is expected",
     )  # fmt: skip
-    return fast if kept == "bfloat16" else again()
+    return keeps
 
 
 def _sample(encoder: SentenceEncoder, collection: Collection, store: VectorStore) -> Any:

@@ -20,7 +20,7 @@ from foils.data.read import CollectionLike, CollectionSettings, identical_ids_ca
 from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs, without_identical
 from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, Encoder, EncoderSettings, VectorStore, as_encoder
-from foils.encode.cross_encoders import logits
+from foils.encode.encoder import logits
 from foils.encode.models import find_model
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingModel, EncoderLike, PairModel
 from foils.runtime import progress

@@ -245,8 +245,7 @@ def merge(
         InputError: a model that cannot be loaded, or two of different architectures.
         FailureError: the folder cannot be written.
     """
-    from foils.encode.cross_encoders import load_cross_encoder
-    from foils.encode.models import load_model, seal_weights
+    from foils.encode.models import load_cross_encoder, load_model, seal_weights
     from foils.training.fit import add_to_card, writing_weights
     from foils.training.models import merged
 

@@ -135,7 +135,7 @@ def _toml(value: Any) -> str:
 
 def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
     """Return the seconds that the model takes for embedding a document or, of rerankers, for scoring a pair."""
-    from foils.encode.cross_encoders import logits
+    from foils.encode.encoder import logits
 
     rng, model = np.random.default_rng([seed, seeds.TIMED]), task.load()
     texts = collection.document_texts(rng.integers(len(collection.documents), size=2 * SAMPLE_TEXTS))

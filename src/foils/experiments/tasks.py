@@ -12,8 +12,8 @@ from foils.data import Collection, Negatives, Run
 from foils.data.run import FUSED_DEPTH, Fusion
 from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
-from foils.encode.models import DEFAULT_MODEL, STATIC, length_of, load_model
+from foils.encode.encoder import cross_encoder_digest, logits
+from foils.encode.models import DEFAULT_MODEL, STATIC, length_of, load_cross_encoder, load_model
 from foils.evaluation import dense_run, first_documents, named_systems, rerank_run, runs_of
 from foils.runtime.files import cache_place, file_digest
 

@@ -22,7 +22,8 @@ from foils.data.tokens import BM25Settings
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
 from foils.encode import SentenceEncoder, VectorStore
-from foils.encode.opening import computes_bfloat16, multiplies
+from foils.encode.models import is_static
+from foils.encode.opening import computes_bfloat16
 from foils.evaluation import bm25_run, evaluate_runs, measure_run
 from foils.experiments.plan import (
     HARD,
@@ -358,7 +359,7 @@ class Tuning:
         drawn, per_query = (None, setting.per_query) if task.in_batch else (setting.per_query, None)
         data = task.rows(self.collection, negatives, per_query=per_query)
         model, lora = task.load(), self.given.get("lora")
-        bfloat16 = multiplies(model) and computes_bfloat16(model.device)
+        bfloat16 = not is_static(model) and computes_bfloat16(model.device)
         trainer = {"save_steps": CHECKPOINT_STEPS, **({"bf16": True} if bfloat16 else {})}
         trainer |= {"gradient_checkpointing": True} if lora else {}
         settings = TrainSettings(

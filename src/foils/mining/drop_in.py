@@ -29,9 +29,8 @@ from foils.data.negatives import labelled_lists, labelled_pairs, triplets, tuple
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
 from foils.data.tables import take
-from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind
-from foils.encode.models import ENCODER, SIMILARITIES, check_kind, load_model
+from foils.encode.models import ENCODER, SIMILARITIES, check_kind, load_cross_encoder, load_model
 from foils.encode.opening import EmbeddingSettings, as_encoder
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import mine_negatives

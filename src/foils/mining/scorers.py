@@ -15,8 +15,8 @@ from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
-from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, logits
-from foils.encode.encoder import Encoder, Kind, check_finite
+from foils.encode.encoder import Encoder, Kind, activated, check_finite, cross_encoder_digest, logits
+from foils.encode.models import check_one_output
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.vectors import Vectors, VectorStore
 from foils.llm import LLMSettings, ModelUse, RelevanceQuestions

@@ -14,8 +14,8 @@ import pyarrow as pa
 from scipy.special import expit, xlogy
 
 from foils.data.records import whole_json
-from foils.encode.cross_encoders import load_cross_encoder, logits
-from foils.encode.models import seal_weights
+from foils.encode.encoder import logits
+from foils.encode.models import load_cross_encoder, seal_weights
 from foils.rating.estimators import checked_preference
 from foils.rating.judges import CrossEncoderJudge, Judge
 from foils.rating.pairs import Candidates, Floats, Pairs, texts_of

@@ -29,8 +29,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from foils.encode import Encoder, Vectors, VectorStore
-from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, logits
-from foils.encode.encoder import Kind
+from foils.encode.encoder import Kind, cross_encoder_digest, logits
+from foils.encode.models import check_one_output
 from foils.encode.vectors import Texts
 from foils.llm import Client, Form, Purse, Questions, Sampling, Template, Usage, digest
 from foils.llm.answers import json_values

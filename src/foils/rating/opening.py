@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 from foils.data.collection import Collection
 from foils.data.sources import NamedSource
-from foils.encode.cross_encoders import load_cross_encoder
-from foils.encode.models import DEFAULT_MODEL
+from foils.encode.models import DEFAULT_MODEL, load_cross_encoder
 from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings, Purse, RelevanceQuestions
 from foils.rating.distilling import FORMS, SCORES, load_pairwise_judge

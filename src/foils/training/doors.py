@@ -62,7 +62,7 @@ class DevSettings(Settings):
 
     def score(self, collection: Collection, *more: Collection) -> Callable[[Any], float] | None:
         """Return the function from a model to its measure on dev, the mean over collections; None without dev."""
-        from foils.encode.cross_encoders import logits
+        from foils.encode.encoder import logits
         from foils.evaluation import measure_encoder, measure_run, rerank_run
 
         dev = self.dev

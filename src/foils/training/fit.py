@@ -33,11 +33,11 @@ from foils.batching.methods import TEACHER, method_named
 from foils.batching.sampler import BatchHook, BatchPlanner, checkpoint_of
 from foils.data.records import whole_json
 from foils.encode import EmbeddingSettings
-from foils.encode.cross_encoders import check_one_output
 from foils.encode.encoder import PROMPT_NAMES, Kind
 from foils.encode.models import (
     OF_COSINES,
     at_length,
+    check_one_output,
     check_temperature_of,
     is_routed,
     length_of,

@@ -215,7 +215,7 @@ def load_trainable(
         UnknownNameError: an unknown similarity, or a prompt `@NAME` that the model does not have.
     """
     if isinstance(model, (str, Path)):
-        from foils.encode.cross_encoders import load_cross_encoder
+        from foils.encode.models import load_cross_encoder
 
         how: dict[str, Any] = {"device": device, "new_head": True, "trust_remote_code": trust_remote_code}
         model = load_cross_encoder(model, seed=seed, **how) if reranker else load_model(model, **how)
