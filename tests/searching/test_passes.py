@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from fakes import unit
 from foils.encode import Vectors
-from foils.encode.index import as_index
+from foils.encode.nearest import as_index
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
     DimensionSettings,
@@ -100,7 +100,8 @@ def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monke
     index, rerank = (searched(settings, k=120, second_pass=second) for second in ("index", "rerank"))
     assert bytes_of(index) == bytes_of(rerank)
     monkeypatch.setattr(passes, "QUERIES", 2)
-    small = searched(settings, ExactIndex(VECTORS, 7), k=120, second_pass="rerank")
+    monkeypatch.setattr("foils.encode.nearest.BLOCK", 7)
+    small = searched(settings, ExactIndex(VECTORS), k=120, second_pass="rerank")
     assert bytes_of(small) == bytes_of(index), "however the work is cut"
 
 

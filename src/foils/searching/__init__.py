@@ -1,6 +1,6 @@
 """Search with the dimensions of a query that are worth keeping."""
 
-from foils.encode.index import ExactIndex, FaissIndex
+from foils.encode.nearest import ExactIndex, FaissIndex
 from foils.searching.choosing import (
     Grid,
     Judged,

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode import Vectors
-from foils.encode.index import search_lists
+from foils.encode.nearest import search_lists
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
 from foils.searching.dimensions import (

@@ -16,7 +16,7 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs
 from foils.data.tokens import BM25Settings
 from foils.encode import DEFAULT_MODEL
-from foils.encode.index import FaissIndex
+from foils.encode.nearest import FaissIndex
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.runtime.errors import InputError

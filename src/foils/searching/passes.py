@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode import Vectors
-from foils.encode.index import Index, Scores, as_index, search_lists
-from foils.encode.nearest import rank_rows
+from foils.encode.nearest import Index, Products, as_index, rank_rows, search_lists
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names
 from foils.searching.dimensions import QUERIES, Rows, Sharpened, feedback_needed, sharpened_queries
@@ -38,7 +37,7 @@ class Ranked:
     """
 
     positions: list[Rows]
-    scores: list[Scores]
+    scores: list[Products]
     sharpened: Sharpened
 
 
@@ -127,7 +126,7 @@ def check_search_depths(k: int, feedback_depth: int, candidates: int | None, sec
 
 def rank_lists(
     queries: npt.NDArray[np.floating], documents: Vectors, lists: Sequence[Rows]
-) -> tuple[list[Rows], list[Scores]]:
+) -> tuple[list[Rows], list[Products]]:
     """Return each query's list by falling inner product, ties by position, and the products, as an exact index does.
 
     Args:
@@ -136,7 +135,7 @@ def rank_lists(
         lists: n arrays of document positions.
     """
     positions: list[Rows] = []
-    scores: list[Scores] = []
+    scores: list[Products] = []
     with progress.task("ranking again", total=len(lists), unit="queries") as advance:
         for start in range(0, len(lists), QUERIES):
             part = slice(start, start + QUERIES)
@@ -148,7 +147,7 @@ def rank_lists(
 
 def _pass(
     index: Index, queries: npt.NDArray[np.floating], depth: int, without: Rows | None
-) -> tuple[list[Rows], list[Scores]]:
+) -> tuple[list[Rows], list[Products]]:
     """One search; empty lists, and no scores, where there is no query or depth."""
     if depth and len(queries):
         return search_lists(index, queries, depth, without=without)

@@ -22,7 +22,7 @@ from foils.data.run import FUSED_DEPTH, TUNED_FILE, Fusion, deployed
 from foils.data.tables import update_digest
 from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, VectorStore
-from foils.encode.index import ExactIndex
+from foils.encode.nearest import ExactIndex
 from foils.encode.opening import EncoderLike
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime.errors import InputError

@@ -16,7 +16,7 @@ from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
 from foils.data.tokens import BM25Settings
 from foils.encode import Encoder, Kind, Vectors, VectorStore
-from foils.encode.index import ExactIndex, Scores, search_lists
+from foils.encode.nearest import ExactIndex, Products, search_lists
 from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
@@ -266,7 +266,7 @@ def _asked(collection: Collection, split: str) -> tuple[list[str], Rows]:
 
 
 def _run_of(
-    collection: Collection, query_ids: Sequence[str], lists: Sequence[Rows], scores: Sequence[Scores], name: str
+    collection: Collection, query_ids: Sequence[str], lists: Sequence[Rows], scores: Sequence[Products], name: str
 ) -> Run:
     queries = np.repeat(np.array(query_ids, object), [len(of) for of in lists]).tolist()
     documents = collection.documents["doc_id"].take(pa.array(np.concatenate(lists)))

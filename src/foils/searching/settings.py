@@ -13,7 +13,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 
 if TYPE_CHECKING:
-    from foils.encode.index import Index
+    from foils.encode.nearest import Index
 
     IndexLike = str | Index
     AnswersLike = str | Path | Mapping[str, str | None]
