@@ -33,7 +33,7 @@ from foils.encode import (
 )
 from foils.encode.encoder import WINDOW, token_batches, tokenized_windows, tokens_on
 from foils.encode.models import STATIC, load_model
-from foils.encode.tokens import Padded
+from foils.encode.tokens import plain_tokenizer
 from foils.encode.vectors import cosine_loss
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
@@ -104,14 +104,12 @@ def lowest_cosine(encoder: SentenceEncoder, exact: SentenceEncoder, texts: list[
 
 def padding(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
     """Return the tokens that are computed, padding counted, by those of the texts: in batches here, and of 32 there."""
-
-    def preprocess(part: list[str]) -> Any:
-        return encoder.model.preprocess(part, prompt="", task="document")
-
-    lengths = preprocess(texts)["attention_mask"].sum(1).numpy()
+    tokenizer = plain_tokenizer(encoder.model, task="document")
+    assert tokenizer is not None, "a plain transformer"
+    lengths = tokenizer(texts).lengths
     theirs = lengths[np.argsort([-len(text) for text in texts], kind="stable")]
     padded = sum(theirs[at : at + 32].max() * len(theirs[at : at + 32]) for at in range(0, len(theirs), 32))
-    windows = tokenized_windows(texts, lambda part: Padded(preprocess(list(part))), WINDOW)
+    windows = tokenized_windows(texts, tokenizer, WINDOW)
     batches = token_batches(windows, lambda: (tokens_on("cpu"), None))
     ours = sum(each["attention_mask"].numel() for _, each in batches)
     return {"ours": round(float(ours / lengths.sum()), 3), "theirs": round(float(padded / lengths.sum()), 3)}

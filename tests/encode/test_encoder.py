@@ -5,7 +5,6 @@ import hashlib
 import logging
 import pickle
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,7 +35,6 @@ from foils.encode.encoder import (
 )
 from foils.encode.models import _PUBLISHED_SHA256, load_cross_encoder, load_model
 from foils.encode.opening import EncodingSettings, computes_bfloat16
-from foils.encode.tokens import Padded
 from foils.encode.vectors import cosine_loss
 from foils.experiments.score import score
 from foils.runtime.errors import FailureError, UnknownNameError
@@ -385,36 +383,30 @@ def left_decoder(cross: Path) -> Any:
     return model
 
 
-def by_words(left: bool) -> Callable[[list[str]], dict[str, Any]]:
-    """Return a tokenizer whose tokens are words, each of them the number of its text."""
+class Words:
+    """Texts whose tokens are words, each of them the number of its text, as `Tokens` has them."""
 
-    def preprocess(texts: list[str]) -> dict[str, Any]:
-        lengths = [len(text.split()) for text in texts]
-        mask = torch.zeros((len(texts), max([*lengths, 1])), dtype=torch.long)
-        for row, length in enumerate(lengths):
-            mask[row, mask.shape[1] - length if left else 0 :][: length or None] = int(length > 0)
-        ids = mask * torch.tensor([int(text.split()[0]) if text else 0 for text in texts])[:, None]
-        return {"input_ids": ids, "attention_mask": mask, "modality": "text"}
+    def __init__(self, texts: Any) -> None:
+        self.lengths = np.array([len(text.split()) for text in texts])
+        self.numbers = np.array([int(text.split()[0]) if text else 0 for text in texts])
 
-    return preprocess
+    def batch(self, rows: Any, *, pinned: bool = False) -> dict[str, Any]:
+        mask = np.arange(max(1, self.lengths[rows].max())) < self.lengths[rows][:, None]
+        return {"input_ids": mask * self.numbers[rows][:, None], "attention_mask": mask}
 
 
-@given(
-    st.lists(st.integers(0, 40), max_size=80), st.integers(1, 90), st.integers(1, 90), st.none() | st.integers(1, 9),
-    st.booleans(),
-)  # fmt: skip
-def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(lengths, tokens, window, size, left):
+@given(st.lists(st.integers(0, 40), max_size=80), st.integers(1, 90), st.integers(1, 90), st.none() | st.integers(1, 9))
+def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(lengths, tokens, window, size):
     texts = [" ".join([str(row + 1)] * length) for row, length in enumerate(lengths)]
     rows = []
-    windows = tokenized_windows(texts, lambda part: Padded(by_words(left)(list(part))), window)
+    windows = tokenized_windows(texts, Words, window)  # type: ignore[arg-type]
     for chosen, features in token_batches(windows, lambda: (tokens, size)):
         rows += chosen.tolist()
         ids, mask = features["input_ids"], features["attention_mask"]
-        assert features["modality"] == "text"
         assert mask.sum(1).tolist() == [lengths[row] for row in chosen]
         assert ids.sum(1).tolist() == [lengths[row] * (row + 1) for row in chosen]
         assert ids.shape[1] == max(1, *(lengths[row] for row in chosen), 1)
-        assert len(chosen) <= size if size else len(chosen) == 1 or ids.numel() <= tokens
+        assert len(chosen) <= size if size else len(chosen) == 1 or ids.size <= tokens
     assert sorted(rows) == list(range(len(texts)))
 
 
@@ -423,9 +415,9 @@ def test_a_larger_window_pads_less():
     words = sum(len(text.split()) for text in texts)
     padded = []
     for window in (8, 400):
-        windows = tokenized_windows(texts, lambda part: Padded(by_words(False)(list(part))), window)
+        windows = tokenized_windows(texts, Words, window)  # type: ignore[arg-type]
         batches = token_batches(windows, lambda: (300, None))
-        padded.append(sum(features["input_ids"].numel() for _, features in batches) / words)
+        padded.append(sum(features["input_ids"].size for _, features in batches) / words)
     assert padded[1] < 1.06 < padded[0] + 0.06
 
 

@@ -16,7 +16,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel, P
 from foils.encode import SentenceEncoder, VectorStore
 from foils.encode import encoder as forward_module
 from foils.encode.encoder import EncoderSettings, logits, model_outputs
-from foils.encode.tokens import Padded, kept_tokens, one_ahead, plain_tokenizer
+from foils.encode.tokens import kept_tokens, one_ahead, plain_tokenizer
 from foils.runtime.errors import FailureError
 from train_models import static_model
 
@@ -191,23 +191,27 @@ def test_word_tables_take_ids_without_padding():
     texts = ["wind bread", "", "boat", "bread wind wind unknown"]
     same(tokenize(texts).batch(np.arange(4)), model.preprocess(texts, prompt="boat "))
     own = model.encode(texts, prompt="boat ")
-    np.testing.assert_allclose(model_outputs(model, texts, 8, prompt="boat ", task="document"), own, atol=1e-6)
+    np.testing.assert_allclose(model_outputs(model, texts, 8, tokenize, task="document"), own, atol=1e-6)
 
 
-def test_what_is_no_plain_tokenizer_goes_through_the_models_own_preprocess(tmp_path, monkeypatch):
+def test_what_is_no_plain_tokenizer_is_embedded_by_the_model_itself(tmp_path, monkeypatch):
     """Processing arguments, a preprocessing of a model's own, a chat template: the model makes its batches itself."""
+
+    def encoded(model: SentenceTransformer) -> Any:
+        return SentenceEncoder(model, EncoderSettings(similarity="dot")).encode(SENTENCES, "document")
+
     model = encoder_model(tmp_path, "wordpiece")
     own = model.encode(SENTENCES)
     model[0].processing_kwargs = {"text": {"max_length": 7}}
     assert plain_tokenizer(model) is None
     cut = model.encode(SENTENCES)
     assert np.abs(cut - own).max() > 1e-3
-    np.testing.assert_allclose(model_outputs(model, SENTENCES, 16), cut, atol=1e-6)
+    np.testing.assert_allclose(encoded(model), cut, atol=1e-6)
     other = encoder_model(tmp_path, "wordpiece")
     preprocess = other[0].preprocess
     monkeypatch.setattr(other[0], "preprocess", lambda inputs, **more: preprocess([t[::-1] for t in inputs], **more))
     assert plain_tokenizer(other) is None
-    np.testing.assert_allclose(model_outputs(other, SENTENCES, 16), other.encode(SENTENCES), atol=1e-6)
+    np.testing.assert_allclose(encoded(other), other.encode(SENTENCES), atol=1e-6)
 
 
 def test_texts_that_come_again_are_not_tokenised_again(tmp_path, monkeypatch):
@@ -261,7 +265,8 @@ def test_threads_share_a_tokenizer(tmp_path, monkeypatch):
 def test_a_batch_that_memory_does_not_hold_is_halved_with_a_line(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # batches one after the other
     model = encoder_model(tmp_path, "wordpiece")
-    expected, sizes = model.encode(SENTENCES), []
+    expected, sizes, tokenize = model.encode(SENTENCES), [], plain_tokenizer(model)
+    assert tokenize is not None
 
     def refuse(module: Any, given: Any) -> None:
         sizes.append(len(given[0]["input_ids"]))
@@ -270,8 +275,8 @@ def test_a_batch_that_memory_does_not_hold_is_halved_with_a_line(tmp_path, caplo
 
     handle = model[0].register_forward_pre_hook(refuse)
     with caplog.at_level(logging.WARNING, "foils"):
-        np.testing.assert_allclose(model_outputs(model, SENTENCES, 16), expected, atol=1e-6)
-        np.testing.assert_allclose(model_outputs(model, SENTENCES, 16, size=9), expected, atol=1e-6)
+        np.testing.assert_allclose(model_outputs(model, SENTENCES, 16, tokenize), expected, atol=1e-6)
+        np.testing.assert_allclose(model_outputs(model, SENTENCES, 16, tokenize, size=9), expected, atol=1e-6)
     assert [each.getMessage() for each in caplog.records] == [
         "cpu is out of memory: from here on a batch has half as many tokens, 512"
     ]
@@ -283,7 +288,7 @@ def test_a_batch_that_memory_does_not_hold_is_halved_with_a_line(tmp_path, caplo
 
     model[0].register_forward_pre_hook(never)
     with pytest.raises(FailureError, match="does not hold the model and one text"):
-        model_outputs(model, SENTENCES, 16)
+        model_outputs(model, SENTENCES, 16, tokenize)
 
 
 def test_items_made_one_ahead_come_in_order_and_errors_with_them():
@@ -319,13 +324,3 @@ def test_the_store_gives_an_encoder_as_many_texts_as_it_likes_at_once(tmp_path):
     np.testing.assert_array_equal(found[:, 1], np.arange(7_000))
     assert encoder.sizes == [3_000, 3_000, 1_000]
     assert SentenceEncoder(static_model(dimension=8, words=["boat"])).at_once == forward_module.WINDOW
-
-
-def test_padded_texts_lose_the_columns_that_none_of_them_needs():
-    mask = torch.tensor([[0, 0, 1], [1, 1, 1], [0, 0, 0]])
-    whole = Padded({"attention_mask": mask, "input_ids": mask * 7, "modality": "text"})
-    assert whole.lengths.tolist() == [1, 3, 0]
-    same(
-        whole.batch(np.array([0])), {"attention_mask": mask[:1, 2:], "input_ids": mask[:1, 2:] * 7, "modality": "text"}
-    )
-    assert whole.batch(np.array([2]))["input_ids"].shape == (1, 1)

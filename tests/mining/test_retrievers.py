@@ -13,7 +13,7 @@ from scipy import sparse
 
 from fakes import HashingEncoder
 from foils.data import Collection
-from foils.encode import EmbeddingSettings, Vectors, VectorStore, index, nearest
+from foils.encode import EmbeddingSettings, Vectors, VectorStore, nearest
 from foils.encode.nearest import top_inner_products
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives, retrievers
 from foils.mining.rules import TextPairs
@@ -269,7 +269,7 @@ def test_what_an_encoder_made_is_searched_on_its_device_unless_another_is_named(
         asked.append(device)
         return real(*given, **more)
 
-    for module in (retrievers, index):
+    for module in (retrievers, nearest):
         monkeypatch.setattr(module, "gpu", lambda device: device)
         monkeypatch.setattr(module, "top_inner_products", noting)
     encoder, store, rows = HashingEncoder(), VectorStore(tmp_path), small.positives("train").query_rows

@@ -164,7 +164,7 @@ def encoder_of(model: Any, args: Any = None) -> Encode:
                 kept = kept_tokens(model, prompt=prompt or "", task=task)
                 if kept is not None:
                     width = int(model.get_embedding_dimension())
-                    return narrow(model_outputs(model, texts, width, prompt=prompt or "", task=task, tokenize=kept))
+                    return narrow(model_outputs(model, texts, width, kept, task=task))
             parts, more = [], {} if task is None else {"task": task}
             for start in range(0, len(texts), 64 * size):
                 some = list(texts[start : start + 64 * size])

@@ -33,7 +33,7 @@ from foils.encode.models import (
     set_length,
     similarity_of,
 )
-from foils.encode.tokens import Features, Text, Tokenized, one_ahead, own_batches, plain_tokenizer
+from foils.encode.tokens import Features, KeptTokens, Text, Tokenizer, Tokens, one_ahead, plain_tokenizer
 from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
 
@@ -204,8 +204,9 @@ class SentenceEncoder:
         if not len(texts):
             return np.zeros((0, self.dimension), np.float32)
         model, prompt, size = self.model, self._prompts[kind], self.settings.encode_batch
-        if pads_texts(model) or plain_tokenizer(model, prompt=prompt, task=kind) is not None:
-            vectors = model_outputs(model, texts, self.dimension, prompt=prompt, task=kind, size=size)
+        tokenizer = plain_tokenizer(model, prompt=prompt, task=kind)
+        if tokenizer is not None:
+            vectors = model_outputs(model, texts, self.dimension, tokenizer, task=kind, size=size)
         else:
             encode = model.encode_query if kind == "query" else model.encode_document
             size = size or (WINDOW if self.max_length is None else ENCODE_BATCH)
@@ -299,26 +300,15 @@ def weights_digest(model: Any) -> str:
     return hasher.hexdigest()
 
 
-def pads_texts(model: Any) -> bool:
-    """Tell whether a model makes padded batches of texts, so that they may be cut anew: a plain transformer."""
-    first = model[0]
-    return (
-        type(first).__name__ == "Transformer"
-        and not getattr(first, "can_flatten_inputs", False)
-        and getattr(first, "query_expansion", None) is None
-    )
-
-
 def model_outputs(
     model: Any,
     texts: Sequence[Text],
     width: int,
+    tokenize: Tokenizer | KeptTokens,
     *,
     output: str = "sentence_embedding",
-    prompt: str = "",
     task: str | None = None,
     size: int | None = None,
-    tokenize: Callable[[Sequence[Text]], Tokenized] | None = None,
 ) -> Floats:
     """Return (n, width) float32 of what a model gives for texts, or for pairs of texts, in batches of tokens.
 
@@ -326,14 +316,13 @@ def model_outputs(
     does not hold a batch, batches are halved, once for each model.
 
     Args:
-        model: a SentenceTransformer or CrossEncoder that `makes_batches`.
+        model: a SentenceTransformer or CrossEncoder that has a `plain_tokenizer`.
         texts: (n,).
         width: numbers of a text, of which the model may give more.
+        tokenize: texts → their tokens.
         output: name of the model's output.
-        prompt: put before each text.
         task: "query" or "document", where the model knows both; None: neither.
         size: texts of a batch; None: as many as its tokens allow (`tokens_on`).
-        tokenize: texts → their tokens; None: the model's tokenizer, or its own `preprocess`.
 
     Raises:
         FailureError: the device's memory does not hold one text.
@@ -342,10 +331,8 @@ def model_outputs(
 
     values, waiting = np.empty((len(texts), width), np.float32), list[tuple[Rows, Any]]()
     device, more = model.device, {} if task is None else {"task": task}
-    own = plain_tokenizer(model, prompt=prompt, task=task, pairs=not isinstance(texts[0], str))
-    if own is not None and not own.padding:
+    if not tokenize.padding:
         size = size or WINDOW
-    tokenize = tokenize or own or own_batches(model, prompt=prompt, task=task)
 
     def room() -> tuple[int, int | None]:
         parts = _PARTS.get(model, 1)
@@ -409,8 +396,8 @@ def tokens_on(device: str) -> int:
 
 
 def tokenized_windows(
-    texts: Sequence[Text], tokenize: Callable[[Sequence[Text]], Tokenized], window: int
-) -> Iterator[tuple[Rows, Tokenized]]:
+    texts: Sequence[Text], tokenize: Callable[[Sequence[Text]], Tokens], window: int
+) -> Iterator[tuple[Rows, Tokens]]:
     """Yield (rows, tokens) of `window` texts at a time, the longest texts first."""
     order = np.argsort([-len(text) if isinstance(text, str) else -sum(map(len, text)) for text in texts], kind="stable")
     for start in range(0, len(order), window):
@@ -419,7 +406,7 @@ def tokenized_windows(
 
 
 def token_batches(
-    windows: Iterable[tuple[Rows, Tokenized]], room: Callable[[], tuple[int, int | None]], *, pinned: bool = False
+    windows: Iterable[tuple[Rows, Tokens]], room: Callable[[], tuple[int, int | None]], *, pinned: bool = False
 ) -> Iterator[Batch]:
     """Yield (rows, features) of batches of the windows' texts, each window's sorted by their tokens.
 
@@ -491,10 +478,11 @@ def logits(
 
     if not len(pairs):
         return np.zeros(0, np.float32)
-    plain = getattr(model.predict, "__func__", None) is CrossEncoder.predict and pads_texts(model)
-    if plain:
+    if getattr(model.predict, "__func__", None) is CrossEncoder.predict:
         prompt = (model.prompts or {}).get(str(model.default_prompt_name), "")
-        return model_outputs(model, pairs, 1, output="scores", prompt=prompt, size=batch_size)[:, 0]
+        tokenizer = plain_tokenizer(model, prompt=prompt, pairs=True)
+        if tokenizer is not None:
+            return model_outputs(model, pairs, 1, tokenizer, output="scores", size=batch_size)[:, 0]
     found = model.predict(
         list(pairs), batch_size=batch_size or 32, show_progress_bar=False, activation_fn=torch.nn.Identity()
     )

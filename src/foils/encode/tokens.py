@@ -2,17 +2,17 @@
 
 The Rust tokenizer of a model takes many texts in one call, without the interpreter's lock, and its ids lie in one flat
 array; batches are padded from them by numpy. A model whose preprocessing is not that of a plain text tokenizer (a chat
-template, a tokenizer in Python, images) makes its batches itself, by its `preprocess`.
+template, a tokenizer in Python, images) embeds and scores texts by its own methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,19 +32,6 @@ PROBES: tuple[str, ...] = ("", "The boat's 3 oars, café and 東京!", "a b " * 
 _SETTING = Lock()  # the truncation of a tokenizer is set while its ids are made
 _TOKENIZERS: WeakKeyDictionary[Any, dict[Any, Tokenizer | None]] = WeakKeyDictionary()
 _KEPT: WeakKeyDictionary[Any, dict[Tokenizer, KeptTokens]] = WeakKeyDictionary()
-
-
-class Tokenized(Protocol):
-    """Texts that were tokenised together, of which batches are made.
-
-    Attributes:
-        lengths: (n,) tokens of each text.
-    """
-
-    @property
-    def lengths(self) -> Ints: ...  # noqa: D102  # as above
-    def batch(self, rows: Ints, *, pinned: bool = False) -> Features:
-        """Return what the model takes for these texts; in memory that a GPU reads by itself where `pinned`."""
 
 
 @dataclass(frozen=True)
@@ -93,28 +80,6 @@ class Tokens:
         if pinned:
             tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
         return {**tensors, **tokenizer.facts}
-
-
-@dataclass(frozen=True)
-class Padded:
-    """Texts as a model's own `preprocess` padded them, with an `attention_mask` (n, L)."""
-
-    features: Features
-
-    @property
-    def lengths(self) -> Ints:
-        """(n,) tokens of each text."""
-        return np.asarray(self.features["attention_mask"].sum(1).numpy())
-
-    def batch(self, rows: Ints, *, pinned: bool = False) -> Features:
-        """Return the features of these texts, without columns that are padding in all of them."""
-        mask = self.features["attention_mask"]
-        columns = mask[rows].bool().any(0)
-        columns[0] |= not columns.any()  # at least one stays
-        return {
-            name: value[rows][:, columns] if getattr(value, "shape", None) == mask.shape else value
-            for name, value in self.features.items()
-        }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -268,11 +233,6 @@ def _tried(tokenizer: Tokenizer, model: Any, task: str | None, pairs: bool) -> T
     return replace(tokenizer, facts=facts, typed=typed)
 
 
-def own_batches(model: Any, *, prompt: str = "", task: str | None = None) -> Callable[[Sequence[Text]], Padded]:
-    """Return the function that pads texts by a model's own `preprocess`."""
-    return lambda texts: Padded(model.preprocess(list(texts), prompt=prompt or None, task=task))
-
-
 class KeptTokens:
     """The ids of a tokenizer's texts, each text tokenised once: what a training pads its batches from.
 
@@ -280,7 +240,7 @@ class KeptTokens:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer, self._lock = tokenizer, Lock()
+        self._tokenizer, self._lock, self.padding = tokenizer, Lock(), tokenizer.padding
         self._places: dict[bytes, int] = {}
         self._ids, self._types = _Growing(np.int32), _Growing(np.int32)
         self._starts, self._lengths = _Growing(np.int64), _Growing(np.int64)
