@@ -56,8 +56,6 @@ CONSTANTS = {  # what public constants are: they have no docstring that the refe
     "selection.TIERS": "Tiers of difficulty, hardest first.",
     "selection.BOUNDS": "Rating gaps between the tiers, in Elo points.",
     "selection.WEIGHTS": "Weights of the tiers in training.",
-    "statistics.ALTERNATIVES": "Alternative hypotheses of a paired test, by name.",
-    "statistics.Alternative": "The name of an alternative hypothesis.",
     "experiments.PREDICTORS": "What a study compares with the trained models, by name.",
     "training.LEARNING_RATES": "Peak learning rates by kind of model.",
     "training.LOSSES": "Losses of encoders, by name.",

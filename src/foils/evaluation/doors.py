@@ -552,20 +552,18 @@ def _refuse_idle(
 ) -> None:
     """Refuse options that these systems have no use for, before anything is read."""
     every = _every(systems, run, reranker)
-    kinds = [system.kind for system in every]
+    kinds, idle = {system.kind for system in every}, dict[str, Any]()
     if all(system.kind in ("run", "reranker") or deployed(system.what) == "model" for system in every):
-        refuse(lexical.changed(), f"without a system that ranks by BM25 ({spelled('systems')} bm25); give one")
+        idle |= lexical.changed()
     if "encoder" not in kinds:
         used = OF_CROSS_ENCODERS if "reranker" in kinds else ()
-        idle = {name: value for name, value in embedding.changed().items() if name not in used}
-        depth = {} if BM25 in kinds else evaluation.changed("top")
-        why = f"without an encoder ({spelled('systems')} MODEL), for no text is embedded; leave it out, or give one"
-        refuse({**depth, **idle, **scale.changed("ray")}, why)
+        idle |= {name: value for name, value in embedding.changed().items() if name not in used}
+        idle |= scale.changed("ray") | ({} if BM25 in kinds else evaluation.changed("top"))
     if "reranker" not in kinds:
-        refuse(evaluation.changed("rerank_depth"), f"without {spelled('reranker')}; give one, or leave it out")
-    if len(kinds) == 1:
-        why = "with one system, which is compared with nothing; give another, or leave it out"
-        refuse(evaluation.changed("against"), why)
+        idle |= evaluation.changed("rerank_depth")
+    if len(every) == 1:
+        idle |= evaluation.changed("against")
+    refuse(idle, "on these systems; leave it out, or give a system that it is for")
 
 
 def _every(systems: SystemsLike | None, run: SystemsLike | None, reranker: SystemsLike | None) -> list[NamedSystem]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,7 @@ import numpy.typing as npt
 from foils.runtime.errors import InputError, check_names
 
 Floats = npt.NDArray[np.float64]
-Alternative = Literal["two-sided", "greater"]
-ALTERNATIVES = ("two-sided", "greater")
+NORMALITY = 0.05  # level of Shapiro–Wilk above which differences count as normal
 RESAMPLES = 10_000  # draws of a bootstrap
 AT_ONCE = 4_000_000  # numbers drawn at a time
 
@@ -81,33 +80,26 @@ def paired_test(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
     *,
-    alternative: Alternative = "two-sided",
-    normality: float = 0.05,
     rng: np.random.Generator | None = None,
 ) -> PairedTest:
     """Test whether two systems differ over the same queries.
 
-    d = a − b. Where Shapiro–Wilk gives p ≥ `normality` for three differences or more, not all
-    equal, d is taken as normal: paired t-test. Else Wilcoxon's signed-rank test over the queries
-    that differ (scipy's). With `alternative="greater"` both are one-sided for a > b, as published.
-    Values count as equal within 1e-12 of the largest, so that rounding makes no difference.
+    d = a − b. Where Shapiro–Wilk gives p ≥ .05 for three differences or more, not all equal, d is taken as normal:
+    paired t-test. Else Wilcoxon's signed-rank test over the queries that differ (scipy's). Both are two-sided. Values
+    count as equal within 1e-12 of the largest, so that rounding makes no difference.
 
     Args:
         a: (n,) values of the first system, n ≥ 1.
         b: (n,) values of the second, for the same queries in the same order.
-        alternative: `two-sided`, or `greater` (a > b).
-        normality: level of Shapiro–Wilk in [0, 1]; 0 always takes the t-test, above 1 never.
         rng: source of the signs of the randomisation test; None: a generator of seed 0.
 
     Raises:
         InputError: lengths that differ, no pair, a value that is not finite.
-        UnknownNameError: an unknown alternative.
 
     Source: Eclipse (section 4, metrics); Shapiro and Wilk 1965; Wilcoxon 1945.
     """
     from scipy import stats
 
-    check_names("alternative", [alternative], ALTERNATIVES)
     first, second = _finite(a), _finite(b)
     if first.shape != second.shape:
         raise InputError(f"expected one value a query for both systems; found shapes {first.shape} and {second.shape}")
@@ -118,9 +110,9 @@ def paired_test(
         return PairedTest(0.0, "identical", 1.0, 1.0)
     signed = randomisation_p(differences, rng=rng or np.random.default_rng(0))
     varied = len(differences) > 2 and bool(np.ptp(exact))
-    if varied and float(stats.shapiro(differences).pvalue) >= normality:
-        return PairedTest(mean, "t", float(stats.ttest_rel(first, second, alternative=alternative).pvalue), signed)
-    p = float(stats.wilcoxon(exact[exact != 0], alternative=alternative).pvalue)
+    if varied and float(stats.shapiro(differences).pvalue) >= NORMALITY:
+        return PairedTest(mean, "t", float(stats.ttest_rel(first, second).pvalue), signed)
+    p = float(stats.wilcoxon(exact[exact != 0]).pvalue)
     return PairedTest(mean, "wilcoxon", p, signed)
 
 
@@ -245,19 +237,10 @@ def compare_systems(
             low, high = bootstrap_interval(values[a] - values[b], rng=rng)
             table.append(
                 Comparison(
-                    a=a,
-                    b=b,
-                    measure=measure,
-                    difference=test.difference,
-                    low=low,
-                    high=high,
-                    test=test.test,
-                    p=test.p,
-                    p_holm=float(p_holm),
-                    p_randomised=test.p_randomised,
-                    p_randomised_holm=float(p_of_means),
+                    a=a, b=b, measure=measure, low=low, high=high, p_holm=float(p_holm),
+                    p_randomised_holm=float(p_of_means), **vars(test),
                 )
-            )
+            )  # fmt: skip
     return table
 
 
