@@ -1,22 +1,8 @@
-"""Text to vectors, each text once."""
+"""Text to vectors, each text once.
 
-from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder, load_encoder
-from foils.encode.models import DEFAULT_MODEL, find_model
-from foils.encode.opening import AT_128, EmbeddingSettings, EncodingSettings, as_encoder
-from foils.encode.vectors import Vectors, VectorStore
+The names stand in `__init__.pyi`, and are loaded when they are first used.
+"""
 
-__all__ = [
-    "AT_128",
-    "DEFAULT_MODEL",
-    "EmbeddingSettings",
-    "Encoder",
-    "EncoderSettings",
-    "EncodingSettings",
-    "Kind",
-    "SentenceEncoder",
-    "VectorStore",
-    "Vectors",
-    "as_encoder",
-    "find_model",
-    "load_encoder",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,41 +1,8 @@
-"""Which negatives to train on, and with what weight: rules on ratings."""
+"""Which negatives to train on, and with what weight: rules on ratings.
 
-from foils.selection.benefit import ByBenefit, Composed
-from foils.selection.doors import RULES, Selected
-from foils.selection.rules import (
-    LearningProgress,
-    RatedRows,
-    Selection,
-    adapted_gap,
-    curriculum,
-    denoise,
-    mixture,
-    optimal,
-    optimal_gap,
-    percentile,
-    relative,
-    simans,
-    stage_of,
-    table,
-)
+The names stand in `__init__.pyi`, and are loaded when they are first used.
+"""
 
-__all__ = [
-    "RULES",
-    "ByBenefit",
-    "Composed",
-    "LearningProgress",
-    "RatedRows",
-    "Selected",
-    "Selection",
-    "adapted_gap",
-    "curriculum",
-    "denoise",
-    "mixture",
-    "optimal",
-    "optimal_gap",
-    "percentile",
-    "relative",
-    "simans",
-    "stage_of",
-    "table",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

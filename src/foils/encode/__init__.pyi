@@ -1,0 +1,13 @@
+from .encoder import Encoder as Encoder
+from .encoder import EncoderSettings as EncoderSettings
+from .encoder import Kind as Kind
+from .encoder import SentenceEncoder as SentenceEncoder
+from .encoder import load_encoder as load_encoder
+from .models import DEFAULT_MODEL as DEFAULT_MODEL
+from .models import find_model as find_model
+from .opening import AT_128 as AT_128
+from .opening import EmbeddingSettings as EmbeddingSettings
+from .opening import EncodingSettings as EncodingSettings
+from .opening import as_encoder as as_encoder
+from .vectors import Vectors as Vectors
+from .vectors import VectorStore as VectorStore
