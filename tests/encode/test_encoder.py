@@ -179,6 +179,7 @@ def test_prompts_that_are_asked_for():
     assert same(encoder("the ", None).encode(["boat"], "query"), plain.encode(["the boat"], "query"))
     assert same(encoder("@other", None).encode(["boat"], "query"), plain.encode(["bee boat"], "query"))
     assert same(encoder(None, "@query").encode(["boat"], "document"), plain.encode(["query of boat"], "document"))
+    assert encoder("@@other bee ", None).describe()["query_prompt"] == "@other bee "
     for kind in ("query", "document"):
         assert not same(encoder(None, None).encode(["boat"], kind), boat)  # type: ignore[arg-type]
     own = encoder(None, None)

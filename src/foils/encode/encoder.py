@@ -92,7 +92,7 @@ class EncoderSettings(Settings):
             embedding cuts none.
         device: torch device, e.g. cuda:0. Default: the first one available.
         query_prompt: Text put before each query, as in training ('query: ' for E5), or @NAME, the model's prompt of
-            that name. Default: the model's own for queries.
+            that name (@@: a text that begins with @). Default: the model's own for queries.
         document_prompt: Text put before each document, or @NAME. Default: the model's own for documents.
         similarity: How vectors are compared: by cosine (scaled to unit length) or dot (as they are). Default: what the
             model was made for.
@@ -264,8 +264,8 @@ def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     Args:
         model: has prompts of its own.
         kind: query or document.
-        asked: the text, @NAME for the model's prompt of that name; None: the model's own for this kind, empty where it
-            has none.
+        asked: the text, @NAME for the model's prompt of that name, @@ before a text that begins with @; None: the
+            model's own for this kind, empty where it has none.
 
     Raises:
         UnknownNameError: the model has no prompt of that name.
@@ -273,6 +273,8 @@ def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     prompts: dict[str, str] = dict(model.prompts or {})
     if asked is None:
         return next((prompts[name] for name in PROMPT_NAMES[kind] if prompts.get(name)), "")
+    if asked.startswith("@@"):
+        return asked[1:]
     if not asked.startswith("@"):
         return asked
     check_names(f"prompt of the model for a {kind}", [asked[1:]], prompts)
