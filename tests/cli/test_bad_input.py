@@ -64,7 +64,7 @@ NO_TRAIN = "unknown split of the collection judged 'train'; expected one of: tes
     ("search judged --dimensions eclipse --tune train --run out", [NO_TRAIN + "--tune"]),
     ("score small missing.parquet --json out", ["missing.parquet: no such file"]),
     ("score small . --json out", ["is a folder, a pipe or a device, not a file"]),
-    ("score small s.parquet s.parquet --json out", ["s.parquet: given twice; leave one out"]),
+    ("score small s.parquet s.parquet --json out", ["s: given twice; leave one out"]),
     ("score small 'random control=s.parquet' --json out", ["'random control'"]),
     ("score small typed.parquet --json out", ["typed.parquet", "column rank is string, expected int32"]),
     ("score small half.parquet --json out", ["half.parquet: not a readable Parquet file", "make it again"]),

@@ -26,6 +26,7 @@ import foils as library
 from fakes import HashingEncoder
 from foils.cli.verbs import DOORS, door_of
 from foils.data import Negatives, Run
+from foils.data.read import OPENERS
 from foils.llm import Client
 from foils.runtime.files import write_json
 from foils.runtime.results import Result
@@ -79,7 +80,7 @@ def world(made, tmp_path, monkeypatch, loaded, small):
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("foils.encode.opening.load_cross_encoder", lambda name, **_: Reranker())
-    monkeypatch.setattr("foils.data.read._pydocs", lambda packages=None: replace(small, name="pydocs"))
+    monkeypatch.setitem(OPENERS, "pydocs", lambda _: replace(small, name="pydocs"))
     reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))
     with serving(lambda *_: reply) as server:
         yield server

@@ -8,6 +8,7 @@ from sentence_transformers import SentenceTransformer
 
 import foils as library
 from foils.data import load_collection
+from foils.data.read import OPENERS
 from foils.experiments.doors import PACKAGES, demo
 from foils.runtime.errors import InputError
 from foils.training.settings import OPEN, RECIPES, Recipe, TrainSettings, completed
@@ -54,7 +55,7 @@ def test_the_demo_decides_and_tunes(foils, tmp_path, monkeypatch):
     from train_models import made_up, static_model
 
     collection = replace(made_up(queries=240, documents=400), name="pydocs", digest="made up")
-    monkeypatch.setattr("foils.data.read._pydocs", lambda packages=None: collection)
+    monkeypatch.setitem(OPENERS, "pydocs", lambda _: collection)
     static = str(tmp_path / "static")
     static_model().save_pretrained(static)
     ended = foils("demo", "-o", tmp_path / "out", "--model", static, "--encoder", static)

@@ -162,8 +162,8 @@ def test_short_tuples_are_left_out(small: Collection, scored: Negatives, tmp_pat
 def test_what_cannot_be_exported(small: Collection, scored: Negatives) -> None:
     for wrong, scores, message in (
         (scored, "elo", "unknown column of scores 'elo'; expected one of: cosine, score"),
-        (scored, "score", "3 of 3 positives and 1 of 4 negatives have no score; score both: score_pairs"),
-        (Negatives(scored.kept()), "cosine", "3 of 3 positives and 0 of 4 negatives have no cosine"),
+        (scored, "score", "3 positives and 1 negatives have no score; score both: score_pairs"),
+        (Negatives(scored.kept()), "cosine", "3 positives and 0 negatives have no cosine"),
     ):
         with pytest.raises(InputError, match=message):
             library.export(small, wrong, scores=scores)

@@ -65,7 +65,7 @@ def test_columns_take_the_declared_types() -> None:
         ({"rank": [0, -1, 0]}, "negative ranks; ranks begin at 0"),
         (
             {"query_id": ["q", "q", "q"], "doc_id": ["d", "e", "d"]},
-            r"1 \(query, document\) pairs occur more than once \(first: 'q', 'd'\)",
+            r"1 pairs occur more than once \(first: 'q', 'd'\)",
         ),
         ({"keep": [True, True, False], "reason": [None, None, None]}, "a reason exactly where keep is false"),
     ],

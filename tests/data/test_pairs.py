@@ -187,7 +187,7 @@ def test_a_file_is_read_once_and_again_when_it_changes(tmp_path: Path, monkeypat
     path = write_csv(tmp_path / "p.csv", ROWS)
     first = foils.load(path)
     with monkeypatch.context() as patched:
-        patched.setattr("foils.data.pairs.Columns.pairs", None)
+        patched.setattr("foils.data.pairs.Columns.examples", None)
         assert foils.load(path).digest == first.digest
     write_csv(path, ROWS[:5])
     assert len(foils.load(path).queries) == 5

@@ -55,7 +55,7 @@ def refused(path: Path, collection: Collection) -> str:
 @pytest.mark.parametrize(
     ("spec", "name", "path"),
     [
-        ("bm25.parquet", "bm25", "bm25.parquet"),
+        ("bm25.trec", "bm25", "bm25.trec"),
         ("mine=runs/dense.trec", "mine", "runs/dense.trec"),
         ("runs/a=b.trec", "a=b", "runs/a=b.trec"),
     ],
@@ -77,7 +77,7 @@ def test_several_sources(small: Collection, write: Write) -> None:
     assert [source.name for source in sources] == ["one", "second"]
     assert [source.digest for source in sources] == [file_digest(one), file_digest(two)]
     assert [source.negatives.table["source"].to_pylist() for source in sources] == [["one"], ["second"]]
-    with pytest.raises(InputError, match=r"several sources are called one; name them apart, as in NAME=PATH"):
+    with pytest.raises(InputError, match=r"one: given twice; leave one out, or name them apart, as in NAME=PATH"):
         as_sources([str(one), f"one={two}"], small)
 
 
@@ -153,7 +153,10 @@ TRIPLET = {"anchor": Q5, "positive": "x", "negative": "y"}
     [
         ({"positive": "x", "negative": "y"}, "expected query (or anchor, question) or query_id, and negative"),
         ({"query_id": "q9"}, "unknown query_id 'q9': the collection small has no such query"),
-        ({"query": "never asked", "negative": "y"}, "unknown query 'never asked': not a text of the collection small"),
+        (
+            {"query": "never asked", "negative": "y"},
+            "unknown query 'never asked': the collection small has no such query",
+        ),
         (
             {"query": Q5, "negative": " "},
             "the negative (negative_passages, negative) is ' '; expected a text, or a list",
@@ -170,7 +173,7 @@ TRIPLET = {"anchor": Q5, "positive": "x", "negative": "y"}
         ),
         (
             {**OF_Q1, "negative_passages": [{"docid": "d2", "text": "x"}]},
-            "the document 'd2' has another text in the col",
+            "the document 'd2' has another text elsewhere",
         ),
         ({**OF_Q1, "negative_passages": [{"docid": "d2", "score": "2"}]}, "the negative (negative_passages"),
     ],
@@ -252,7 +255,7 @@ def test_one_id_with_two_texts(small: Collection, write: Write) -> None:
     one, other = ({"docid": "new", "text": text} for text in ("one", "another"))
     path = write({"query_id": "q1", "negative_passages": [one]}, {"query_id": "q2", "negative_passages": [other]})
     assert refused(path, small) == (
-        f"{path}:2: the document 'new' has another text on an earlier line; give it an id of its own"
+        f"{path}:2: the document 'new' has another text elsewhere; give it an id of its own"
     )
     without = {"query_id": "q2", "negative_passages": [{"docid": "new"}]}
     again = write({"query_id": "q1", "negative_passages": [one]}, without)

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import html
+import os
+import re
+import subprocess
 import sys
+import textwrap
 import unicodedata
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+import Stemmer
 import xxhash
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from foils.data import Collection
 from foils.data.tokens import (
+    LANGUAGES,
     TOKENIZERS,
+    Analyser,
+    BM25Settings,
     DocumentSets,
     alphanumeric,
+    comparable,
     cut_by_bytes,
     folded,
     hashes,
     inverse_document_frequency,
+    main_script,
     near_pairs,
+    search_terms,
 )
+from foils.mining import BM25Retriever
 from foils.runtime import memory
+from foils.runtime.errors import InputError, UnknownNameError
 
 words = st.lists(st.sampled_from(["a", "b", "cc", "dd", "eee"]), max_size=6).map(" ".join)
 texts = st.lists(words, min_size=1, max_size=6)
@@ -159,3 +174,185 @@ def test_by_hand() -> None:
     assert near_pairs(sets, threshold=0.76) == [(0, 4)]
     assert near_pairs(sets, threshold=1) == [(0, 4)]
     assert near_pairs([], threshold=0.5) == []
+
+
+WORDS = CountVectorizer().build_analyzer()  # lower case, two of \w and more
+BIGRAMS = CountVectorizer(analyzer="char", ngram_range=(2, 2)).build_analyzer()
+
+english = st.text(st.characters(max_codepoint=127))
+
+
+@given(english)
+@example("max_seq_length of C++11, don't; x_ 3.14 __init__ _a")
+def test_terms_of_english_are_the_words_of_scikit_learn(text: str) -> None:
+    assert search_terms(text) == WORDS(text)
+
+
+@given(
+    english,
+    st.sampled_from(
+        [
+            "don\u2019t",
+            "na\u00efve",
+            "\u4e2d\u6587",
+            "\u20ac5",
+            "\u2026",
+            "\U0001f600",
+            "\u0e44\u0e17\u0e22",
+            "\u2013 x",
+        ]
+    ),
+)
+@example("max_seq_length in C++ of 3.14 and x_1", "\u2019")
+@example("don't __init__", "\u4e2d")
+def test_a_far_character_changes_no_term_of_the_rest(text: str, far: str) -> None:
+    for rule in (search_terms, alphanumeric):
+        assert rule(f"{text} {far}") == rule(text) + rule(far)
+        assert rule(f"{far} {text}") == rule(far) + rule(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u5317\u4eac\u662f\u4e2d\u570b\u7684\u9996\u90fd",  # Han
+        "\u3072\u3089\u304c\u306a\u3068\u30ab\u30bf\u30ab\u30ca\u306e\u30bf\u30ef\u30fc",  # Kana
+        "\u6771\u4eac\u30bf\u30ef\u30fc\u306e\u9ad8\u3055",  # both in one run
+        "\ub300\ud55c\ubbfc\uad6d\uc758",  # Hangul
+        "\u0e41\u0e21\u0e27\u0e40\u0e25\u0e02\u0e23\u0e2d\u0e07",  # Thai, without signs above or below
+        "\u0ec0\u0ea1\u0eb7\u0ead\u0e87"[:2] + "\u0ea5\u0eb2\u0ea7",  # Lao
+        "\u1000\u1001\u1002\u1019",  # Burmese
+        "\u1780\u1781\u1782\u1793",  # Khmer
+    ],
+)
+def test_scripts_without_blanks_have_the_bigrams_of_scikit_learn(text: str) -> None:
+    for rule in (search_terms, alphanumeric):
+        assert rule(text) == BIGRAMS(text)
+        assert rule(f"a {text}, {text[0]}!") == [*rule("a"), *BIGRAMS(text), text[0]]
+
+
+def test_letters_with_their_marks_are_one_character_of_a_bigram() -> None:
+    assert search_terms("\u0e01\u0e34\u0e19\u0e02\u0e49\u0e32\u0e27") == [
+        "\u0e01\u0e34\u0e19", "\u0e19\u0e02\u0e49", "\u0e02\u0e49\u0e32", "\u0e32\u0e27",
+    ]  # fmt: skip
+
+
+def test_one_letter_counts_beside_a_script_without_blanks_and_nowhere_else() -> None:
+    assert search_terms("\u7ef4\u751f\u7d20C \u7b2c5\u7ae0 C 5") == [
+        "\u7ef4\u751f",
+        "\u751f\u7d20",
+        "c",
+        "\u7b2c",
+        "5",
+        "\u7ae0",
+    ]
+
+
+def test_emoji_are_terms_in_any_skin_and_any_sequence() -> None:
+    assert search_terms("\U0001f44d\U0001f3fd \U0001f44d\u2764\ufe0f") == ["\U0001f44d", "\U0001f44d", "\u2764"]
+    assert search_terms("\U0001f1e9\U0001f1ea\U0001f1eb\U0001f1f7") == ["\U0001f1e9\U0001f1ea", "\U0001f1eb\U0001f1f7"]
+    assert search_terms("so\U0001f468\u200d\U0001f469good") == ["so", "\U0001f468", "\U0001f469", "good"]
+
+
+@given(st.text())
+def test_no_letter_is_lost_but_in_single_ones(text: str) -> None:
+    """A letter of any script is in some token."""
+    letters = {*"".join(alphanumeric(text))}
+    lost = [char for char in re.findall(r"[^\W_]", text) if not {*"".join(alphanumeric(char))} <= letters]
+    assert lost == []
+
+
+def made(*texts: str) -> Collection:
+    documents = {f"d{at}": text for at, text in enumerate(texts)}
+    return Collection.from_dicts("made", documents, {"q0": texts[0]}, {"train": {"q0": {"d0": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("text", "script", "language"),
+    [
+        ("The boats are sailing, \u5317\u4eac too", "LATIN", "english"),
+        ("\u041b\u043e\u0434\u043a\u0438 \u043f\u043b\u044b\u0432\u0443\u0442 and", "CYRILLIC", "russian"),
+        ("\u03a4\u03b1 \u03c0\u03bb\u03bf\u03af\u03b1", "GREEK", "greek"),
+        ("\u0627\u0644\u0633\u0641\u0646 \u062a\u0628\u062d\u0631", "ARABIC", "arabic"),
+        ("\u0928\u093e\u0935\u0947\u0902 \u091a\u0932\u0924\u0940", "DEVANAGARI", "hindi"),
+        ("\u6f22\u5b57\u306f\u96e3\u3057\u3044\u6f22\u5b57", "HAN", "none"),
+        ("\u0e41\u0e21\u0e27 BERT", "LATIN", "english"),
+        ("\u0e41\u0e21\u0e27\u0e01\u0e34\u0e19\u0e1b\u0e25\u0e32 BERT", "THAI", "none"),
+        ("123 !", "", "none"),
+    ],
+)
+def test_the_language_is_found_from_the_script_of_most_letters(text, script, language, caplog):
+    caplog.set_level("INFO")
+    assert main_script(made(text))[0] == script
+    settings = BM25Settings().resolved(made(text))
+    assert (settings.language, settings.k1, settings.b) == (language, 1.2, 0.75)
+    (line,) = caplog.messages
+    assert line.startswith("BM25: ")
+    assert (f"{language} stemmer" if language != "none" else "as they are") in line
+    assert settings.resolved(made("other")) == settings, "nothing is left open"
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_a_stemmer_for_documents_and_queries(language: str) -> None:
+    collection = made("boats sail \u043b\u043e\u0434\u043a\u0438", "bread")
+    rows, _ = BM25Retriever(collection, language=language).search(np.array([0]), 2)
+    assert rows.tolist() == [[0, -1]]
+    if language not in ("auto", "none"):
+        asked = Analyser(language).tokenizer().tokenize(["nationalities"], show_progress=False, return_as="string")
+        assert asked == [[Stemmer.Stemmer(language).stemWord("nationalities")]]
+
+
+def test_stop_words_are_those_of_the_language_and_none_where_there_is_no_list() -> None:
+    assert {"der", "fur"} & {*Analyser("german").stop_words} == {"der"}
+    assert {"the", "of"} < {*Analyser("english").stop_words} == {*Analyser("porter").stop_words}
+    assert "het" in Analyser("dutch_porter").stop_words
+    assert Analyser("basque").stop_words == Analyser("none").stop_words == ()
+
+
+def test_what_is_given_goes_before_what_a_folder_keeps() -> None:
+    kept = {"analyser": Analyser.name, "language": "german", "k1": 0.9, "b": 0.4}
+    assert BM25Settings().over(kept) == BM25Settings(language="german", k1=0.9, b=0.4)
+    assert BM25Settings(language="english", k1=1.2).over(kept) == BM25Settings(language="english", k1=1.2, b=0.4)
+    assert BM25Settings(language="german", k1=0.9, b=0.4).facts == kept
+    with pytest.raises(UnknownNameError, match="klingon"):
+        BM25Settings(language="klingon")
+    with pytest.raises(InputError, match=r"b 1\.5; expected at least 0 and at most 1"):
+        BM25Settings(b=1.5)
+
+
+@given(st.text(alphabet="ab&<>\"' \u4e2d"))
+def test_texts_are_compared_with_their_entities_resolved(text: str) -> None:
+    once, twice = html.escape(text), html.escape(html.escape(text))
+    if text.strip() and alphanumeric(text):
+        assert comparable(once) == comparable(twice) == comparable(text)
+
+
+STARTS = "raise SystemExit('jax is started')"
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_no_other_librarys_device_is_touched(tmp_path: Path, imported: bool) -> None:
+    """Of a jax that ends the program when it is imported or, where another library imported it before, used."""
+    (tmp_path / "jax").mkdir()
+    body = "def top_k(*_):\n    raise SystemExit('jax is started')\n" if imported else STARTS
+    (tmp_path / "jax" / "__init__.py").write_text("" if imported else STARTS)
+    (tmp_path / "jax" / "lax.py").write_text(body)
+    program = f"""
+        import sys
+        {"import jax.lax" if imported else ""}
+        known = sys.modules.get("jax")
+        import foils.cli.app, foils.training.fit, foils.searching, foils.experiments, foils.deciding.page
+        from foils.data import Collection
+        from foils.mining import BM25Retriever
+        texts, judged = {{"d": "bread", "e": "boats"}}, {{"train": {{"q": {{"e": 1}}}}}}
+        boats = Collection.from_dicts("boats", texts, {{"q": "boat"}}, judged)
+        assert BM25Retriever(boats).search([0], 1)[0].tolist() == [[1]]
+        import bm25s
+        assert bm25s.selection.JAX_IS_AVAILABLE is False
+        assert bm25s.selection is sys.modules["bm25s.selection"]
+        assert sys.modules.get("jax") is known
+    """
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr[-2000:]

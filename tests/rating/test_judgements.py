@@ -167,11 +167,11 @@ def test_a_pair_that_repeats_is_kept_once(tmp_path):
 def test_answers_in_a_file_are_found_in_any_order_of_rows_and_documents(tmp_path):
     """Queries of other collections, documents of others' queries and turned pairs among them."""
     candidates, pairs, rng = letters((4, 5, 3)), all_pairs([4, 5, 3]), np.random.default_rng(0)
-    known = rng.random((2, len(pairs)))
+    ids, known = candidates.doc_ids.to_pylist(), rng.random((2, len(pairs)))
     rows = [
-        (candidates.query_ids[q], candidates.doc_ids[a], candidates.doc_ids[b], *one)
+        (candidates.query_ids[q], ids[a], ids[b], *one)
         if i % 2
-        else (candidates.query_ids[q], candidates.doc_ids[b], candidates.doc_ids[a], *one[::-1])
+        else (candidates.query_ids[q], ids[b], ids[a], *one[::-1])
         for i, (q, a, b, one) in enumerate(zip(pairs.query, pairs.first, pairs.second, known.T, strict=True))
     ]
     rows = [rows[i] for i in rng.permutation(len(rows)) if i] + [("other", "a", "b", 0.1, 0.2)]

@@ -95,7 +95,7 @@ def test_a_text_of_its_own_is_what_the_judge_reads():
     rated = rate_negatives(collection(), own, NumberJudge(), split="train")
     gap = column(rated, "gap")
     assert gap[0] < 0 < gap[2] < gap[1]
-    assert list(rated.candidates.doc_ids) == ["made up", "d3", "d4", "d11"] == list(rated.candidates.doc_ids[:])
+    assert rated.candidates.doc_ids.to_pylist() == ["made up", "d3", "d4", "d11"]
     assert rated.candidates.texts(np.array([3, 0, 1])) == ["11.0", "20.0", "3.0"]
     assert rated.candidates.ids([1, 0]).to_pylist() == ["d3", "made up"]
 

@@ -117,14 +117,15 @@ class Collection:
             InputError: no text at all, or judgements that name unknown ids.
         """
         texts = {key: ("", of) if isinstance(of, str) else of for key, of in documents.items()}
+        judged = {
+            split: [judgement(query, *each) for query, of in queries_of.items() for each in of.items()]
+            for split, queries_of in qrels.items()
+        }
         rows = row_sources(
             name,
-            lambda: ({"_id": key, "title": title, "text": text} for key, (title, text) in texts.items()),
-            lambda: ({"_id": key, "text": text} for key, text in queries.items()),
-            {
-                split: partial(iter, [judgement(query, *each) for query, of in judged.items() for each in of.items()])
-                for split, judged in qrels.items()
-            },
+            ({"_id": key, "title": title, "text": text} for key, (title, text) in texts.items()),
+            ({"_id": key, "text": text} for key, text in queries.items()),
+            judged,
         )
         return build(name, (), partial(checked_collection, **rows))
 
@@ -169,8 +170,7 @@ class Collection:
             InputError: it has no judgements at all.
         """
         if not self.qrels:
-            problem = f"{self.name} has no judgements, so no split {split!r}; take every query"
-            raise InputError(f"{problem} with {spelled('split', ALL_QUERIES)}")
+            raise InputError(f"{self.name} has no judgements; take every query with {spelled('split', ALL_QUERIES)}")
         if split not in self.qrels:
             raise UnknownNameError(f"split of the collection {self.name}", split, self.splits, spelled(option))
         return self.qrels[split]
@@ -189,8 +189,7 @@ class Collection:
             return positives
         missing = len(self.queries) - len(self.known_positives)
         if missing:
-            problem = f"{split!r}: {missing:,} of {len(self.queries):,} queries have no positive, which this needs"
-            raise InputError(f"{problem}; name a split ({', '.join(self.splits) or 'there are no judgements'})")
+            raise InputError(f"{missing:,} of {len(self.queries):,} queries have no positive; name a split that has")
         return self.known_positives
 
     def labels(self, split: str) -> Positives:
@@ -370,37 +369,29 @@ class PairIndex:
     Args:
         queries: (n,) numbers of the queries.
         documents: (n,) numbers of the documents.
+
+    Attributes:
+        first: (n,) the place of the first pair that equals each of the n: its own, unless it repeats
+            an earlier one.
+        distinct: (k,) places of the distinct pairs, each where it comes first, ascending.
     """
 
     def __init__(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> None:
-        self.codes = pair_codes(queries, documents)
-        self._order = np.argsort(self.codes, kind="stable")
-        self._ascending = self.codes[self._order]
+        codes = pair_codes(queries, documents)
+        self._ascending, self._first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        self.first, self.distinct = self._first[inverse], np.sort(self._first)
 
     def places(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> Rows:
         """Return the place of each pair among the n, (m,): the first of equal ones; −1 where it is not there."""
         wanted = pair_codes(queries, documents)
-        if not len(self.codes):
+        if not len(self._first):
             return np.full(len(wanted), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._ascending, wanted), len(self.codes) - 1)
-        return np.where(self._ascending[at] == wanted, self._order[at], -1)
+        at = np.minimum(np.searchsorted(self._ascending, wanted), len(self._first) - 1)
+        return np.where(self._ascending[at] == wanted, self._first[at], -1)
 
     def contain(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Tell for each pair whether it is among the n, (m,)."""
         return self.places(queries, documents) >= 0
-
-    @cached_property
-    def first(self) -> Rows:
-        """(n,) the place of the first pair that equals each of the n: its own, unless it repeats an earlier one."""
-        begins = np.r_[True, self._ascending[1:] != self._ascending[:-1]][: len(self.codes)]
-        first = np.empty(len(self.codes), np.int64)
-        first[self._order] = self._order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
-        return first
-
-    @property
-    def distinct(self) -> Rows:
-        """(k,) places of the distinct pairs, each where it comes first, ascending."""
-        return np.flatnonzero(self.first == np.arange(len(self.codes)))
 
 
 def pair_codes(queries: npt.ArrayLike, documents: npt.ArrayLike) -> Rows:
@@ -450,21 +441,6 @@ class DocumentTexts:
         return np.arange(len(self)) if self.rows is None else self.rows
 
 
-@dataclass(frozen=True)
-class ColumnTexts(Sequence[str]):
-    """Texts of an Arrow column as they are, read in slices."""
-
-    column: pa.ChunkedArray
-
-    def __len__(self) -> int:
-        return len(self.column)
-
-    def __getitem__(self, index: int | slice) -> Any:
-        values = self.column[index]
-        return values.to_pylist() if isinstance(index, slice) else values.as_py()
-
-
-Rowed = Callable[[], Iterable[Fields]]
 Keep = Callable[[str, pa.Schema, Iterable[pa.RecordBatch]], pa.Table]
 """Stores the batches of a table under a name, and returns the table."""
 
@@ -490,12 +466,8 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
     if not facts:
         collection = make(lambda _, schema, batches: pa.Table.from_batches(batches, schema))
         return replace(collection, name=f"{name}{collection.name}", digest=_digest(collection))
-    known = [*facts]
-    for at, path in enumerate(facts):
-        if isinstance(path, Path):
-            state = path.stat()
-            known[at] = (str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-    key = hashlib.blake2b(repr((_FORMAT, tuple(known))).encode(), digest_size=16).hexdigest()
+    known = tuple(_state(each) if isinstance(each, Path) else each for each in facts)
+    key = hashlib.blake2b(repr((_FORMAT, known)).encode(), digest_size=16).hexdigest()
     folder = cache_place("collections", key)
     if (folder / META).is_file():
         try:
@@ -517,6 +489,11 @@ def build(name: str, facts: Sequence[object], make: Callable[[Keep], Collection]
             aside, {"name": f"{name}{collection.name}", "digest": _digest(collection), "splits": list(collection.qrels)}
         )
     return open_stored(folder)
+
+
+def _state(path: Path) -> tuple[str, int, int, int]:
+    state = path.stat()
+    return str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 def _digest(collection: Collection) -> str:
@@ -558,25 +535,26 @@ def fetching(where: str) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
-        problem = str(error).strip().partition("\n")[0][:300]
-        problem = f"cannot read {where} ({type(error).__name__}: {problem}); check the name, and the network"
-        raise InputError(f"{problem} (HF_HUB_OFFLINE lets nothing be fetched)") from error
+        problem = f"{type(error).__name__}: {str(error).strip():.300}".partition("\n")[0]
+        raise InputError(f"cannot read {where} ({problem}); check the name, the network, HF_HUB_OFFLINE") from error
 
 
-def row_sources(where: str, documents: Rowed, queries: Rowed, qrels: Mapping[str, Rowed]) -> dict[str, Any]:
+def row_sources(
+    where: str, documents: Iterable[Fields], queries: Iterable[Fields], qrels: Mapping[str, Iterable[Fields]]
+) -> dict[str, Any]:
     """Return what `checked_collection` reads of rows that something else gives, counted from 1.
 
     Args:
         where: they come from, for complaints.
-        documents: opens the stream of rows; what fails then is an InputError.
+        documents: rows, each read once; what fails then is an InputError.
         queries: as documents.
-        qrels: split -> the same of judgements.
+        qrels: split -> judgements, likewise.
     """
 
-    def source(kind: str, rows: Rowed) -> Records:
+    def source(kind: str, rows: Iterable[Fields]) -> Records:
         def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
             with fetching(f"{where} ({kind})"):
-                yield from enumerate(rows(), start=1)
+                yield from enumerate(rows, start=1)
 
         return Records(f"{where} ({kind})", (), read)
 
@@ -638,33 +616,41 @@ def _texts(
     batches, lines, complaints = _checked(kind, source, schema, checked)
     table = keep(kind, schema, batches)
     ids = table[schema.names[0]]
-    first = rows_of(ids, ids)
-    repeated = np.flatnonzero(first != np.arange(len(first)))
-    before = take_rows(table, first[repeated])
-    for row, one, other in zip(repeated.tolist(), before, take_rows(table, repeated), strict=True):
-        if one != other:
-            problem = f"duplicate id {ids[row].as_py()!r} (first on line {lines[first[row]]}) with another text"
-            complaints.add(f"{problem}; ids must be unique", lines[row])
+    repeated, contradictions = _repeated(table, rows_of(ids, ids))
+    for row, first in contradictions:
+        identifier = ids[row].as_py()
+        complaints.add(f"duplicate id {identifier!r} (first on line {lines[first]}) with another text", lines[row])
     complaints.raise_if_any()
     if not len(table):
         raise FormatError(f"no {kind} in it; expected at least one record with a text", source.where)
-    if len(repeated):
-        left_out[f"repeated {kind}"] += len(repeated)
+    if repeated.any():
+        left_out[f"repeated {kind}"] += int(repeated.sum())
         table = keep(kind, schema, _without(table, repeated))
     return table, without
 
 
-def take_rows(table: pa.Table, rows: Rows) -> list[dict[str, Any]]:
-    """Return these rows of a table."""
-    return list(pa.table({name: take(table[name], rows) for name in table.column_names}).to_pylist())
+def _repeated(table: pa.Table, first: Rows) -> tuple[npt.NDArray[np.bool_], list[tuple[int, int]]]:
+    """Return (n,) which rows have an earlier one of their key, and which of these say something else, with that one.
+
+    Args:
+        table: n rows.
+        first: (n,) the first row of each key.
+    """
+    repeated = first != np.arange(len(first))
+    rows = np.flatnonzero(repeated)
+    before, after = (
+        pa.table({name: take(table[name], places) for name in table.column_names}).to_pylist()
+        for places in (first[rows], rows)
+    )
+    pairs = zip(rows.tolist(), first[rows].tolist(), before, after, strict=True)
+    return repeated, [(row, earlier) for row, earlier, one, other in pairs if one != other]
 
 
-def _without(table: pa.Table, rows: Rows) -> Iterator[pa.RecordBatch]:
+def _without(table: pa.Table, rows: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
     """Yield a table's batches less these rows."""
-    kept, start = np.ones(len(table), bool), 0
-    kept[rows] = False
+    start = 0
     for batch in table.to_batches():
-        yield batch.filter(pa.array(kept[start : start + len(batch)]))
+        yield batch.filter(pa.array(~rows[start : start + len(batch)]))
         start += len(batch)
 
 
@@ -685,25 +671,22 @@ def _judgements(
 
     batches, lines, complaints = _checked("judgements", source, QRELS, checked)
     judged = pa.Table.from_batches(batches, QRELS)
-    pairs = np.stack([rows_of(judged[column], among) for column, (among, _) in ids.items()])
-    known, passed = np.minimum(*pairs) >= 0, np.zeros(len(judged), bool)
+    pairs = [rows_of(judged[column], among) for column, (among, _) in ids.items()]
+    unknown = np.zeros(len(judged), bool)
     for (column, (_, without)), places in zip(ids.items(), pairs, strict=True):
         for row in np.flatnonzero(places < 0).tolist():
-            identifier = judged[column][row].as_py()
-            if lenient or identifier in without:
-                passed[row] = True
-                continue
-            file = "queries" if column == "query_id" else "documents"
-            complaints.add(f"unknown {column} {identifier!r}: it is not among the {file}", lines[row])
-    first, grades = PairIndex(*pairs).first, judged["relevance"].to_numpy()
-    repeated = (first != np.arange(len(known))) & known
-    for row in np.flatnonzero(repeated & (grades != grades[first])).tolist():
-        problem = "the pair is judged twice; keep one judgement"
-        complaints.add(f"{problem} (line {lines[first[row]]} has another relevance)", lines[row])
+            identifier, unknown[row] = judged[column][row].as_py(), True
+            if not lenient and identifier not in without:
+                file = "queries" if column == "query_id" else "documents"
+                complaints.add(f"unknown {column} {identifier!r}: it is not among the {file}", lines[row])
+    first = np.where(unknown, np.arange(len(judged)), PairIndex(*pairs).first)
+    repeated, contradictions = _repeated(judged, first)
+    for row, earlier in contradictions:
+        complaints.add(f"the pair is judged twice (line {lines[earlier]} has another relevance)", lines[row])
     complaints.raise_if_any()
-    counts = {"judgements of what is not there": passed, "repeated judgements": repeated}
+    counts = {"judgements of what is not there": unknown, "repeated judgements": repeated}
     left_out.update({what: int(rows.sum()) for what, rows in counts.items() if rows.any()})
-    return keep(f"qrels-{split}", QRELS, judged.filter(pa.array(~(passed | repeated))).to_batches())
+    return keep(f"qrels-{split}", QRELS, judged.filter(pa.array(~(unknown | repeated))).to_batches())
 
 
 def _checked(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import TRAIN, Collection, ColumnTexts, Rows
+from foils.data.collection import TRAIN, Collection, Rows
 from foils.data.pairs import hash_of
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.splitting import recurrence, twin_pairs
@@ -123,7 +123,7 @@ def describe_collection(collection: Collection) -> Description:
     Args:
         collection: any; its texts are read once.
     """
-    positives, texts = collection.known_positives, ColumnTexts(collection.queries["text"])
+    positives, texts = collection.known_positives, collection.queries["text"].to_pylist()
     twins = twin_pairs(texts, *positives.pairs())
     splits = {name: _split(collection, name, twins) for name in collection.splits}
     (documents, equal_documents), (queries, equal_queries) = map(_lengths, (collection.documents, collection.queries))

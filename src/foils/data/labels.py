@@ -182,9 +182,9 @@ class Labels(Result):
         columns, complaints = Columns.of(records, {}, OF_LABELS), Complaints(records.where)
         missing = [role for role in ("query_id", "relevant") if not columns.names[role]]
         if missing or not (columns.names["doc_id"] or columns.names["text"]):
-            problem = f"no column {', '.join(missing) or 'doc_id (or text)'}; labels have query_id, doc_id (or text)"
-            raise FormatError(f"{problem}, relevant, and may have judge and probability", records.where, 1)
-        quoted = any(where.lower().removesuffix(".gz").endswith(tuple(DELIMITERS)) for where in map(str, records.files))
+            problem = f"no column {', '.join(missing) or 'doc_id (or text)'}"
+            raise FormatError(f"{problem}; labels have query_id, doc_id (or text), relevant", records.where, 1)
+        quoted = records.where.lower().removesuffix(".gz").endswith(tuple(DELIMITERS))
         rows, lines = list[dict[str, Any]](), list[int]()
         for line, fields in records.read(complaints):
             try:
@@ -416,7 +416,6 @@ def with_judgements(collection: Collection, labels: Sequence[LabelsLike]) -> Col
     columns = ("\0".join(new[column].to_pylist()) for column in ("query_id", "doc_id"))
     digest = hashlib.sha256("".join([collection.digest, *columns]).encode())
     name = f"{collection.name} and {len(new):,} judgements more"
-    log.info("%s: %d judgements of %s are added", collection.name, len(new), TRAIN)
     return replace(collection, name=name, qrels={**collection.qrels, TRAIN: judged}, digest=digest.hexdigest())
 
 

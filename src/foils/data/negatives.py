@@ -161,63 +161,60 @@ class Exported(Result):
             fields = (field for field in self.table.table.schema if field.type == pa.float64())
             columns = [field.name for field in fields if field.name not in NOT_SCORES]
             check_names("column of scores", [self.scores], columns)
-        rows, sides = self._sides
-        if not len(rows):
+        queries, _, sides = self._sides
+        if not len(queries):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
         missing = [np.isnan(side["score"].to_numpy()).sum() if self.scores else 0 for _, side in sides]
         if any(missing):
-            problem, others = (f"{lost:,} of {len(side):,}" for lost, (_, side) in zip(missing, sides, strict=True))
-            problem = f"{problem} positives and {others} negatives have no {self.scores}"
-            raise InputError(f"{problem}; score both: score_pairs (a rating has one of each query)")
+            lost = f"{missing[0]:,} positives and {missing[1]:,} negatives"
+            raise InputError(f"{lost} have no {self.scores}; score both: score_pairs (a rating has one of each query)")
 
     @cached_property
-    def _texts(self) -> tuple[Rows, DocumentTexts]:
-        return self.table.texts_in(self.collection)
-
-    @cached_property
-    def _sides(self) -> tuple[Rows, list[tuple[Rows, pa.Table]]]:
-        """Rows of the queries with negatives, by judgement; of both their positives and negatives offsets, and rows.
+    def _sides(self) -> tuple[Rows, DocumentTexts, list[tuple[Rows, pa.Table]]]:
+        """Rows of the queries with negatives, by judgement; the texts; of positives and of negatives offsets, and rows.
 
         Negatives lie by rank. A document has its row in the texts, its id, and its score.
         """
-        (of_query, texts), keep, table = self._texts, self.table.keep, self.table.table
-        positives, rows = self.collection.positives(self.split), np.asarray(texts.rows)
+        of_query, texts = self.table.texts_in(self.collection)
+        keep, table, rows = self.table.keep, self.table.table, np.asarray(texts.rows)
+        positives = self.collection.positives(self.split)
         places = positives.places(of_query)
         order = np.lexsort((table["rank"].to_numpy(), places))
         order = order[(keep & (places >= 0))[order]]
         listed, counts = np.unique(places[order], return_counts=True)
-        of_listed = np.isin(np.repeat(np.arange(len(positives)), positives.counts), listed)
-        queries, answers = (rows_of_side[of_listed] for rows_of_side in positives.pairs())
+        of_listed, answers = positives.pairs_of(positives.query_rows[listed])
+        queries = positives.query_rows[listed]
         column = self.scores or ("score" if FORMS[self.form].ranked else "")
         scores = table[column].to_numpy() if column else np.full(len(table), None)
         known = np.full(len(answers), None)
         if self.scores:  # rejected rows of the table have those of the positives
-            known = np.append(scores, np.nan)[PairIndex(of_query, np.where(keep, -1, rows)).places(queries, answers)]
+            rejected = PairIndex(of_query, np.where(keep, -1, rows))
+            known = np.append(scores, np.nan)[rejected.places(queries[of_listed], answers)]
         sides = (
             (positives.counts[listed], answers, self.collection.documents["doc_id"].take(pa.array(answers)), known),
             (counts, rows[order], table["doc_id"].take(pa.array(order)), scores[order]),
         )
-        return positives.query_rows[listed], [
-            (np.cumsum([0, *count]), pa.table({"row": row, "doc_id": key, "score": score}))
-            for count, row, key, score in sides
-        ]
+        return (
+            queries,
+            texts,
+            [
+                (np.cumsum([0, *count]), pa.table({"row": row, "doc_id": key, "score": score}))
+                for count, row, key, score in sides
+            ],
+        )
 
     def _passages(self, documents: pa.Table) -> Iterator[Passage]:
         """Yield documents with their titles and texts, which are read together."""
         rows = documents["row"].to_numpy()
         titles = np.full(len(rows), "", object)
         titles[rows >= 0] = take(self.collection.documents["title"], rows[rows >= 0]).to_pylist()
-        texts = DocumentTexts(self.collection, rows, self._texts[1].own)[:]
+        texts = DocumentTexts(self.collection, rows, self._sides[1].own)[:]
         return map(Passage, texts, documents["doc_id"].to_pylist(), titles, documents["score"].to_pylist())
-
-    @property
-    def _number(self) -> int:
-        return self.number or int(np.diff(self._sides[1][1][0]).max())
 
     def records(self) -> Iterator[Record]:
         """Yield the records, with their texts, which are read as they are needed."""
-        queries, sides = self._sides
-        ids, number = self.collection.queries["query_id"], self._number
+        queries, _, sides = self._sides
+        ids, number = self.collection.queries["query_id"], self._number()
         for start in range(0, len(queries), AT_ONCE):
             block = queries[start : start + AT_ONCE]
             read = [self._passages(side[ends[start] : ends[start + len(block)]]) for ends, side in sides]
@@ -263,14 +260,17 @@ class Exported(Result):
         return {**facts, "split": self.split, **self._counts()}
 
     def _counts(self) -> dict[str, int]:
-        positives, negatives = (np.diff(ends) for ends, _ in self._sides[1])
+        positives, negatives = (np.diff(ends) for ends, _ in self._sides[2])
         return {
             "queries": len(positives),
             "positives": int(positives.sum()),
             "negatives": int(negatives.sum()),
-            "records": int(FORMS[self.form].counted(positives, negatives, self._number)),
+            "records": int(FORMS[self.form].counted(positives, negatives, self._number())),
             "rows_of_other_queries": int(self.table.keep.sum() - negatives.sum()),
         }
+
+    def _number(self) -> int:
+        return self.number or int(np.diff(self._sides[2][1][0]).max())
 
 
 IDS = {name: pa.string() for name in ("query_id", "doc_id", "source")}
@@ -381,8 +381,7 @@ class Negatives(Result):
         if len(pairs) < len(self):
             twice = pairs.filter(pc.greater(pairs["count_all"], 1))
             query, document, _ = twice.slice(0, 1).to_pylist()[0].values()
-            problem = f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r})"
-            raise InputError(f"{problem}; a pair has one row")
+            raise InputError(f"{len(twice)} pairs occur more than once (first: {query!r}, {document!r}); keep one row")
 
     @classmethod
     def of(cls, negatives: Negatives, **more: Any) -> Self:
@@ -576,8 +575,7 @@ class Negatives(Result):
             if unknown.any():
                 ids = pc.unique(self.table[column].filter(pa.array(unknown)))
                 shown = ", ".join(map(repr, ids.to_pylist()[:5]))
-                problem = f"{len(ids)} {column}s are not in the collection {collection.name} (first: {shown})"
-                raise InputError(f"{problem}; give the collection that the table was made from")
+                raise InputError(f"{len(ids)} {column}s are not in the collection {collection.name} (first: {shown})")
         return queries, np.where(has_text, -1, documents)
 
     def texts_in(self, collection: Collection) -> tuple[Rows, DocumentTexts]:
@@ -666,11 +664,10 @@ class Recapture:
         if recapture is None:
             return None
         known = dict(recapture) if isinstance(recapture, Mapping) else {}
-        optional = {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}
-        counts: dict[str, Any] = {**{name: known.get(name) for name in ("returned", "labelled", "kept")}, **optional}
+        counts: dict[str, Any] = {name: known.get(name) for name in ("returned", "labelled", "kept")}
+        counts |= {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}
         if not all(isinstance(each, (int, float)) and 0 <= each <= sys.float_info.max for each in counts.values()):
-            problem = f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept"
-            raise InputError(f"{problem}; mine it again")
+            raise InputError(f"the recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept")
         return cls(**counts, way=str(known["way"])) if "way" in known else None
 
     @classmethod

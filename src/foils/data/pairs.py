@@ -11,7 +11,6 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, ColumnTexts, Keep, PairIndex, build
+from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, Keep, PairIndex, build
 from foils.data.records import Complaints, Fields, Records, parts_of, records_of, text_field, whole_number
 from foils.data.splitting import SPLITS, split_name, split_queries
 from foils.data.tables import BATCH, batches_of, take
@@ -116,9 +115,10 @@ def parsed_columns(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table: what each is -> its name; of negatives there can be several."""
+    """The columns of a table of pairs or of a source: what each is -> its name; of negatives there can be several."""
 
     names: Names
+    of_source: bool = False
 
     @classmethod
     def of(cls, records: Records, chosen: Mapping[str, str], known: Names = ROLES) -> Columns:
@@ -153,65 +153,60 @@ class Columns:
         needed = (("query", "query_id"), ("negative",)) if of_source else (("query",), ("positive",))
         for role, fitting in names.items():
             if len(fitting) > 1 and role != "negative" and not of_source:
-                problem = f"columns {' and '.join(fitting)} could each be the {role}; say which one is"
-                raise FormatError(f"{problem}: {spelled('columns')} {role}={fitting[0]}", where)
+                advice = f"say which one is: {spelled('columns')} {role}={fitting[0]}"
+                raise FormatError(f"columns {' and '.join(fitting)} could each be the {role}; {advice}", where)
         absent = [each for each in needed if each[0] in known and not any(names[role] for role in each)]
         if absent:
             advice = f"give one such a name ({', '.join(known[absent[0][0]])}), or say {spelled('columns')} ROLE=COLUMN"
             problem = f"no column is known as {' or '.join(each[0] for each in absent)}; the columns are"
             problem = f"{problem} {', '.join(map(repr, columns)):.150}; {EXPECTED if of_source else advice}"
             raise FormatError(problem, where, 1 if records.files else None)
-        return cls(names)
+        return cls(names, of_source)
 
-    def pairs(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
-        """Yield (line, what a record of pairs says); what is wrong in others is added to the complaints."""
-        only_two = {role for role, names in self.names.items() if names} == {"query", "positive"}
-        first, second = (*self.names["query"], *self.names["positive"]) if only_two else ("", "")
+    def examples(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
+        """Yield (line, what a record says); what is wrong in others is added to the complaints."""
         for line, fields in records.read(complaints):
-            if only_two and type(fields.get(second)) is str:  # what most records are is read quickly
-                query, positive = _text(fields.get(first)), _passage(fields[second])
-                if query and positive:
-                    yield line, Example(query, (positive,))
-                    continue
             try:
-                yield line, self._pair(fields)
+                yield line, self.example(fields)
             except InputError as error:
                 complaints.add(str(error), line)
 
-    def _pair(self, fields: Fields) -> Example:
-        values_by_role = {role: self.values(fields, role) for role, names in self.names.items() if names}
-        for role, values in values_by_role.items():
-            wrong = len(values) > 1 and role in ONE if values else role in NEEDED
-            if wrong or (role in ("positive", "negative") and not all(each.whole for each in values)):
-                raw = [fields.get(name) for name in self.names[role]]
-                raise self._wrong(role, raw[0] if len(raw) == 1 else raw, READ_AS[role][1])
-        one = {role: values[0] for role, values in values_by_role.items() if values}
-        positives, doc_id = values_by_role["positive"], one.get("doc_id")
-        if doc_id is not None and len(positives) > 1:
-            raise InputError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
-        if len(positives) == 1:
-            positive = positives[0]
-            positives = [Passage(positive.text, doc_id or positive.doc_id, one.get("title") or positive.title)]
-        more = one.get("query_id"), one.get("score", 1), one.get("split", "")
-        return Example(one.get("query"), positives, values_by_role.get("negative", ()), *more)
-
     def example(self, fields: Fields) -> Example:
-        """Return what a record of a source says.
+        """Return what a record says.
 
         Raises:
             InputError: what is wrong with it.
         """
-        values_of = partial(self.values, fields)
-        query, query_id = (next(iter(values_of(role)), None) for role in ("query", "query_id"))
-        if query is None and query_id is None:
+        values = {role: self.values(fields, role) for role, names in self.names.items() if names}
+        first = {role: listed[0] for role, listed in values.items() if listed}
+        if not self.of_source:
+            self._check_pair(fields, values)
+        elif not {"query", "query_id"} & first.keys():
             raise InputError(EXPECTED)
-        positives, negatives, scores = values_of("positive"), values_of("negative"), values_of("scores")
-        if scores:
-            both = _scored([*positives, *negatives], scores)
-            return Example(query, both[: len(positives)], both[len(positives) :], query_id)
+        positives, negatives = values.get("positive", []), values.get("negative", [])
+        doc_id, title = first.get("doc_id"), first.get("title")
+        if doc_id is not None and len(positives) > 1:
+            raise InputError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
+        if doc_id or title:
+            positives = [each._replace(doc_id=doc_id or each.doc_id, title=title or each.title) for each in positives]
+        of_positives, of_negatives = values.get("pos_scores") or None, values.get("neg_scores") or None
+        if values.get("scores"):
+            of_positives, of_negatives = values["scores"][: len(positives)], values["scores"][len(positives) :]
         return Example(
-            query, _scored(positives, values_of("pos_scores")), _scored(negatives, values_of("neg_scores")), query_id
+            query=first.get("query"),
+            positives=_scored(positives, of_positives),
+            negatives=_scored(negatives, of_negatives),
+            query_id=first.get("query_id"),
+            grade=first.get("score", 1),
+            split=first.get("split", ""),
         )
+
+    def _check_pair(self, fields: Fields, values: Mapping[str, list[Any]]) -> None:
+        for role, listed in values.items():
+            wrong = len(listed) > 1 and role in ONE if listed else role in NEEDED
+            if wrong or (role in ("positive", "negative") and not all(each.whole for each in listed)):
+                raw = [fields.get(name) for name in self.names[role]]
+                raise self._wrong(role, raw[0] if len(raw) == 1 else raw, READ_AS[role][1])
 
     def values(self, fields: Fields, role: str, readers: Readers | None = None) -> list[Any]:
         """Return what the columns of a role say.
@@ -242,9 +237,9 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _scored(passages: list[Passage], scores: list[float]) -> list[Passage]:
+def _scored(passages: list[Passage], scores: list[float] | None) -> list[Passage]:
     """Passages with scores, of which there is one each; as they are where there are none."""
-    if not scores:
+    if scores is None:
         return passages
     if len(scores) != len(passages):
         raise InputError("expected as many scores as documents, the positive's first")
@@ -389,23 +384,16 @@ class _PairReader:
         """Return the tables of the collection."""
         new_documents = chain.from_iterable(map(self._read, range(len(self.tables))))
         documents = keep("documents", DOCUMENTS, batches_of(new_documents, DOCUMENTS))
-        for held in (self._documents, self._text_of_id, self._id_of_text):
-            held.clear()  # memory for what follows
-        asked = zip(self._queries, self._query_texts, strict=True)
-        queries = keep("queries", QUERIES, batches_of(asked, QUERIES))
-        self._queries.clear()
-        self._query_texts.clear()
-        judged = {
-            name: keep(f"qrels-{name}", QRELS, batches) for name, batches in self._qrels(documents, queries).items()
-        }
-        return Collection("", documents, queries, judged)
+        queries = keep("queries", QUERIES, batches_of(zip(self._queries, self._query_texts, strict=True), QUERIES))
+        judged = self._qrels(documents, queries)
+        return Collection("", documents, queries, {name: keep(f"qrels-{name}", QRELS, judged[name]) for name in judged})
 
     def _read(self, at: int) -> Iterator[tuple[str, str, str]]:
         """Yield the documents of a table that are new, and note queries and pairs."""
         records, columns, split_of_table = self.tables[at]
         complaints, begin, of_pairs = Complaints(records.where), len(self._pairs), "query" in columns.names
         with progress.task("reading pairs", unit="pairs") as advance:
-            for line, record in columns.pairs(records, complaints):
+            for line, record in columns.examples(records, complaints):
                 query, positives = -1, len(record.positives) if of_pairs else 0
                 if of_pairs:
                     query = self._query(record, split_of_table, complaints, line)
@@ -416,8 +404,7 @@ class _PairReader:
                     elif identifier is not None:
                         text_hash = hash_of(whole)
                         if self._text_of_id.setdefault(identifier, text_hash) != text_hash:
-                            problem = f"the document {identifier!r} has another text before; an id has one text"
-                            complaints.add(problem, line)
+                            complaints.add(f"the document {identifier!r} has another text before", line)
                         if not of_pairs:
                             for key in (each.whole, each.text):
                                 self._id_of_text.setdefault(text_id(key), identifier)
@@ -442,7 +429,7 @@ class _PairReader:
             self._query_texts.append(record.query)
             self._query_splits.append(split)
         elif self._query_texts[row] != record.query:
-            complaints.add(f"the query {query_id!r} has another text before; an id has one text", line)
+            complaints.add(f"the query {query_id!r} has another text before", line)
         elif self._query_splits[row] != split:
             both = f"in {self._query_splits[row]} and in {split}"
             complaints.add(f"the query {record.query[:60]!r} is {both}; give it one split", line)
@@ -459,19 +446,18 @@ class _PairReader:
         first, splits = PairIndex(query_rows, doc_rows).first, self._query_splits
         wrong = np.flatnonzero(grades != grades[first])
         if len(wrong):
-            at, others = wrong[0], f"; pairs of this kind: {len(wrong):,}"
-            problem = f"the pair has another relevance on line {lines[first[at]]}{others}"
+            at = wrong[0]
+            problem = f"the pair has another relevance on line {lines[first[at]]}"
             raise FormatError(problem, self.tables[tables[at]][0].where, int(lines[at]))
         odd = [name for name in dict.fromkeys(splits) if name and not SPLIT_NAME.fullmatch(name)]
         if odd:
-            problem = f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60"
-            raise FormatError(problem, self.where)
+            raise FormatError(f"a split called {odd[0]!r:.60}; expected letters, digits, blanks, . _ -", self.where)
         missing = splits.count("")
         if missing:
             if missing < len(queries):
                 raise FormatError(f"{missing} queries have no split, others have; give each one, or none", self.where)
-            relevant, texts = grades > 0, ColumnTexts(queries["text"])
-            splits = split_queries(texts, query_rows[relevant], doc_rows[relevant])
+            relevant = grades > 0
+            splits = split_queries(self._query_texts, query_rows[relevant], doc_rows[relevant])
         kept, judged = np.flatnonzero(first == np.arange(len(first))), {}
         of_pair = np.array(splits, object)[query_rows[kept]]
         for name in sorted({*splits}, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name)):

@@ -9,28 +9,28 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from itertools import chain
-from os.path import exists
+from os.path import exists, isdir
 from pathlib import Path
 from platform import python_version
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from foils.data.collection import Collection, Keep, build, checked_collection, fetching, judgement, row_sources
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
-from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines
+from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines, records_in
 from foils.data.splitting import SPLITS, USUAL, split_name
 from foils.data.tables import ArrowTable, DataSet
 from foils.data.tokens import near_pairs
 from foils.runtime import progress
-from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.files import existing_file
 from foils.runtime.options import Option, Settings, door, refuse, several
 
@@ -152,8 +152,7 @@ def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
             roots[package] = origin.parent if origin.name == "__init__.py" else origin
     missing = [package for package in wanted if package not in roots]
     if packages is not None and missing:
-        problem = f"not installed as Python source: {', '.join(map(repr, missing))}"
-        raise InputError(f"{problem}; give names of top-level packages as they are imported, such as 'sklearn'")
+        raise InputError(f"not installed as Python source: {', '.join(missing)}; expected names such as 'sklearn'")
     return roots
 
 
@@ -214,19 +213,23 @@ def read_beir(name: str) -> Collection:
         FormatError: what is wrong in a file, with lines.
     """
     folder = Path(name)
+    if not exists(folder):  # noqa: PTH110  a name may be too long
+        raise InputError(f"{name}: no such folder or file; {LAYOUT}")
     texts = {file: path for file in FILES for path in (folder / f"{file}.gz", folder / file) if path.is_file()}
     packed_then_plain = (path for gz in (".gz", "") for path in (folder / "qrels").glob(f"[!.]*.tsv{gz}"))
     judgement_files = {path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}
-    judged = {split: judgement_files[split] for split in sorted(judgement_files)}
     missing = [file for file in FILES if file not in texts]
-    if not judged and (missing or (folder / "qrels").exists()):
+    if not judgement_files and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
     if missing:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
     documents, queries = (Records(str(texts[file]), (), partial(json_objects, texts[file])) for file in FILES)
-    qrels = {split: Records(str(path), (), partial(_judgements, path)) for split, path in judged.items()}
+    qrels = {
+        split: Records(str(path), (), partial(_judgements, path)) for split, path in sorted(judgement_files.items())
+    }
     make = partial(checked_collection, documents=documents, queries=queries, qrels=qrels)
-    return build(folder.resolve().name, ("beir", *texts.values(), *judged.values()), make)
+    files = (*texts.values(), *(judgement_files[split] for split in qrels))
+    return build(folder.resolve().name, ("beir", *files), make)
 
 
 def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
@@ -278,39 +281,37 @@ def read_ir_datasets(name: str) -> Collection:
     }
     documents = next((part for part in (whole, *judged.values()) if part.has_docs()), None)
     if not judged or documents is None:
-        problem = "has no documents, or no queries with judgements, nor has its train, dev or test"
-        raise InputError(f"ir_datasets:{name} {problem}")
+        raise InputError(f"ir_datasets:{name}, its train, dev and test have no documents or no judgements")
+
+    def document_rows() -> Iterator[Fields]:
+        for document in documents.docs_iter():
+            # the title is apart where the type has one and its default text begins with it
+            text, title = document.default_text(), getattr(document, "title", None)
+            row = {"_id": document.doc_id, "text": text}
+            if isinstance(title, str) and text.startswith(title):
+                row |= {"title": title, "text": text[len(title) :].strip()}
+            yield row
+
+    def query_rows() -> Iterator[Fields]:
+        texts: dict[str, str] = {}  # a query that is in two splits, with one text, comes once
+        for query in chain.from_iterable(part.queries_iter() for part in judged.values()):
+            text = query.default_text()
+            if texts.get(query.query_id) != text:
+                texts[query.query_id] = text
+                yield {"_id": query.query_id, "text": text}
+
+    def judgement_rows(part: Any) -> Iterator[Fields]:
+        for judged in part.qrels_iter():
+            yield judgement(judged.query_id, judged.doc_id, getattr(judged, "relevance", None))
+
     rows = row_sources(
         f"ir_datasets:{name}",
-        lambda: map(_ir_document, documents.docs_iter()),
-        lambda: _ir_queries(judged.values()),
-        {split: partial(_ir_judgements, part) for split, part in judged.items()},
+        document_rows(),
+        query_rows(),
+        {split: judgement_rows(part) for split, part in judged.items()},
     )
     facts = ("ir_datasets", version("ir_datasets"), name)
     return build(name, facts, partial(checked_collection, **rows, lenient=True))
-
-
-def _ir_document(document: Any) -> Fields:
-    """Id, title and text; the title apart where the type has one and its default text begins with it."""
-    text, title = document.default_text(), getattr(document, "title", None)
-    if isinstance(title, str) and text.startswith(title):
-        return {"_id": document.doc_id, "title": title, "text": text[len(title) :].strip()}
-    return {"_id": document.doc_id, "text": text}
-
-
-def _ir_queries(parts: Iterable[Any]) -> Iterator[Fields]:
-    """The queries of all splits; one that is in two of them, with one text, once."""
-    texts: dict[str, str] = {}
-    for query in chain.from_iterable(part.queries_iter() for part in parts):
-        text = query.default_text()
-        if texts.get(query.query_id) != text:
-            texts[query.query_id] = text
-            yield {"_id": query.query_id, "text": text}
-
-
-def _ir_judgements(part: Any) -> Iterator[Fields]:
-    for judged in part.qrels_iter():
-        yield judgement(judged.query_id, judged.doc_id, getattr(judged, "relevance", None))
 
 
 def read_hf(name: str) -> Collection | dict[str, Records]:
@@ -338,50 +339,42 @@ def read_hf(name: str) -> Collection | dict[str, Records]:
     with fetching(f"hf:{name}"):
         configurations = datasets.get_dataset_config_names(name)
         if rest or not {"corpus", "queries"} <= {*configurations}:
-            if not configuration and len(configurations) > 1:
-                raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{configurations[0]}, …")
-            splits, lying = _hf_splits(datasets, name, configuration or configurations[0])
-            if split and split not in splits:
-                raise UnknownNameError(f"split of hf:{name}", split, splits)
+            splits, files = _hf_splits(datasets, name, configuration or None)
+            if split:
+                check_names(f"split of hf:{name}", [split], splits)
+                splits = {split: splits[split]}
             return {
-                each: Records(
-                    f"hf:{name} ({each})", tuple(next(iter(rows), {})), partial(_numbered, rows), tuple(lying)
-                )
+                each: replace(records_in(f"hf:{name} ({each})", rows, files), columns=tuple(next(iter(rows), {})))
                 for each, rows in splits.items()
-                if each == (split or each)
             }
         qrels = next(((name, each) for each in ("qrels", "default") if each in configurations), (f"{name}-qrels", None))
         places = ((name, "corpus"), (name, "queries"), qrels)
-        (corpus, queries, judged), files = zip(*(_hf_splits(datasets, *each) for each in places), strict=True)
+        (corpus, queries, judged), files_of = zip(*(_hf_splits(datasets, *each) for each in places), strict=True)
     names = list(map(split_name, judged))
     names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
-    sources = row_sources(
+    rows = row_sources(
         f"hf:{name}",
-        lambda: chain.from_iterable(corpus.values()),
-        lambda: chain.from_iterable(queries.values()),
-        {split: partial(iter, rows) for split, rows in zip(names, judged.values(), strict=True)},
+        chain.from_iterable(corpus.values()),
+        chain.from_iterable(queries.values()),
+        dict(zip(names, judged.values(), strict=True)),
     )
-    facts = ("hf", name, *dict.fromkeys(chain(*files)))
-    return build(Path(name).name, facts, partial(checked_collection, **sources, lenient=True))
-
-
-def _numbered(rows: Iterable[Fields], _: Complaints) -> Iterator[tuple[int, Fields]]:
-    return enumerate(rows, start=1)
+    facts = ("hf", name, *dict.fromkeys(chain(*files_of)))
+    return build(Path(name).name, facts, partial(checked_collection, **rows, lenient=True))
 
 
 def _hf_splits(
     datasets: ModuleType, name: str, configuration: str | None
-) -> tuple[Mapping[str, Iterable[Mapping[str, Any]]], list[Path]]:
+) -> tuple[Mapping[str, Iterable[Mapping[str, Any]]], tuple[Path, ...]]:
     """Load one configuration; None: the only one. Return its rows by split, and the files that they lie in.
 
     A folder is streamed: what `datasets` would keep of it is found again by the folder's last name
     and README alone, so that it would give old contents, or another folder's.
     """
-    if Path(name).is_dir():
-        splits = datasets.load_dataset(name, configuration, streaming=True)
-        return splits, sorted(path for path in Path(name).rglob("*") if path.is_file())
-    splits = datasets.load_dataset(name, configuration)
-    return splits, [Path(file["filename"]) for rows in splits.values() for file in rows.cache_files]
+    is_folder = Path(name).is_dir()
+    splits = datasets.load_dataset(name, configuration, streaming=is_folder)
+    if is_folder:
+        return splits, tuple(sorted(path for path in Path(name).rglob("*") if path.is_file()))
+    return splits, tuple(Path(file["filename"]) for rows in splits.values() for file in rows.cache_files)
 
 
 def collection_from_mteb(task: Any) -> Collection:
@@ -415,24 +408,32 @@ def collection_from_mteb(task: Any) -> Collection:
     return Collection.from_dicts(name, texts["corpus"], texts["queries"], judged)
 
 
-def _pydocs(packages: Sequence[str] | None) -> Collection:
+def _pydocs(named: str) -> Collection:
     """The documentation of installed packages, kept in the cache for as long as their versions stay."""
+    packages = [package.strip() for package in named.split(",")] if named else None
 
     def make(keep: Keep) -> Collection:
         docstrings = read_pydocs(packages)
         judged: dict[str, list[Fields]] = {split: [] for split in SPLITS}
         for each in docstrings:
             judged[split_of(each.module)].append(judgement(f"q:{each.name}", each.name, 1))
-        rows = row_sources(
-            "pydocs",
-            lambda: ({"_id": each.name, "text": each.text} for each in docstrings),
-            lambda: ({"_id": f"q:{each.name}", "text": each.summary} for each in docstrings),
-            {split: partial(iter, rows) for split, rows in judged.items()},
-        )
-        return checked_collection(keep, **rows)
+        documents = [{"_id": each.name, "text": each.text} for each in docstrings]
+        queries = [{"_id": f"q:{each.name}", "text": each.summary} for each in docstrings]
+        return checked_collection(keep, **row_sources("pydocs", documents, queries, judged))
 
     versions = sorted(pydocs_versions(packages).items())
     return build("pydocs", ("pydocs", version("foils"), python_version(), *versions), make)
+
+
+def _mteb(name: str) -> Collection:
+    with fetching(f"mteb:{name}"):
+        return collection_from_mteb(require("mteb", "mteb").get_task(name))
+
+
+OPENERS: dict[str, Callable[[str], Collection | dict[str, Records]]] = {
+    "ir_datasets": read_ir_datasets, "hf": read_hf, "mteb": _mteb, "pydocs": _pydocs,
+}  # fmt: skip
+"""What stands before the colon of a name -> what opens the rest of it."""
 
 
 def load_collection(
@@ -460,30 +461,21 @@ def load_collection(
         InputError: there is no such collection, it is not well-formed, or it is not made of pairs.
         MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`, `mteb:` without `mteb`.
     """
-    opened: Any = source
+    opened, name = cast(Any, source), ""
     if isinstance(source, (str, Path)):
         kind, colon, rest = str(source).partition(":")
-        is_there = exists(source)  # noqa: PTH110  Path.exists fails on a name that is too long
         is_table = str(source).lower().removesuffix(".gz").endswith(ENDINGS)
-        if colon and kind == "ir_datasets":
-            opened = read_ir_datasets(rest)
-        elif colon and kind == "hf":
-            opened = read_hf(rest)
-        elif is_table or (is_there and not Path(source).is_dir()):
+        if colon and kind in OPENERS:
+            opened, name = OPENERS[kind](rest), rest
+        elif is_table or (exists(source) and not isdir(source)):  # noqa: PTH110, PTH112  a name may be too long
             opened = existing_file(source)
         elif kind == "pydocs":
-            opened = _pydocs([package.strip() for package in rest.split(",")] if colon else None)
-        elif colon and kind == "mteb":
-            with fetching(str(source)):
-                opened = collection_from_mteb(require("mteb", "mteb").get_task(rest))
-        elif not is_there:
-            raise InputError(f"{source}: no such folder or file; {LAYOUT}")
+            opened = OPENERS[kind]("")
         else:
             opened = read_beir(str(source))
     if isinstance(opened, Collection):
         refuse({"columns": columns, "corpus": corpus}, f"with {opened.name}, which is not made of pairs")
         return replace(opened, keep_identical_ids=True) if keep_identical_ids else opened
-    name = str(source).removeprefix("hf:") if isinstance(source, str) and source.startswith("hf:") else ""
     collection = read_pairs(opened, columns=columns, corpus=corpus, name=name)
     return replace(collection, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
 

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -132,8 +132,7 @@ def whole_text(path: str | Path, most: int | None = None) -> str:
         if unquoted > LONGEST_LINE:
             raise FormatError(f"a text of more than {LONGEST_LINE >> 20} MiB; cut it", path)
         if len(raw) > most:
-            advice = "save it as JSON lines, which are read one by one, or set FOILS_MEMORY to more"
-            raise FormatError(f"more than {most >> 20:,} MiB, which are held in memory together; {advice}", path)
+            raise FormatError(f"more than {most >> 20:,} MiB; save it as JSON lines, or set FOILS_MEMORY to more", path)
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -150,17 +149,20 @@ def whole_toml(path: str | Path) -> dict[str, Any]:
         InputError: there is no such file, or it may not be read.
         FormatError: it is not TOML, not UTF-8, too long, or nested too deep.
     """
-    text = whole_text(path, 1 << 20)
-    if _DOTTED.search(text):  # Python's reader takes the square of their number of steps
-        raise FormatError("malformed TOML (a key of a hundred parts); make it again", path)
-    try:
-        values: dict[str, Any] = tomllib.loads(text)
-        json.dumps(values, allow_nan=False, default=str)
-        if any(abs(number) >= 2**63 for number in _whole_numbers(values)):
+
+    def bounded(digits: str) -> int:
+        if abs(int(digits)) >= 2**63:
             raise ValueError("a whole number of more than 64 bits")
-    except (ValueError, RecursionError) as error:
-        problem = str(error).partition("\n")[0][:LONGEST_MESSAGE]
-        raise FormatError(f"malformed TOML ({problem}); make it again", path) from error
+        return int(digits)
+
+    def parse(text: str) -> dict[str, Any]:
+        if _DOTTED.search(text):  # Python's reader takes the square of their number of steps
+            raise ValueError("a key of a hundred parts")
+        values = tomllib.loads(text)
+        json.loads(json.dumps(values, allow_nan=False, default=str), parse_int=bounded)
+        return values
+
+    values: dict[str, Any] = _parsed("TOML", parse, path, 1 << 20)
     return values
 
 
@@ -171,12 +173,18 @@ def whole_json(path: str | Path) -> Any:
         InputError: there is no such file, or it may not be read.
         FormatError: it is not JSON, not UTF-8, or nested too deep.
     """
-    text = whole_text(path)
+    return _parsed("JSON", json.loads, path)
+
+
+def _parsed(form: str, parse: Callable[[str], Any], path: str | Path, most: int | None = None) -> Any:
+    """Return what a file of this form says, of at most so many bytes."""
+    text = whole_text(path, most)
     try:
-        return json.loads(text)
+        return parse(text)
     except (ValueError, RecursionError) as error:
         problem = str(error).partition("\n")[0][:LONGEST_MESSAGE]
-        raise FormatError(f"malformed JSON ({problem}); make it again", path, getattr(error, "lineno", None)) from error
+        line = getattr(error, "lineno", None)
+        raise FormatError(f"malformed {form} ({problem}); make it again", path, line) from error
 
 
 def read_sealed(path: str | Path) -> dict[str, Any]:
@@ -191,14 +199,6 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
         return unsealed(value)
     except (ValueError, RecursionError) as error:  # also a number that no checksum can be taken of
         raise FormatError(f"{CHANGED}; remove it, and it will be made again", path) from error
-
-
-def _whole_numbers(value: Any) -> Iterator[int]:
-    """Yield the whole numbers in a value of lists and dictionaries."""
-    if isinstance(value, int):
-        yield value
-    elif isinstance(value, (list, dict)):
-        yield from chain.from_iterable(map(_whole_numbers, value.values() if isinstance(value, dict) else value))
 
 
 def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
@@ -239,10 +239,8 @@ def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            problem = str(error)
-            if isinstance(error, json.JSONDecodeError):
-                problem = f"{error.msg}, character {error.pos + 1}"
-            complaints.add(f"malformed JSON ({problem}); each line must be one JSON object", number)
+            where = f"{error.msg}, character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+            complaints.add(f"malformed JSON ({where}); each line must be one JSON object", number)
             continue
         if isinstance(value, dict):
             yield number, value
@@ -312,7 +310,7 @@ def listed_rows(source: Any) -> list[Fields] | None:
     """
     if not isinstance(source, list) or not source:
         return None
-    if all(isinstance(row, Mapping) and not any(map(_is_table, row.values())) for row in source):
+    if all(type(row) is dict for row in source):  # the splits of a data set are a subclass
         return list(source)
     if not all(isinstance(row, tuple) and all(each is None or isinstance(each, str) for each in row) for row in source):
         return None
@@ -323,10 +321,6 @@ def listed_rows(source: Any) -> list[Fields] | None:
         )
     names = ("query", "positive", *(f"negative_{at}" for at in range(1, min(widths) - 1)))
     return [dict(zip(names, row, strict=True)) for row in source]
-
-
-def _is_table(value: Any) -> bool:
-    return hasattr(value, "__arrow_c_stream__") or _is_data_set(value)
 
 
 def arrow_table(source: Any) -> pa.Table:
@@ -346,16 +340,35 @@ def arrow_table(source: Any) -> pa.Table:
         if hasattr(source, "__arrow_c_stream__"):
             return pa.table(source)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        problem = f"{type(source).__name__} is no table that Arrow can hold ({' '.join(map(str, error.args))[:300]})"
-        raise InputError(f"{problem}; give each column a name of its own, and values of one kind") from error
-    expected = "expected a DataFrame, an Arrow table, a data set that is no stream, a list of tuples or dictionaries"
-    raise InputError(f"{type(source).__name__} is no table; {expected}, or a dictionary of these by split")
+        problem = " ".join(map(str, error.args))[:300]
+        raise InputError(f"{type(source).__name__} is no table that Arrow can hold ({problem})") from error
+    expected = "a DataFrame, an Arrow table, a data set that is no stream, a list of tuples or dictionaries"
+    raise InputError(f"{type(source).__name__} is no table; expected {expected}, or a dictionary of these by split")
+
+
+def table_form(path: Path) -> str:
+    """Return which table a file is, as the ending of its form; empty: it is none.
+
+    Texts may be gzipped. Parquet is told by its first bytes, CSV and TSV by the ends of their
+    names, JSON by either.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is damaged, or called Parquet and is none.
+    """
+    if magic(path, 4) == b"PAR1":
+        return ".parquet"
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending == ".parquet":
+        raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
+    if ending in DELIMITERS:
+        return ending
+    return ".json" if ending in ENDINGS or first_character(path) in ("{", "[") else ""
 
 
 def records_of(source: Any) -> Records:
     """Return the records of a table in memory, or of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
 
-    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names.
     Columns of CSV and TSV are divided by what the first line has most of: commas, semicolons, tabs
     or bars.
 
@@ -370,29 +383,25 @@ def records_of(source: Any) -> Records:
         return source
     if isinstance(source, (str, Path)):
         path = Path(source)
-        if magic(path, 4) == b"PAR1":
+        form = table_form(path)
+        if form == ".parquet":
             return _parquet(path)
-        ending = Path(path.name.lower().removesuffix(".gz")).suffix
-        if ending == ".parquet":
-            raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
-        if ending in DELIMITERS:
-            return _delimited(path, DELIMITERS[ending])
-        if ending in ENDINGS or first_character(path) in ("{", "["):
+        if form in DELIMITERS:
+            return _delimited(path, DELIMITERS[form])
+        if form:
             return _json(path)
         raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
     rows = listed_rows(source)
     if rows is not None:
-        names = tuple(dict.fromkeys(key for row in rows for key in row))
-        return Records("list", names, lambda _: enumerate(rows, start=1))
-    is_set = _is_data_set(source)
-    table = source if is_set else arrow_table(source)
+        return records_in("list", rows)
+    table = arrow_table(source)
+    return Records(type(source).__name__, tuple(table.column_names), lambda _: _rows(table.to_batches()))
 
-    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-        # a data set may lie on the disk, with its rows chosen or in another order
-        tables = source.with_format("arrow").iter(MOST) if is_set else [table]
-        return _rows(part for each in tables for part in each.to_batches())
 
-    return Records(type(source).__name__, tuple(table.column_names), read)
+def records_in(where: str, rows: Iterable[Fields], files: tuple[Path, ...] = ()) -> Records:
+    """Return records that are there already, counted from 1; their columns are those of a list."""
+    names = dict.fromkeys(key for row in rows for key in row) if isinstance(rows, list) else ()
+    return Records(where, tuple(names), lambda _: enumerate(rows, start=1), files)
 
 
 def parts_of(source: Any) -> dict[str, Records]:
@@ -404,8 +413,9 @@ def parts_of(source: Any) -> dict[str, Records]:
     if not isinstance(source, Mapping):
         return {"": records_of(source)}
     parts = {split: records_of(part) for split, part in source.items()}
-    in_memory = {split: each for split, each in parts.items() if not each.files}
-    return parts | {split: replace(each, where=f"{each.where} ({split})") for split, each in in_memory.items()}
+    return {
+        split: each if each.files else replace(each, where=f"{each.where} ({split})") for split, each in parts.items()
+    }
 
 
 def _is_data_set(source: Any) -> bool:
@@ -441,23 +451,21 @@ def _delimited(path: Path, by_name: str) -> Records:
                     yield begin, fields
                 begin = reader.line_num + 1
         except csv.Error as error:
-            advice = "quote a text that holds quotes (each twice) or line ends; a line ends with a line feed"
-            complaints.add(f"malformed record ({error}); {advice}", begin)
+            complaints.add(f"malformed record ({error}); quote texts with quotes; end lines by a line feed", begin)
 
     def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
         for line, fields in islice(rows(complaints), 1, None):
             if len(fields) == len(header):
                 yield line, dict(zip(header, fields, strict=True))
             else:
-                problem = f"{len(fields)} fields, expected {len(header)} as in the header"
-                complaints.add(f"{problem}; a text that holds {delimiter!r} is quoted", line)
+                problem = f"{len(fields)} fields, expected {len(header)}; a text that holds {delimiter!r} is quoted"
+                complaints.add(problem, line)
 
     complaints = Complaints(path)
     header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
     complaints.raise_if_any()
     if not any(header) or len({*header}) < len(header):
-        problem = f"the first line is {', '.join(header)!r:.150}; expected the columns' names, each once"
-        raise FormatError(problem, path, 1)
+        raise FormatError(f"the first line is {', '.join(header)!r:.150}; expected the columns' names", path, 1)
     return Records(str(path), tuple(header), read, (path,))
 
 
@@ -467,8 +475,7 @@ def _json(path: Path) -> Records:
         wrong = {type(each).__name__ for each in listed} - {"dict"}
         if wrong:
             raise FormatError(f"expected a list of JSON objects, found {', '.join(sorted(wrong))} in it", path)
-        names = tuple(dict.fromkeys(key for record in listed for key in record))
-        return Records(f"{path} (record)", names, lambda _: enumerate(listed, start=1), (path,))
+        return records_in(f"{path} (record)", listed, (path,))
     complaints = Complaints(path)
     first = islice(json_objects(path, complaints), 1_000)  # records whose keys are the columns
     names = tuple(dict.fromkeys(key for _, record in first for key in record))

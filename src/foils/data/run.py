@@ -177,8 +177,7 @@ def check_ids(ids: Iterable[str]) -> None:
     """
     for identifier in ids:
         if identifier.split() != [identifier]:
-            problem = f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it"
-            raise InputError(f"{problem}; give it another id, or write no run")
+            raise InputError(f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it")
 
 
 def without_identical(run: Run, collection: Collection) -> Run:

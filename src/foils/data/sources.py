@@ -18,18 +18,15 @@ import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, DocumentTexts, Rows
 from foils.data.negatives import ALIASES, EQUAL, FORMS, POSITIVE, Exported, Negatives, negatives_table
-from foils.data.pairs import EXPECTED, OF_SOURCE, ROLES, Columns, Example, Passage, hash_of, plain, text_id
+from foils.data.pairs import OF_SOURCE, ROLES, Columns, Example, Passage, hash_of, plain, text_id
 from foils.data.read import CollectionLike, CollectionSettings, read_hf
-from foils.data.records import DELIMITERS, Complaints, arrow_table, first_character, listed_rows, magic, parts_of
+from foils.data.records import Complaints, arrow_table, listed_rows, parts_of, table_form
 from foils.data.run import Run, ranks_within
 from foils.data.tables import MOST, ArrowTable, DataSet, Provenance, provenance, take
 from foils.data.tokens import comparable
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import file_digest
 from foils.runtime.options import Option, door, refuse, spelled
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -73,16 +70,13 @@ class _SourceRows:
 
     def add(self, example: Example) -> None:
         """Add an example; its query is known by its id where the collection has it, or else by its text."""
-        text, name = example.query, self.collection.name
+        text = example.query
         query = self._query_rows.get(example.query_id)
-        if query is None and text is None:
-            raise InputError(f"unknown query_id {example.query_id!r}: the collection {name} has no such query")
-        if query is None:
-            query = self._query_rows.get(text_id(text))
-        if query is None:
+        if query is None and text is not None:
             query = self._queries.get(squeezed(text))
         if query is None:
-            raise InputError(f"unknown query {text[:60]!r}: not a text of the collection {name}")
+            asked = f"query_id {example.query_id!r}" if text is None else f"query {text[:60]!r}"
+            raise InputError(f"unknown {asked}: the collection {self.collection.name} has no such query")
         for each in example.positives:
             if each.score is not None:
                 row = self._known(each)
@@ -107,11 +101,9 @@ class _SourceRows:
             row = self._doc_rows[doc_id or text_id(text)] = -1 - len(self._own)
             self._own.append((doc_id or text_id(text), text))
         elif doc_id and text:
-            parts = [self.collection.documents[name][row].as_py() for name in ("title", "text")] if row >= 0 else []
-            known = (" ".join(parts), parts[1]) if parts else (self._own[-1 - row][1],)
-            if squeezed(text) not in map(squeezed, known):
-                where = "in the collection" if parts else "on an earlier line"
-                raise InputError(f"the document {doc_id!r} has another text {where}; give it an id of its own")
+            known = self._own[-1 - row][1] if row < 0 else self.collection.document_texts([row])[0]
+            if not squeezed(known).endswith(squeezed(text)):  # the title may be left out
+                raise InputError(f"the document {doc_id!r} has another text elsewhere; give it an id of its own")
         return row
 
     def negatives(self, name: str, file: str) -> Negatives:
@@ -206,37 +198,32 @@ def _read(source: Any, name: str, collection: Collection) -> Negatives:
         name: of the source.
         collection: that it belongs to.
     """
-    parquet = isinstance(source, Path) and magic(source, 4) == b"PAR1"
-    if isinstance(source, Path) and not parquet:  # what is no table by its name or first byte has to be a TREC run
-        ending = Path(source.name.lower().removesuffix(".gz")).suffix
-        if ending not in DELIMITERS and first_character(source) not in ("{", "["):
-            table = Run.read(source).table
-            if not len(table):
-                problem = "the file is empty; a source is a Parquet table, a TREC run, or records"
-                raise FormatError(f"{problem}: {EXPECTED}", source)
-            every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
-            queries, documents = every.rows_in(collection)
-            positive = collection.known_positives.contain(queries, documents)
-            kept, ranks = every.table.filter(pa.array(~positive)), ranks_within(queries[~positive])
-            origin = _imported(str(source), collection, positives=int(positive.sum()))
-            return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), origin)
+    form = table_form(source) if isinstance(source, Path) else ".parquet"
+    if not form:  # what is no table by its name or first byte has to be a TREC run
+        table = Run.read(source).table
+        if not len(table):
+            raise FormatError("the file is empty; a source is a Parquet table, a TREC run, or records", source)
+        every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
+        queries, documents = every.rows_in(collection)
+        positive = collection.known_positives.contain(queries, documents)
+        kept, ranks = every.table.filter(pa.array(~positive)), ranks_within(queries[~positive])
+        origin = _imported(str(source), collection, positives=int(positive.sum()))
+        return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), origin)
     parts = parts_of(source)
     first = next(iter(parts.values()))
-    named_columns = {role: column for role, column in collection.columns.items() if column}
-    all_there = {*named_columns.values()} <= {*first.columns}
-    columns = {role: column for role, column in named_columns.items() if role in OF_SOURCE and all_there}
+    columns = {role: column for role, column in collection.columns.items() if column}
+    if not {*columns.values()} <= {*first.columns}:
+        columns = {}
+    columns = {role: column for role, column in columns.items() if role in OF_SOURCE}
     of_pairs = any(name in ROLES["query"] or name.startswith("neg") for name in map(plain, first.columns))
-    if not (columns or of_pairs or isinstance(source, Mapping)):
-        if not isinstance(source, Path):
-            return Negatives(arrow_table(source))
-        if parquet:
-            return Negatives.read(source)
+    if form == ".parquet" and not (columns or of_pairs or isinstance(source, Mapping)):
+        return Negatives.read(source) if isinstance(source, Path) else Negatives(arrow_table(source))
     rows = _SourceRows(collection)
     for records in parts.values():
-        known, complaints = Columns.of(records, columns, OF_SOURCE), Complaints(records.where)
-        for line, fields in records.read(complaints):
+        complaints = Complaints(records.where)
+        for line, example in Columns.of(records, columns, OF_SOURCE).examples(records, complaints):
             try:
-                rows.add(known.example(fields))
+                rows.add(example)
             except InputError as error:
                 complaints.add(str(error), line)
         complaints.raise_if_any()
@@ -275,15 +262,10 @@ def as_sources(sources: SourcesLike, collection: Collection) -> list[NamedSource
     are_several = isinstance(sources, Sequence) and not isinstance(sources, str) and listed_rows(sources) is None
     listed: Sequence[Any] = sources if are_several else [sources]  # type: ignore[assignment]  # mypy does not narrow it
     opened = [as_source(each, collection) for each in listed]
-    paths = [str(Path(each)) for each in listed if isinstance(each, (str, Path))]
-    repeated = sorted({path for path in paths if paths.count(path) > 1})
-    if repeated:
-        raise InputError(f"{', '.join(repeated)}: given twice; leave one out")
     names = [each.name for each in opened]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        problem = f"several sources are called {', '.join(repeated)}"
-        raise InputError(f"{problem}; name them apart, as in NAME=PATH, or in a dictionary")
+        raise InputError(f"{', '.join(repeated)}: given twice; leave one out, or name them apart, as in NAME=PATH")
     return opened
 
 

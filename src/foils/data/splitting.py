@@ -13,7 +13,6 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from foils.data.collection import DEV, TRAIN, Collection, Rows
-from foils.data.tables import MOST
 from foils.data.tokens import comparable, near_pairs
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
@@ -66,10 +65,9 @@ def split_queries(
     """
     shares = shares or split_sizes(len(texts))
     of_words, of_text = np.empty(len(texts), np.int64), bytearray()
-    for start in range(0, len(texts), MOST):
-        for row, text in enumerate(texts[start : start + MOST], start):
-            of_words[row] = hash(frozenset(comparable(text)))  # compared in this process alone
-            of_text += blake2b(text.encode(), digest_size=16).digest()
+    for row, text in enumerate(texts):
+        of_words[row] = hash(frozenset(comparable(text)))  # compared in this process alone
+        of_text += blake2b(text.encode(), digest_size=16).digest()
     _, first, inverse = np.unique(of_words, return_index=True, return_inverse=True)
     equal = np.stack([np.arange(len(texts)), first[inverse]], axis=1)
     edges = np.concatenate([equal, twin_pairs(texts, query_rows, doc_rows)])

@@ -210,8 +210,7 @@ def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table
         names = opened.schema_arrow.names
         missing = [name for name in required if name not in names]
         if missing:
-            problem = f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}"
-            raise FormatError(problem, path)
+            raise FormatError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}", path)
         longest_text(opened, Path(path))
         table = opened.read()
         table.validate(full=True)
@@ -244,7 +243,7 @@ def longest_text(opened: pq.ParquetFile, path: Path) -> int:
         if total <= limit and longest <= memory.budget():
             return longest
     problem = f"its {path.stat().st_size:,} bytes unpack to more than {limit >> 20:,} MiB"
-    raise FormatError(f"{problem}; expected a table of its own size; make it again, or set FOILS_MEMORY to more", path)
+    raise FormatError(f"{problem}; make it again, or set FOILS_MEMORY to more", path)
 
 
 def _longest_key(column: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import html
 import logging
 import math
@@ -13,8 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
 from itertools import pairwise
 from threading import Lock
 from typing import Annotated, Any, ClassVar
@@ -127,29 +124,16 @@ _SPECIAL = re.compile(f"[{_UNBROKEN}{_FLAG}{_EMOJI}]")
 
 
 @cache
-def _marks() -> str:
-    """All combining marks (Unicode's categories M), as they stand between the brackets of an expression."""
-    codes = (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0))  # no mark lies outside
-    return "".join(char for char in map(chr, codes) if unicodedata.category(char).startswith("M"))
+def _patterns(letter: str) -> tuple[re.Pattern[str], ...]:
+    """Patterns of a run of letters, of a part of a run that has no blanks between words, and of its characters.
 
-
-@cache
-def _word(letter: str, shortest: int) -> re.Pattern[str]:
-    """A word of an ASCII text."""
-    return re.compile(f"{letter}{{{shortest},}}", re.ASCII)
-
-
-@cache
-def _run(letter: str) -> re.Pattern[str]:
-    """An emoji, or letters with what follows of letters and marks."""
-    return re.compile(rf"[{_FLAG}]{{2}}|[{_EMOJI}]|{letter}+(?:(?![\0-\u02ff])[{_marks()}]+{letter}*)*")
-
-
-@cache
-def _characters() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """A part of a run that has no blanks between words, and one character of it with its marks."""
-    character = rf"(?![{_marks()}])[{_UNBROKEN}{_FLAG}{_EMOJI}][{_marks()}]*"
-    return re.compile(rf"((?:{character})+)"), re.compile(character)
+    An emoji is a run; so are letters with what follows of letters and marks.
+    """
+    codes = (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0))  # no combining mark lies outside
+    marks = "".join(char for char in map(chr, codes) if unicodedata.category(char).startswith("M"))
+    run = rf"[{_FLAG}]{{2}}|[{_EMOJI}]|{letter}+(?:(?![\0-\u02ff])[{marks}]+{letter}*)*"
+    character = rf"(?![{marks}])[{_UNBROKEN}{_FLAG}{_EMOJI}][{marks}]*"
+    return re.compile(run), re.compile(rf"((?:{character})+)"), re.compile(character)
 
 
 def _cut(text: str, letter: str, shortest: int) -> list[str]:
@@ -159,11 +143,11 @@ def _cut(text: str, letter: str, shortest: int) -> list[str]:
     """
     plain = folded(text)
     if text.isascii():
-        return _word(letter, shortest).findall(plain)
+        return re.findall(f"{letter}{{{shortest},}}", plain, re.ASCII)
     tokens: list[str] = []
     special = _SPECIAL.search(plain) is not None
-    unbroken, character = _characters()
-    for run in _run(letter).findall(plain):
+    run_of_letters, unbroken, character = _patterns(letter)
+    for run in run_of_letters.findall(plain):
         if not special or _SPECIAL.search(run) is None:
             if len(run) >= shortest:
                 tokens.append(run)
@@ -362,28 +346,19 @@ _ONE_AT_A_TIME = Lock()
 def load_bm25s() -> Any:
     """Import bm25s, and with it no JAX, which its module `selection` starts: that takes most of a GPU's memory.
 
-    Only this module is kept from importing jax. What others import of it, before or at the same
-    time, stays theirs.
+    What others imported of JAX before stays theirs.
     """
-
-    def without_jax(name: str, *arguments: Any) -> Any:
-        if name.partition(".")[0] == "jax":
-            raise ImportError("bm25s selects by numpy here")
-        return builtins.__import__(name, *arguments)
-
     with _ONE_AT_A_TIME:
-        package = None if "bm25s" in sys.modules else find_spec("bm25s")
-        part = package and PathFinder.find_spec("bm25s.selection", package.submodule_search_locations)
-        if not part or part.loader is None:
-            import bm25s
-        else:
-            selection = module_from_spec(part)
-            vars(selection)["__builtins__"] = {**vars(builtins), "__import__": without_jax}
-            sys.modules[part.name] = selection
-            part.loader.exec_module(selection)
-            import bm25s
-
-            bm25s.selection = selection
+        if "bm25s" not in sys.modules:
+            before = {name: sys.modules.get(name) for name in ("jax", "jax.lax")}
+            sys.modules.update(dict.fromkeys(before))  # type: ignore[arg-type]  # None: not to be imported
+            try:
+                import bm25s
+            finally:
+                for name in before:
+                    del sys.modules[name]
+                sys.modules.update({name: module for name, module in before.items() if module})
+        import bm25s
     return bm25s
 
 

@@ -151,8 +151,7 @@ def training_rows(
         lists = np.append(order, -1)[np.where(at < end[:, None], at, -1)]
         covered = np.flatnonzero((lists >= 0).any(1))
         if not len(covered):
-            problem = f"no query of {collection.name}'s split {split!r} has a kept negative"
-            raise InputError(f"nothing to train on: {problem}")
+            raise InputError(f"nothing to train on: no query of the split {split!r} has a kept negative")
         queries, documents, lists = queries[covered], documents[covered], lists[covered]
     counts = (len(positives) + len(tops[0]), len(queries), int((~allowed).sum()), pairs - len(queries))
     if form == "triplets":

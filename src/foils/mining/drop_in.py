@@ -21,7 +21,6 @@ from foils.data.collection import (
     ALL_QUERIES,
     TRAIN,
     Collection,
-    ColumnTexts,
     DocumentTexts,
     Rows,
 )
@@ -246,7 +245,7 @@ def _examples(collection: Collection, of_positives: PositiveScores, kept: pa.Tab
     positives = _by_query(
         collection, of_positives.query_rows, of_positives.doc_rows, of_positives.scores, scored=scored
     )
-    yield from map(Example, ColumnTexts(collection.queries["text"]), positives, negatives)
+    yield from map(Example, collection.queries["text"].to_pylist(), positives, negatives)
 
 
 def _data_set(

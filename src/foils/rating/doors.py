@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection, ColumnTexts
+from foils.data.collection import Collection
 from foils.data.negatives import TO_RATE, TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
@@ -123,7 +123,7 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     ]
     shown = Candidates(
         collection.queries["query_id"].take(pa.array(queries)).to_pylist(), collection.query_texts(queries), offsets,
-        ColumnTexts(pa.chunked_array([*ids[0].chunks, *ids[1].chunks]).take(pa.array(order))), texts.take,
+        pa.chunked_array([*ids[0].chunks, *ids[1].chunks]).take(pa.array(order)), texts.take,
     )  # fmt: skip
     return Rateable(
         candidates=shown,

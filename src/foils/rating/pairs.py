@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import ColumnTexts
 from foils.data.tables import take
 from foils.runtime.errors import InputError
 
@@ -200,7 +199,7 @@ class Candidates:
     query_ids: Sequence[str]
     queries: Sequence[str]
     offsets: Rows
-    doc_ids: ColumnTexts
+    doc_ids: pa.ChunkedArray
     texts: Callable[[Rows], Sequence[str]]
 
     @classmethod
@@ -210,7 +209,7 @@ class Candidates:
         """Return candidates from (id, text) lists, one list for each query."""
         flat = [pair for listed in documents for pair in listed]
         offsets = np.cumsum([0, *map(len, documents)], dtype=np.int64)
-        ids = ColumnTexts(pa.chunked_array([[key for key, _ in flat]], pa.large_string()))
+        ids = pa.chunked_array([[key for key, _ in flat]], pa.large_string())
         return cls(query_ids, queries, offsets, ids, lambda rows: [flat[row][1] for row in rows])
 
     def query_of(self, rows: npt.ArrayLike) -> Rows:
@@ -219,7 +218,7 @@ class Candidates:
 
     def ids(self, rows: npt.ArrayLike) -> pa.Array:
         """Return the document ids of these rows, as large strings."""
-        return take(self.doc_ids.column, np.asarray(rows)).cast(pa.large_string())
+        return take(self.doc_ids, np.asarray(rows)).cast(pa.large_string())
 
     def check(self, pairs: Pairs) -> None:
         """Raise an InputError where pairs are not over these candidates; pairs with these very offsets cost nothing."""
