@@ -54,7 +54,7 @@ class NumberJudge:
         one, other = (np.array(candidates.texts(rows), float) for rows in (pairs.first, pairs.second))
         answers = np.clip(expit((one - other) / self.temperature) + self.bias, 0, 1)
         failed = [
-            (candidates.doc_ids[a], candidates.doc_ids[b]) in self.fail
+            (candidates.doc_ids[a].as_py(), candidates.doc_ids[b].as_py()) in self.fail
             for a, b in zip(pairs.first, pairs.second, strict=True)
         ]
         return np.where(failed, np.nan, answers)

@@ -49,7 +49,7 @@ class Oracle:
         """Return answers from the truth about documents of any queries."""
         known = [
             [
-                (candidates.query_ids[q], candidates.doc_ids[row]) in self.relevant
+                (candidates.query_ids[q], candidates.doc_ids[row].as_py()) in self.relevant
                 for q, row in zip(candidates.query_of(rows), rows, strict=True)
             ]
             for rows in (first, second)

@@ -32,9 +32,7 @@ def test_counts_by_hand():
 
 def test_it_says_what_to_do_where_there_is_no_split_to_train_on(beir_folder):
     folder = beir_folder(qrels={"test": {"q1": {"d1": 1}}})
-    assert "There is no split train to mine and train on: foils mine --split test" in " ".join(
-        foils.describe(folder).warnings
-    )
+    assert "There is no split train to train on: foils mine --split test" in " ".join(foils.describe(folder).warnings)
     assert foils.mine(folder, "random", top=1, split="test").keep.sum() == 1
     assert not [each for each in foils.describe(leaky()).warnings if "no split" in each]
 

@@ -131,30 +131,27 @@ def describe_collection(collection: Collection) -> Description:
     examples = [collection.query_texts(positives.query_rows[shown]), collection.document_texts(positives.first[shown])]
     warnings = []
     if splits and TRAIN not in splits:
-        other = f"foils mine --split {next(iter(splits))} takes another, and foils tune makes three of a single one."
-        warnings.append(f"There is no split {TRAIN} to mine and train on: {other}")
+        warnings.append(
+            f"There is no split {TRAIN} to train on: foils mine --split {next(iter(splits))} takes another."
+        )
     if "test" not in splits:
         warnings.append("There is no split test: nothing can be measured but on what is trained.")
     for name, split in splits.items():
         share = split.shared or 0
         if share >= 0.2:
-            problem = f"measures on {name} tell how well known documents are found, not new ones."
-            warnings.append(f"{100 * share:.0f} % of the positives of {name} are positives of train too: {problem}")
+            warnings.append(f"{100 * share:.0f} % of the positives of {name} are in train: known documents.")
         if split.twins:
             warnings.append(f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high.")
         if not split.pairs:
             warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
     if equal_documents:
-        problem = f"Documents equal to another: {equal_documents:,}"
-        warnings.append(f"{problem}; a copy of a positive looks like a hard negative.")
+        warnings.append(f"{equal_documents:,} documents have copies; a positive's copy looks like a hard negative.")
     some = np.unique(np.linspace(0, len(collection.documents) - 1, SAMPLE).astype(int))
     single = np.mean([len({*alphanumeric(text)}) <= 1 for text in collection.document_texts(some)])
     if single > 0.5:
-        problem = f"{100 * single:.0f} % of the documents have a single word"
-        warnings.append(f"{problem}; BM25 and the search for copies compare words, and find little here.")
+        warnings.append(f"{100 * single:.0f} % of the documents have a single word: BM25 finds little here.")
     if documents[1] > LONG:
-        problem = f"One document in twenty has more than {documents[1]:,} words"
-        warnings.append(f"{problem}; encoders cut texts at their maximum length.")
+        warnings.append(f"One document in twenty has more than {documents[1]:,} words; encoders cut long texts.")
     return Description(
         name=collection.name,
         digest=collection.digest,

@@ -164,8 +164,7 @@ def with_three_splits(collection: Collection) -> Collection:
     splits = collection.splits
     whole = "train" if "train" in splits else splits[0] if len(splits) == 1 else ""
     if not whole:
-        listed = ", ".join(splits) or "no judgement"
-        raise InputError(f"{collection.name} has the splits {listed}; expected a split 'train', or one split alone")
+        raise InputError(f"splits of {collection.name}: {splits}; expected a split 'train', or one split alone")
     if whole != "train":
         missing = list(SPLITS)
     shares = split_sizes(len(collection.known_positives))
