@@ -45,8 +45,8 @@ from foils.searching import (
     sharpened_queries,
 )
 from foils.searching.choosing import READINGS, TENTHS, GridValues, Tuned
+from foils.searching.doors import read_answers
 from foils.searching.runs import Embedded
-from foils.searching.settings import read_answers
 from foils.statistics import bootstrap_interval, compare_systems, holm, paired_test
 
 MEASURES = ("nDCG@10", "AP")

@@ -31,9 +31,10 @@ import foils.mining.scorers
 import foils.rating.doors
 import foils.rating.judges
 import foils.rating.opening
+import foils.searching.dimensions
+import foils.searching.doors
 import foils.searching.retriever
 import foils.searching.runs
-import foils.searching.settings
 import foils.selection.benefit
 import foils.selection.doors
 import foils.training.doors
@@ -49,8 +50,8 @@ from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
 from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
 from .runtime.errors import FoilsError as FoilsError
+from .searching.dimensions import DimensionSettings as DimensionSettings
 from .searching.retriever import Retriever as Retriever
-from .searching.settings import DimensionSettings as DimensionSettings
 from .searching.sharpened import SharpenedSearch as SharpenedSearch
 
 if not typing.TYPE_CHECKING:
@@ -254,22 +255,22 @@ def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.
     "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.rating.doors.Rated: ...
 def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.opening.EncoderLike = ...,
-    dimensions: foils.searching.settings.Method | None = ..., run: str | pathlib.Path | None = ...,
-    query: str | collections.abc.Sequence[str] | None = ..., queries: str | pathlib.Path | None = ..., split: str = ...,
-    top: int | None = ..., feedback_depth: int = ..., second_pass: foils.searching.settings.SecondPass = ...,
-    index: foils.searching.settings.IndexLike = ..., tune: str | None = ..., measure: str = ...,
-    answers: foils.searching.settings.AnswersLike | None = ..., k_plus: int | None = ..., k_minus: int = ...,
-    alpha: float = ..., beta: float = ..., share: float = ..., weight: float = ..., scaled: bool = ...,
-    language: typing.Literal["auto", "none", "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch",
-    "dutch_porter", "english", "esperanto", "estonian", "finnish", "french", "german", "greek", "hindi", "hungarian",
-    "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "persian", "polish", "porter", "portuguese",
-    "romanian", "russian", "serbian", "sesotho", "spanish", "swedish", "tamil", "turkish", "yiddish"] = ...,
-    k1: float | None = ..., b: float | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
-    corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    ray: str | None = ..., max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
-    document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
-    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ...,
+    dimensions: foils.searching.dimensions.Method | None = ..., run: str | pathlib.Path | None = ...,
+    query: str | collections.abc.Sequence[str] | None = ..., queries: str | pathlib.Path | None = ...,
+    top: int | None = ..., split: str = ..., feedback_depth: int = ...,
+    second_pass: foils.searching.runs.SecondPass = ..., index: foils.searching.doors.IndexLike = ...,
+    tune: str | None = ..., measure: str = ..., answers: foils.searching.doors.AnswersLike | None = ...,
+    k_plus: int | None = ..., k_minus: int = ..., alpha: float = ..., beta: float = ..., share: float = ...,
+    weight: float = ..., scaled: bool = ..., language: typing.Literal["auto", "none", "arabic", "armenian", "basque",
+    "catalan", "czech", "danish", "dutch", "dutch_porter", "english", "esperanto", "estonian", "finnish", "french",
+    "german", "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian",
+    "persian", "polish", "porter", "portuguese", "romanian", "russian", "serbian", "sesotho", "spanish", "swedish",
+    "tamil", "turkish", "yiddish"] = ..., k1: float | None = ..., b: float | None = ...,
+    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ..., ray: str | None = ..., max_length: int | None = ...,
+    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
+    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
+    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched | foils.searching.retriever.Answered: ...
 def compose(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, top: int = ...,
     regularization: float = ..., weight: typing.Literal["gated", "residual_only", "gradient_weighted",

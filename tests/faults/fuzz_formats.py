@@ -302,7 +302,7 @@ def _answer(path: Path) -> int:
 
 
 def _search_answers(path: Path) -> int:
-    from foils.searching.settings import read_answers
+    from foils.searching.doors import read_answers
 
     return len(read_answers(path))
 

@@ -1,6 +1,7 @@
 """The grid in one pass is the settings one by one; the honest number is held out, the oracle is not; measures."""
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -44,8 +45,9 @@ def one_by_one(settings, **options):
     """Values of the settings, each searched for on its own."""
     out = {measure: np.empty((len(QUERIES), len(settings))) for measure in MEASURES}
     for column, setting in enumerate(settings):
-        options = {"k": 40, "feedback_depth": 40, "candidates": 40, **options}
-        found = search_vectors(QUERIES, DOCUMENTS, INDEX, setting, second_pass="rerank", **options)
+        options = {"k": 40, "feedback_depth": 40, **options}
+        with mock.patch("foils.searching.runs.CANDIDATES", 40):
+            found = search_vectors(QUERIES, DOCUMENTS, INDEX, setting, second_pass="rerank", **options)
         for row, relevant in enumerate(RELEVANT):
             place = {position: rank for rank, position in enumerate(found.positions[row])}
             ranks = np.array([place.get(position, UNREACHED) for position in relevant.rows])

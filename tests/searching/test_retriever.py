@@ -150,7 +150,7 @@ def test_the_program_answers_queries(better, tmp_path, monkeypatch, capsys):
     ("words", "message"),
     [
         ([], "is a retriever; give --query TEXT"),
-        (["--query", "x", "--dimensions", "rdime"], "--dimensions rdime: no effect on queries that are given"),
+        (["--query", "x", "--dimensions", "rdime"], "--dimensions rdime: no effect with --query x"),
         (["--query", "x", "--run", "x.trec"], "--run"),
         (["--query", "x", "--split", "dev"], "--split dev"),
     ],

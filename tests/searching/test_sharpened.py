@@ -1,8 +1,8 @@
 """A search function of anybody's, sharpened: as the library's own two passes; the recipes for vector databases."""
 
-import asyncio
 import re
 from pathlib import Path
+from unittest import mock
 
 import bm25s
 import numpy as np
@@ -62,10 +62,9 @@ def ids(matches):
 @pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
 def test_it_finds_what_two_passes_over_an_index_find(name, second):
     settings = SETTINGS[name]
-    expected = search_vectors(
-        QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=8, feedback_depth=50,
-        **(second if name != "none" else {}),
-    )  # fmt: skip
+    with mock.patch("foils.searching.runs.CANDIDATES", second.get("candidates", 1_000)):
+        again = {"second_pass": second["second_pass"]} if second and name != "none" else {}
+        expected = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=8, feedback_depth=50, **again)
     search = SharpenedSearch(Database(), settings, feedback_depth=50, **second)
     many = SharpenedSearch(batched(Database()), settings, feedback_depth=50, batched=True, **second).many(QUERIES, 8)
     for row, query in enumerate(QUERIES):
@@ -73,38 +72,6 @@ def test_it_finds_what_two_passes_over_an_index_find(name, second):
         assert ids(found) == expected.positions[row].tolist()
         np.testing.assert_allclose([match.score for match in found], expected.scores[row], rtol=1e-5, atol=1e-6)
         assert ids(many[row]) == ids(found)
-
-
-@pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
-@pytest.mark.parametrize("together", [False, True])
-def test_the_async_form_finds_the_same_and_waits_for_its_queries_together(second, together):
-    """No query's second search begins before all first ones have: they are under way at the same time."""
-    database, running = Database(), []
-
-    async def one(query, k, **options):
-        running.append("begin")
-        await asyncio.sleep(0)
-        running.append("end")
-        return database(query, k, **options)
-
-    async def all_at_once(queries, k, **options):
-        return [database(query, k, **options) for query in queries]
-
-    settings = {"settings": SETTINGS["rocchio"], "feedback_depth": 50, "batched": together, **second}
-    search = SharpenedSearch(all_at_once if together else one, **settings)
-    plain = SharpenedSearch(batched(Database()) if together else Database(), **settings)
-    found = asyncio.run(search.many(QUERIES, 8, even=True))
-    assert found == plain.many(QUERIES, 8, even=True)
-    assert {str(options) for _, options in database.asked} == {"{'even': True}"}
-    if not together:
-        assert running[:18] == ["begin"] * 9 + ["end"] * 9
-    assert asyncio.run(search(QUERIES[0], 8, even=True)) == found[0]
-    if not second:
-        database.asked.clear()
-        rdime = SharpenedSearch(search.search, SETTINGS["rdime"], batched=together)
-        given = asyncio.run(rdime(QUERIES[0], 8, feedback=DOCUMENTS[40:42]))
-        assert given == SharpenedSearch(Database(), SETTINGS["rdime"])(QUERIES[0], 8, feedback=DOCUMENTS[40:42])
-        assert len(database.asked) == 1, "no first search"
 
 
 def test_sharpened_queries_are_those_of_the_two_passes():
@@ -122,16 +89,14 @@ def test_sharpened_queries_are_those_of_the_two_passes():
 
 def test_no_search_is_made_that_is_not_needed():
     def asked(settings, k=8, **more):
-        feedback = more.pop("feedback", None)
         database = Database()
-        SharpenedSearch(database, settings, **more)(QUERIES[0], k, feedback=feedback)
+        SharpenedSearch(database, settings, **more)(QUERIES[0], k)
         return [depth for depth, _ in database.asked]
 
     assert asked(SETTINGS["rdime"]) == [2, 8], "the vectors of k⁺ documents, then the search"
     assert asked(SETTINGS["eclipse"], feedback_depth=50) == [50, 8]
     assert asked(SETTINGS["none"]) == [8]
     assert asked(DimensionSettings("rocchio", k_plus=4)) == [4, 8]
-    assert asked(SETTINGS["rdime"], feedback=DOCUMENTS[:3]) == [8]
     assert asked(SETTINGS["rdime"], second_pass="rerank", candidates=20) == [20]
     assert asked(SETTINGS["rdime"], second_pass="rerank") == [100], "vectors are sent for each"
     assert asked(SETTINGS["rdime"], k=300, second_pass="rerank") == [300]
@@ -160,10 +125,8 @@ def test_fewer_documents_than_asked_for_are_all_returned():
         (lambda query, k: (["a", "b"], DOCUMENTS[:1]), r"2 documents with vectors of shape \(1, 12\)"),
         (lambda query, k: (["a"], DOCUMENTS[:1, :5]), r"1 documents with vectors of shape \(1, 5\)"),
         (lambda query, k: (["a"], [object()]), "object"),
-        (lambda query, k: asyncio.sleep(0), "async def"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:coroutine")
 def test_a_function_that_returns_something_else_is_refused(search, said):
     with pytest.raises(InputError, match=said):
         SharpenedSearch(search, SETTINGS["rdime"])(QUERIES[0])

@@ -13,6 +13,7 @@ from foils.searching.choosing import (
     query_values,
 )
 from foils.searching.dimensions import (
+    DimensionSettings,
     dime_importance,
     eclipse_importance,
     keep_share,
@@ -22,9 +23,7 @@ from foils.searching.dimensions import (
     sharpened_queries,
     sun,
 )
-from foils.searching.passes import search_vectors
-from foils.searching.runs import embed_collection, search_collection
-from foils.searching.settings import DimensionSettings
+from foils.searching.runs import embed_collection, search_collection, search_vectors
 from foils.searching.sharpened import SharpenedSearch, sharpen
 
 __all__ = [

@@ -26,6 +26,8 @@ from foils.encode.nearest import search_lists
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
 from foils.searching.dimensions import (
+    FEEDBACK_DEPTH,
+    DimensionSettings,
     Floats,
     Rows,
     dimension_order,
@@ -35,9 +37,7 @@ from foils.searching.dimensions import (
     sharpened_queries,
     sun,
 )
-from foils.searching.passes import check_search_depths, rank_lists
-from foils.searching.runs import Embedded
-from foils.searching.settings import CANDIDATES, FEEDBACK_DEPTH, DimensionSettings
+from foils.searching.runs import CANDIDATES, Embedded, check_search_depths, rank_lists
 from foils.statistics import parse_measures
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -188,7 +188,8 @@ def judged_queries(
     Raises:
         InputError: a depth out of range.
     """
-    reranked = check_search_depths(k, feedback_depth, None, "rerank")
+    check_search_depths(k, feedback_depth)
+    reranked = max(k, CANDIDATES)
     collection = embedded.collection
     table = collection.judgements(embedded.split)
     grades = np.asarray(table["relevance"].to_numpy(), np.int64)

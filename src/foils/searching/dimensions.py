@@ -9,20 +9,93 @@ together for many queries with their lists of feedback or their answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.encode import Vectors
 from foils.runtime.errors import InputError
-from foils.searching.settings import DimensionSettings
+from foils.runtime.options import Option, Settings
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
+Method = Literal["none", "dime", "eclipse", "rdime", "rocchio"]
+METHODS = ("none", "dime", "eclipse", "rdime", "rocchio")
+FEEDBACK_DEPTH = 1_000  # the paper's k
+K_PLUS = {"eclipse": 2, "rocchio": 2}  # the least of Eclipse's grid; DIME and RDIME were published with 1
 QUERIES = 1_024  # at once: bounds memory, and how often progress is told
+
+
+def _of(*methods: str, **others: bool) -> dict[str, Any]:
+    """What a setting of some methods needs of a search: one of these, and that nothing chooses the settings."""
+    return {"dimensions": methods, "tune": False, **others}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportanceSettings(Settings):
+    """How the dimensions of a query are weighed, and how many are kept.
+
+    Attributes:
+        k_plus: Number of best documents whose mean is the sun; by default 2 for rocchio and, as published, 2 for
+            eclipse, 1 for the others. Answers take the sun's place.
+        k_minus: Number of last documents whose mean is the moon (eclipse).
+        alpha: Weight of the sun (eclipse).
+        beta: Weight of the moon (eclipse).
+        share: Share of the dimensions that is kept (dime, eclipse; rdime finds its own).
+        weight: Length of the step towards the sun, as a share of the query's length (rocchio).
+        scaled: Bring the sun to the query's length before rdime looks for noise. As published, it is not; then the
+            share that is kept depends on how long the documents' vectors are.
+    """
+
+    heading = "Dimensions"
+
+    k_plus: Annotated[int | None, Option(least=1, needs=_of(*METHODS[1:], answers=False))] = None
+    k_minus: Annotated[int, Option(least=1, needs=_of("eclipse"))] = 5
+    alpha: Annotated[float, Option(above=0, needs=_of("eclipse"))] = 1.0
+    beta: Annotated[float, Option(least=0, needs=_of("eclipse"))] = 0.5
+    share: Annotated[float, Option(above=0, most=1, needs=_of("dime", "eclipse"))] = 0.8
+    weight: Annotated[float, Option(least=0, needs=_of("rocchio"))] = 0.2
+    scaled: Annotated[bool, Option(needs=[_of("rdime"), {"dimensions": False, "answers": True}])] = True
+
+    def of(self, method: Method) -> DimensionSettings:
+        """Return these settings for a method."""
+        return DimensionSettings(method, **{each.name: getattr(self, each.name) for each in fields(ImportanceSettings)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimensionSettings(ImportanceSettings):
+    """How to choose each query's dimensions: a method, and its settings; `k_plus` is known.
+
+    Attributes:
+        method: `none` (keep all), `dime`, `eclipse`, `rdime`, or `rocchio` (a step towards the sun).
+        moon_pool: Draw the moon at random from this many last documents (eclipse, its Table 3), none of which makes
+            the sun; None: take the last ones.
+    """
+
+    method: Annotated[Method, Option(names=METHODS)] = field(default="eclipse", kw_only=False)
+    k_plus: Annotated[int, Option(least=1)] = None  # type: ignore[assignment]  # the method's, from here on
+    moon_pool: Annotated[int | None, Option(least=1)] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k_plus is None:
+            object.__setattr__(self, "k_plus", K_PLUS.get(self.method, 1))
+        if self.moon_pool is not None and self.moon_pool < self.k_minus:
+            raise InputError(f"moon_pool {self.moon_pool}; expected at least k_minus {self.k_minus}")
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether no query can change."""
+        idle = self.weight == 0 if self.method == "rocchio" else self.method in ("dime", "eclipse") and self.share == 1
+        return self.method == "none" or idle
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings for JSON."""
+        return {"method": self.method, **vars(self)}
 
 
 def sun(feedback: npt.ArrayLike, k_plus: int) -> Floats:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.records import Complaints, json_objects, text_field
 from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs
 from foils.data.tokens import BM25Settings
 from foils.encode import DEFAULT_MODEL
@@ -21,33 +22,97 @@ from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.runtime.errors import InputError
 from foils.runtime.files import TREC
-from foils.runtime.options import Option, door, spelled
+from foils.runtime.options import Option, Settings, door, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
+from foils.searching.dimensions import FEEDBACK_DEPTH, METHODS, DimensionSettings, ImportanceSettings, Method
 from foils.searching.retriever import Answered, Retriever, answered, read_queries
-from foils.searching.runs import Searched, bm25_run, embed_collection, search_bm25, search_collection
-from foils.searching.settings import (
-    EMBEDS,
-    METHODS,
-    RANKS_BY_BM25,
-    AnswersLike,
-    DimensionSettings,
-    ImportanceSettings,
-    Method,
-    SearchSettings,
-    check_search,
-    chosen_method,
-    read_answers,
-)
+from foils.searching.runs import SECOND_PASSES, Searched, SecondPass, bm25_run, embed_collection, search_collection
+
+if TYPE_CHECKING:
+    from foils.encode.nearest import Index
+
+    IndexLike = str | Index
+    AnswersLike = str | Path | Mapping[str, str | None]
+else:
+    AnswersLike = Path
+    IndexLike = str
 
 log = logging.getLogger(__name__)
 
 DEPTH, ANSWERS = 1_000, 10  # documents of each query of a split, and of each one that is given
-
+INDEXES = ("exact", "flat", "hnsw", "ivf")
+EMBEDS = {"model": lambda model: deployed(model) != "bm25", "why": "which ranks by BM25 and embeds no text"}
+RANKS_BY_BM25 = {"model": lambda model: deployed(model) != "model", "why": "which does not rank by BM25"}
+OF_SPLITS: dict[str, Any] = {"query": False, "queries": False}  # what is given is searched for as it is
+SHARPENED: list[dict[str, Any]] = [
+    {"dimensions": METHODS[1:], "answers": False},
+    {"dimensions": ["eclipse"]},
+    {"dimensions": False, "tune": True, "answers": False},
+]
 _OF_VECTORS = (
     *("dimensions", "answers", "importance", "scale", "embedding"),
     *("feedback_depth", "second_pass", "index", "tune", "measure"),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings(Settings):
+    """Whose queries are searched for, where, how deep, and how settings are chosen.
+
+    Attributes:
+        split: Split of the judgements whose queries are searched for.
+        feedback_depth: Length of the feedback list, whose best documents make the sun and whose last ones the moon.
+        second_pass: What the second pass ranks: all documents (index), or those that the first pass retrieved, 1,000
+            or as many as are returned (rerank).
+        index: Exact search, or an index of faiss. In Python also an index over the documents, in their order.
+        tune: Choose the settings on this split, by the published grid (dime, eclipse) or by that of rocchio.
+        measure: Measure by which settings are chosen: nDCG, AP, RR or R as ir_measures writes them, as nDCG@10.
+    """
+
+    needs = OF_SPLITS
+
+    split: str = "test"
+    feedback_depth: Annotated[int, Option(least=1, needs=SHARPENED)] = FEEDBACK_DEPTH
+    second_pass: Annotated[
+        SecondPass,
+        Option(
+            names=SECOND_PASSES,
+            needs=[
+                {"dimensions": METHODS[1:]},
+                {"dimensions": False, "tune": True},
+                {"dimensions": False, "answers": True},
+            ],
+        ),
+    ] = "index"
+    index: Annotated[IndexLike, Option(names=INDEXES)] = "exact"
+    tune: Annotated[
+        str | None,
+        Option(
+            metavar="SPLIT",
+            needs={"dimensions": lambda method: method not in ("none", "rdime"), "why": "which has nothing to tune"},
+        ),
+    ] = None
+    measure: Annotated[str, Option(needs={"tune": True})] = "nDCG@10"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return for JSON what is searched, how deep, and how settings were chosen."""
+        return {
+            "second_pass": self.second_pass,
+            "index": self.index if isinstance(self.index, str) else type(self.index).__name__,
+            "tune": {"split": self.tune, "measure": self.measure} if self.tune else None,
+            "feedback_depth": self.feedback_depth,
+        }
+
+
+def check_search(searching: SearchSettings) -> None:
+    """Refuse to choose settings on the queries that are searched for."""
+    tune = searching.tune
+    if tune is not None and tune == searching.split:
+        raise InputError(
+            f"{spelled('tune')} {tune} {spelled('split')} {tune}: settings chosen on the queries that are searched for "
+            "say nothing of others; tune on another split, or see foils.searching.cross_validate"
+        )
 
 
 @door(check=check_search, needs={**dict.fromkeys(_OF_VECTORS, EMBEDS), "lexical": RANKS_BY_BM25})
@@ -55,12 +120,16 @@ def search(
     collection: CollectionLike,
     *,
     model: EncoderLike = DEFAULT_MODEL,
-    dimensions: Annotated[Method | None, Option(names=METHODS)] = None,
-    run: Annotated[str | Path | None, Option(metavar="FILE", writes=TREC)] = None,
+    dimensions: Annotated[Method | None, Option(names=METHODS, needs=OF_SPLITS)] = None,
+    run: Annotated[str | Path | None, Option(metavar="FILE", writes=TREC, needs=OF_SPLITS)] = None,
     query: Annotated[list[str] | None, Option(metavar="TEXT", repeated=True)] = None,
     queries: Annotated[str | Path | None, Option(metavar="FILE")] = None,
+    top: Annotated[int | None, Option(least=1)] = None,
     searching: SearchSettings,
-    answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None,
+    answers: Annotated[
+        AnswersLike | None,
+        Option(metavar="FILE", needs={**OF_SPLITS, "dimensions": lambda method: method != "none"}),
+    ] = None,
     importance: ImportanceSettings,
     lexical: BM25Settings,
     reading: CollectionSettings,
@@ -85,6 +154,7 @@ def search(
         query: A new query to answer, in the place of those of a split; may be given several times. `--json -` prints a
             line of JSON for each.
         queries: File of new queries, one on each line; - is standard input.
+        top: Number of documents returned for each query. Default: 1,000, and 10 for a query that is given.
         answers: JSONL file of {"query_id", "answer"}, as a language model may write them: their vectors are the suns.
             In Python also a dictionary; None stands for no answer.
 
@@ -100,12 +170,12 @@ def search(
         if not asked:
             ways = f"give {spelled('query')} TEXT, or search a collection with {spelled('model', str(collection))}"
             raise InputError(f"{collection} is a retriever; {ways}")
-        return answered(Retriever.load(cast(str, collection), embedding=embedding), asked, searching.top or ANSWERS)
+        return answered(Retriever.load(cast(str, collection), embedding=embedding), asked, top or ANSWERS)
     loaded, fusion, ranks_by = reading.open(collection), Fusion.of(model), deployed(model)
     if asked:
         retriever = Retriever(loaded, model, lexical=lexical, embedding=embedding)
-        return answered(retriever, asked, searching.top or ANSWERS)
-    split, top = searching.split, searching.top or DEPTH
+        return answered(retriever, asked, top or ANSWERS)
+    split, top = searching.split, top or DEPTH
     if run is not None:
         check_ids(loaded.all_ids())
     facts: dict[str, Any] = {"collection": loaded.name, "split": split}
@@ -113,11 +183,11 @@ def search(
         lexical = lexical.over(fusion.bm25 if fusion else {}).resolved(loaded)
         facts["bm25"] = lexical.facts
     if ranks_by == "bm25":
-        searched = search_bm25(loaded, split, depth=top, lexical=lexical)
+        searched = Searched(bm25_run(loaded, split, depth=top, lexical=lexical), loaded, split, "BM25")
         facts |= {"encoder": None, "top": top}
     else:
         depth = max(top, FUSED_DEPTH) if ranks_by == "both" else top
-        method = chosen_method(dimensions, tune=searching.tune, answers=answers)
+        method = dimensions or ("rocchio" if searching.tune else "none" if answers is None else "rdime")
         texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
         searched = _search_vectors(loaded, model, importance.of(method), searching, texts, embedding, depth)
         facts |= {**searching.to_json(), "top": top, "dimensions": method}
@@ -166,3 +236,29 @@ def _search_vectors(
     name = f"{encoder.name}-{settings.method}"
     searched = search_collection(vectors, settings, index=index, **depths, second_pass=searching.second_pass, name=name)
     return replace(searched, facts={"encoder": description(encoder)})
+
+
+def read_answers(path: str | Path) -> dict[str, str | None]:
+    """Read lines of {"query_id": …, "answer": …}; an answer that is null is none.
+
+    The vectors of answers take the place of the sun (LLM DIME and LLM Eclipse).
+
+    Raises:
+        InputError: no such file.
+        FormatError: a line of another form, a blank answer, or a second answer to a query; all are listed.
+
+    Source: DIME (Faggioli et al. 2024), LLM DIM estimators; Eclipse eq. 2 and 4.
+    """
+    complaints = Complaints(path)
+    answers: dict[str, str | None] = {}
+    for line, record in json_objects(path, complaints):
+        query, answer = text_field(record.get("query_id")), text_field(record.get("answer"))
+        missing = "answer" in record and record["answer"] is None
+        if query is None or not (missing or (answer or "").strip()):
+            complaints.add('expected {"query_id": string, "answer": a text that is not empty, or null}', line)
+        elif query in answers:
+            complaints.add(f"{query!r} has an answer on an earlier line already", line)
+        else:
+            answers[query] = answer
+    complaints.raise_if_any()
+    return answers

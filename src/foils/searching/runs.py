@@ -1,11 +1,20 @@
-"""Search over a collection: texts and ids in, a run out."""
+"""Search over a collection in two passes over an index: texts and ids in, a run out.
+
+1. The first pass retrieves with all dimensions; its list is the feedback.
+2. Sun and moon come from the feedback (or the sun from an answer's vector); they give each query its mask.
+3. The second pass ranks with the masked query: the whole index, or only the documents retrieved.
+
+Three depths are independent: of the feedback (whose end is the moon), of what is ranked again, and of the result. A
+query whose mask keeps everything is not ranked again: its first result stands, bit for bit. Where the first pass gives
+neither feedback nor documents to rank again, there is none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +25,141 @@ from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
 from foils.data.tokens import BM25Settings
 from foils.encode import Encoder, Kind, Vectors, VectorStore
-from foils.encode.nearest import ExactIndex, Products, search_lists
+from foils.encode.nearest import ExactIndex, Index, Products, as_index, rank_rows, search_lists
 from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import TREC
 from foils.runtime.results import Result, Table
-from foils.searching.passes import Ranked, search_vectors
-from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
+from foils.searching.dimensions import (
+    FEEDBACK_DEPTH,
+    QUERIES,
+    DimensionSettings,
+    Sharpened,
+    feedback_needed,
+    sharpened_queries,
+)
 
+SecondPass = Literal["index", "rerank"]
+SECOND_PASSES = ("index", "rerank")
+CANDIDATES = 1_000  # what is ranked again, as the paper's k
 SLICE = 4_096  # texts encoded at once where no store keeps them
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """What a search returns.
+
+    Attributes:
+        positions: n arrays of document positions, best first.
+        scores: n arrays of float32 inner products with the sharpened queries.
+        sharpened: the queries of the second pass, and what became of them.
+    """
+
+    positions: list[Rows]
+    scores: list[Products]
+    sharpened: Sharpened
+
+
+def search_vectors(
+    queries: npt.NDArray[np.floating],
+    documents: Vectors,
+    index: Any,
+    settings: DimensionSettings,
+    *,
+    k: int = 1000,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    answers: npt.NDArray[np.floating] | None = None,
+    second_pass: SecondPass = "index",
+    without: Rows | None = None,
+    rng: np.random.Generator | None = None,
+) -> Ranked:
+    """Search with each query's useful dimensions.
+
+    Args:
+        queries: (n, d) unit vectors.
+        documents: vectors of the documents the index holds, in its order.
+        index: an `Index` or faiss' own, of inner products; every pass goes through it. What
+            `as_index` returns is not checked again.
+        settings: how dimensions are chosen.
+        k: how many documents to return.
+        feedback_depth: length of the feedback list, whose end is the moon, however many documents are returned.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
+        second_pass: `index` ranks all documents again, `rerank` only the 1,000, or k, that the first pass retrieved.
+        without: (n,) position of a document that neither pass returns for the query; −1: there is none.
+        rng: source of the draws of a random moon.
+
+    Returns:
+        Lists of at most k documents. Ties go to the lower position (with an exact index).
+
+    Raises:
+        UnknownNameError: an unknown second pass.
+        InputError: a depth out of range, or what `as_index` and `sharpened_queries` refuse.
+
+    Source: Eclipse, section 3.
+    """
+    check_search_depths(k, feedback_depth, second_pass)
+    reranked = max(k, CANDIDATES)
+    index = as_index(index, documents)
+    first = reranked if second_pass == "rerank" and not settings.keeps_all else 0
+    first = max(first, feedback_needed(settings, feedback_depth, answered=answers is not None))
+    positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
+    lists = [rows[:feedback_depth] for rows in positions]
+    sharpened = sharpened_queries(queries, documents, lists, settings, answers=answers, rng=rng)
+    if not first:
+        return Ranked(*search_lists(index, sharpened.queries, k, without=without), sharpened)
+    again = np.flatnonzero(sharpened.changed)
+    asked = sharpened.queries[again]
+    if second_pass == "rerank":
+        ranked = rank_lists(asked, documents, [positions[row][:reranked] for row in again])
+    else:
+        ranked = _pass(index, asked, k, None if without is None else without[again])
+    for row, rows, products in zip(again, *ranked, strict=True):
+        positions[row], scores[row] = rows, products
+    return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], sharpened)
+
+
+def check_search_depths(k: int, feedback_depth: int, second_pass: str = "index") -> None:
+    """Refuse depths below 1, and an unknown second pass.
+
+    Raises:
+        UnknownNameError: an unknown second pass.
+        InputError: a depth below 1.
+    """
+    check_names("second pass", [second_pass], SECOND_PASSES)
+    if min(k, feedback_depth) < 1:
+        raise InputError(f"expected depths of at least 1; found k={k}, feedback_depth={feedback_depth}")
+
+
+def rank_lists(
+    queries: npt.NDArray[np.floating], documents: Vectors, lists: Sequence[Rows]
+) -> tuple[list[Rows], list[Products]]:
+    """Return each query's list by falling inner product, ties by position, and the products, as an exact index does.
+
+    Args:
+        queries: (n, d), masked or not.
+        documents: vectors of all documents.
+        lists: n arrays of document positions.
+    """
+    positions: list[Rows] = []
+    scores: list[Products] = []
+    with progress.task("ranking again", total=len(lists), unit="queries") as advance:
+        for start in range(0, len(lists), QUERIES):
+            part = slice(start, start + QUERIES)
+            rows, products = rank_rows(queries[part], documents, lists[part])
+            positions, scores = positions + rows, scores + products
+            advance(len(rows))
+    return positions, scores
+
+
+def _pass(
+    index: Index, queries: npt.NDArray[np.floating], depth: int, without: Rows | None
+) -> tuple[list[Rows], list[Products]]:
+    """One search; empty lists, and no scores, where there is no query or depth."""
+    if depth and len(queries):
+        return search_lists(index, queries, depth, without=without)
+    return [np.empty(0, np.int64)] * len(queries), []
 
 
 @dataclass(frozen=True)
@@ -64,8 +197,7 @@ class Embedded:
     @property
     def query_ids(self) -> list[str]:
         """Ids of the queries, in the order of `query_rows`."""
-        ids: list[str] = self.collection.queries["query_id"].take(pa.array(self.query_rows)).to_pylist()
-        return ids
+        return _ids(self.collection, self.query_rows)
 
 
 @dataclass(frozen=True)
@@ -76,12 +208,10 @@ class Searched(Result):
         run: the rankings.
         collection: that was searched.
         split: whose queries.
-        query_ids: of the queries searched for.
-        method: how dimensions were chosen.
-        settings: the method's; None where no dimensions were chosen.
+        ranked_by: what ranked, in words, as `dense`, `rocchio`, `BM25` or `BM25 + dense`.
+        settings: how dimensions were chosen; None where BM25 alone ranks.
         ranked: positions, scores and masks; None likewise.
         facts: what else JSON says of the search.
-        ranked_by: what ranked, in words, as `dense`, `rocchio`, `BM25` or `BM25 + dense`.
     """
 
     endings = TREC
@@ -89,12 +219,15 @@ class Searched(Result):
     run: Run
     collection: Collection = field(repr=False)
     split: str
-    query_ids: list[str] = field(repr=False)
-    method: str
+    ranked_by: str
     settings: DimensionSettings | None = None
     ranked: Ranked | None = field(default=None, repr=False)
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    ranked_by: str = ""
+
+    @property
+    def queries(self) -> int:
+        """How many queries were searched for."""
+        return len(self.collection.asked(self.split))
 
     @property
     def kept(self) -> float:
@@ -116,22 +249,22 @@ class Searched(Result):
 
     def tables(self) -> list[Table]:
         """Return the counts of queries, documents and dimensions."""
-        rows = [("queries", f"{len(self.query_ids):,}"), ("documents ranked", f"{self.run.table.num_rows:,}")]
-        if self.ranked is not None and self.method != "none":
+        rows = [("queries", f"{self.queries:,}"), ("documents ranked", f"{self.run.table.num_rows:,}")]
+        if self.ranked is not None and self.settings is not None and self.settings.method != "none":
             changed = int(self.ranked.sharpened.changed.sum())
             rows += [
                 ("dimensions kept", f"{100 * self.kept:.1f} %"),
                 ("queries moved towards their feedback", f"{self.counts['moved']:,}"),
-                ("queries that stayed as they were", f"{len(self.query_ids) - changed:,}"),
+                ("queries that stayed as they were", f"{self.queries - changed:,}"),
                 ("of these, for want of feedback or answer", f"{self.counts['no_feedback']:,}"),
             ]
         written = f" → {self.facts['run']}" if self.facts.get("run") else ""
-        title = f"{self.ranked_by or self.method} search of {self.collection.name} ({self.split}){written}"
+        title = f"{self.ranked_by} search of {self.collection.name} ({self.split}){written}"
         return [Table(title, ["", ""], rows, identical_ids_caption(self.collection.identical_ids(self.split)))]
 
     def to_json(self) -> dict[str, Any]:
         """Return how the search was made, what was kept, and how many queries were masked or moved."""
-        said: dict[str, Any] = {"queries": len(self.query_ids)}
+        said: dict[str, Any] = {"queries": self.queries}
         if self.settings is not None:
             said = {"settings": self.settings.to_json(), "kept": self.kept, **self.counts}
         return {**self.facts, **said, "identical_ids": self.collection.identical_ids(self.split)}
@@ -163,7 +296,8 @@ def embed_collection(
         UnknownNameError: an unknown split.
         InputError: queries without an answer, where answers are given.
     """
-    ids, rows = _asked(collection, split)
+    rows = collection.asked(split)
+    ids = _ids(collection, rows)
     answered = None
     if answers is not None:
         if missing := [query for query in ids if query not in answers]:
@@ -207,7 +341,6 @@ def search_collection(
     index: Any = None,
     k: int = 1000,
     feedback_depth: int = FEEDBACK_DEPTH,
-    candidates: int | None = None,
     second_pass: SecondPass = "index",
     rng: np.random.Generator | None = None,
     name: str = "run",
@@ -222,7 +355,6 @@ def search_collection(
         index: what retrieves, as `search_vectors`; None: exact search.
         k: documents of each list.
         feedback_depth: length of the feedback, whose end is the moon.
-        candidates: documents of the first pass that are ranked again, as `search_vectors`.
         second_pass: `index` or `rerank`, as `search_vectors`.
         rng: source of the draws of a random moon.
         name: of the run.
@@ -237,32 +369,19 @@ def search_collection(
         settings,
         k=k,
         feedback_depth=feedback_depth,
-        candidates=candidates,
         answers=embedded.answers,
         second_pass=second_pass,
         without=embedded.identical,
         rng=rng,
     )
-    collection, ids = embedded.collection, embedded.query_ids
-    run = _run_of(collection, ids, ranked.positions, ranked.scores, name)
+    run = _run_of(embedded.collection, embedded.query_ids, ranked.positions, ranked.scores, name)
     ranked_by = "dense" if settings.method == "none" else settings.method
-    return Searched(
-        run=run, collection=collection, split=embedded.split, query_ids=ids, method=settings.method,
-        settings=settings, ranked=ranked, ranked_by=ranked_by,
-    )  # fmt: skip
+    return Searched(run, embedded.collection, embedded.split, ranked_by, settings, ranked)
 
 
-def search_bm25(collection: Collection, split: str, *, depth: int, lexical: BM25Settings | None = None) -> Searched:
-    """Search with BM25 for every query of a split (`Collection.asked`) (`bm25_run`); no dimensions are chosen."""
-    run = bm25_run(collection, split, depth=depth, lexical=lexical)
-    ids, _ = _asked(collection, split)
-    return Searched(run, collection, split, ids, method=run.name, ranked_by="BM25")
-
-
-def _asked(collection: Collection, split: str) -> tuple[list[str], Rows]:
-    """Ids and rows of the queries of a split (`Collection.asked`)."""
-    rows = collection.asked(split)
-    return collection.queries["query_id"].take(pa.array(rows)).to_pylist(), rows
+def _ids(collection: Collection, rows: Rows) -> list[str]:
+    ids: list[str] = collection.queries["query_id"].take(pa.array(rows)).to_pylist()
+    return ids
 
 
 def _run_of(
@@ -291,9 +410,8 @@ def bm25_run(
     Raises:
         UnknownNameError: no such split.
     """
-    rows: Any
-    ids, rows = _asked(collection, split)
+    rows: Any = collection.asked(split)
     retriever: Any = BM25Retriever(collection, **vars(lexical or BM25Settings()))
     lists, scores = search_lists(retriever, rows, depth, without=collection.identical[rows])
-    run = _run_of(collection, ids, lists, scores, name)
+    run = _run_of(collection, _ids(collection, rows), lists, scores, name)
     return replace(run, facts={"bm25": retriever.settings.facts})

@@ -2,15 +2,12 @@
 
 All that is asked of it is what any of them can do: from a query vector and a number k, the k nearest documents with
 their vectors. What it calls a document (an id, a row, a hit with its payload) comes back as it is, and what else it
-takes (a filter, a tenant, a partition) is passed through, to both passes alike. It may be an async function; then the
-search is one, too.
+takes (a filter, a tenant, a partition) is passed through, to both passes alike.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -20,9 +17,15 @@ import numpy.typing as npt
 
 from foils.encode import Vectors
 from foils.runtime.errors import InputError
-from foils.searching.dimensions import Mask, Sharpened, feedback_needed, sharpened_queries
-from foils.searching.passes import check_search_depths
-from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
+from foils.searching.dimensions import (
+    FEEDBACK_DEPTH,
+    DimensionSettings,
+    Mask,
+    Sharpened,
+    feedback_needed,
+    sharpened_queries,
+)
+from foils.searching.runs import SecondPass, check_search_depths
 
 T = TypeVar("T")
 Floats = npt.NDArray[np.float32]
@@ -56,9 +59,6 @@ class Matches(list[Match[T]]):
         return not bool(self.mask.all())
 
 
-Steps = Generator[tuple[Floats, int], Any, list[Matches[T]]]  # queries and depth -> results of the function
-
-
 def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings: DimensionSettings) -> Floats:
     """Return queries without the dimensions that their feedback does not support, or moved towards it.
 
@@ -88,8 +88,7 @@ class SharpenedSearch(Generic[T]):
     Attributes:
         search: yours: (query (d,), k, options) → (documents, their vectors (≤ k, d)), best first; with `batched`
             (queries (n, d), k, options) → such a pair for each. By inner product, or by cosine or L2 distance over
-            documents of one norm, which order documents alike. Where it is an async function, calls are awaited, and
-            the queries of `many` are searched for at the same time.
+            documents of one norm, which order documents alike.
         settings: what is done with a query, as DimensionSettings("rocchio"). rdime needs one document, rocchio two,
             eclipse the end of a list of `feedback_depth`.
         second_pass: `index` searches again with the sharpened query; `rerank` orders by it what the first pass
@@ -112,93 +111,59 @@ class SharpenedSearch(Generic[T]):
     batched: bool = False
 
     def __post_init__(self) -> None:
-        check_search_depths(1, self.feedback_depth, self.candidates, self.second_pass)
+        check_search_depths(1, self.feedback_depth, self.second_pass)
+        if self.candidates is not None and self.second_pass == "index":
+            raise InputError(f"candidates {self.candidates}: no effect without second_pass='rerank'; leave it out")
 
-    def __call__(
-        self, query: npt.ArrayLike, k: int = 10, *, feedback: npt.ArrayLike | None = None, **options: Any
-    ) -> Matches[T] | Awaitable[Matches[T]]:
+    def __call__(self, query: npt.ArrayLike, k: int = 10, **options: Any) -> Matches[T]:
         """Return the k best documents of one query, best first, with the mask of its dimensions.
 
         Args:
             query: (d,).
             k: how many.
-            feedback: (m, d) vectors of another system's results, best first, or of an answer text;
-                with second_pass `index` there is then one search, by the sharpened query, and no first.
             options: passed on to the search function, each time.
 
         Raises:
             InputError: shapes that do not fit, or a search function that returns something else than it should.
         """
-        given = None if feedback is None else [feedback]
-        found: Any = self.many(np.asarray(query, np.float32)[None], k, feedback=given, **options)
-        return _first(found) if inspect.isawaitable(found) else found[0]
+        return self.many(np.asarray(query, np.float32)[None], k, **options)[0]
 
-    def many(
-        self, queries: npt.ArrayLike, k: int = 10, *, feedback: Sequence[npt.ArrayLike] | None = None, **options: Any
-    ) -> list[Matches[T]] | Awaitable[list[Matches[T]]]:
+    def many(self, queries: npt.ArrayLike, k: int = 10, **options: Any) -> list[Matches[T]]:
         """Return the k best documents of each of n queries, (n, d); arguments and errors as of one."""
-        steps = self._steps(queries, k, feedback)
-        if _is_async(self.search):
-            return self._awaited(steps, options)
-        asked, matches = _step(steps)
-        while asked is not None:
-            asked, matches = _step(steps, self._searched(asked, options))
-        return matches
-
-    async def _awaited(self, steps: Steps[T], options: dict[str, Any]) -> list[Matches[T]]:
-        asked, matches = _step(steps)
-        while asked is not None:
-            found = self._searched(asked, options)
-            asked, matches = _step(steps, await (found if self.batched else asyncio.gather(*found)))
-        return matches
-
-    def _searched(self, asked: tuple[Floats, int], options: dict[str, Any]) -> Any:
-        vectors, depth = asked
-        if self.batched:
-            return self.search(vectors, depth, **options)
-        return [self.search(query, depth, **options) for query in vectors]
-
-    def _steps(self, queries: npt.ArrayLike, k: int, feedback: Sequence[npt.ArrayLike] | None) -> Steps[T]:
-        """Yield what is to be searched for, at most twice; take its results; return the matches."""
-        rows = _rows(queries)
-        reranked = check_search_depths(k, self.feedback_depth, self.candidates or max(k, CANDIDATES), "rerank")
-        given = None if feedback is None else [_rows(of, rows.shape[1]) for of in feedback]
-        needed = 0 if given is not None else feedback_needed(self.settings, self.feedback_depth)
+        rows, reranked = _rows(queries), self.candidates or max(k, CANDIDATES)
+        check_search_depths(k, self.feedback_depth)
+        if reranked < k:
+            raise InputError(f"candidates={reranked} is below k={k}: what is returned is taken from what is ranked")
+        needed = feedback_needed(self.settings, self.feedback_depth)
         depth = k if self.settings.keeps_all else needed  # of the first pass; 0: there is none
         if self.second_pass == "rerank":
             depth = max(reranked, needed)
-        first = _checked((yield rows, depth), rows) if depth and len(rows) else [NOTHING] * len(rows)
-        fed = [of for _, of in first] if given is None else given
-        made = _sharpened(rows, [of[: self.feedback_depth] for of in fed], self.settings)
+        first = self._searched(rows, depth, options) if depth and len(rows) else [NOTHING] * len(rows)
+        made = _sharpened(rows, [vectors[: self.feedback_depth] for _, vectors in first], self.settings)
         if self.second_pass == "rerank":
             first = [(documents[:reranked], vectors[:reranked]) for documents, vectors in first]
         else:
             again = np.flatnonzero(made.changed) if depth >= k else np.arange(len(rows))
             if len(again):
-                asked = made.queries[again]
-                for row, of in zip(again.tolist(), _checked((yield asked, k), asked), strict=True):
-                    first[row] = of
-        found = [_scored(query, *of) for query, of in zip(made.queries, first, strict=True)]
-        if self.second_pass == "rerank":  # of equal ones the earlier first
-            found = [sorted(of, key=lambda match: -match.score) for of in found]
-        said = zip(found, made.masks, made.moved.tolist(), strict=True)
-        return [Matches(of[:k], mask, moved) for of, mask, moved in said]
+                second = self._searched(made.queries[again], k, options)
+                for row, pair in zip(again.tolist(), second, strict=True):
+                    first[row] = pair
+        results = []
+        for query, pair, mask, moved in zip(made.queries, first, made.masks, made.moved.tolist(), strict=True):
+            scored = _scored(query, *pair)
+            if self.second_pass == "rerank":  # of equal ones the earlier first
+                scored.sort(key=lambda match: -match.score)
+            results.append(Matches(scored[:k], mask, moved))
+        return results
 
-
-def _is_async(search: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(getattr(search, "__call__", None))  # noqa: B004
-
-
-async def _first(found: Awaitable[list[Matches[T]]]) -> Matches[T]:
-    return (await found)[0]
-
-
-def _step(steps: Steps[T], found: Any = None) -> tuple[tuple[Floats, int] | None, list[Matches[T]]]:
-    """Hand over results; return what is to be searched for next or, where that is nothing, None and the matches."""
-    try:
-        return steps.send(found), []
-    except StopIteration as end:
-        return None, end.value
+    def _searched(self, queries: Floats, depth: int, options: dict[str, Any]) -> list[Found]:
+        if self.batched:
+            pairs = self.search(queries, depth, **options)
+        else:
+            pairs = [self.search(query, depth, **options) for query in queries]
+        if len(pairs) != len(queries):
+            raise InputError(f"the search function returned {len(pairs)} results for {len(queries)} queries")
+        return [_checked(pair, queries.shape[1]) for pair in pairs]
 
 
 def _sharpened(queries: Floats, feedback: Sequence[Floats], settings: DimensionSettings) -> Sharpened:
@@ -215,15 +180,7 @@ def _scored(query: Floats, documents: Sequence[T], vectors: Floats) -> list[Matc
     return [Match(document, score) for document, score in zip(documents, scores, strict=True)]
 
 
-def _checked(pairs: Any, queries: Floats) -> list[Found]:
-    if len(pairs) != len(queries):
-        raise InputError(f"the search function returned {len(pairs)} results for {len(queries)} queries")
-    return [_checked_pair(pair, queries.shape[1]) for pair in pairs]
-
-
-def _checked_pair(pair: Any, d: int) -> Found:
-    if inspect.isawaitable(pair):
-        raise InputError("the search function returned a coroutine; define it with async def, and await this search")
+def _checked(pair: Any, d: int) -> Found:
     try:
         documents, vectors = pair
         array = np.asarray(vectors, np.float32) if len(documents) else np.empty((0, d), np.float32)
