@@ -372,9 +372,7 @@ class _PairReader:
         if corpus is not None:
             of_corpus = {role: name for role, name in chosen.items() if role in OF_CORPUS and name in corpus.columns}
             self.tables.insert(0, (corpus, Columns.of(corpus, of_corpus, OF_CORPUS), ""))
-        self._queries: dict[str, int] = {}  # id -> row
-        self._query_texts: list[str] = []
-        self._query_splits: list[str] = []
+        self._queries: dict[str, tuple[int, str, str]] = {}  # id -> row, text, split
         self._documents: dict[str, int] = {}  # id -> row
         self._text_of_id: dict[str, int] = {}  # id that is given -> hash of its text
         self._id_of_text: dict[str, str] = {}  # of the corpus's documents that are given an id
@@ -384,7 +382,8 @@ class _PairReader:
         """Return the tables of the collection."""
         new_documents = chain.from_iterable(map(self._read, range(len(self.tables))))
         documents = keep("documents", DOCUMENTS, batches_of(new_documents, DOCUMENTS))
-        queries = keep("queries", QUERIES, batches_of(zip(self._queries, self._query_texts, strict=True), QUERIES))
+        texts = ((query_id, text) for query_id, (_, text, _) in self._queries.items())
+        queries = keep("queries", QUERIES, batches_of(texts, QUERIES))
         judged = self._qrels(documents, queries)
         return Collection("", documents, queries, {name: keep(f"qrels-{name}", QRELS, judged[name]) for name in judged})
 
@@ -394,27 +393,15 @@ class _PairReader:
         complaints, begin, of_pairs = Complaints(records.where), len(self._pairs), "query" in columns.names
         with progress.task("reading pairs", unit="pairs") as advance:
             for line, record in columns.examples(records, complaints):
-                query, positives = -1, len(record.positives) if of_pairs else 0
-                if of_pairs:
-                    query = self._query(record, split_of_table, complaints, line)
-                for place, each in enumerate(record.documents):
-                    identifier, whole = each.doc_id, f"{each.title}\x1f{each.text}" if each.title else each.text
-                    if identifier is None and self._id_of_text:
-                        identifier = self._id_of_text.get(text_id(each.whole))
-                    elif identifier is not None:
-                        text_hash = hash_of(whole)
-                        if self._text_of_id.setdefault(identifier, text_hash) != text_hash:
-                            complaints.add(f"the document {identifier!r} has another text before", line)
-                        if not of_pairs:
-                            for key in (each.whole, each.text):
-                                self._id_of_text.setdefault(text_id(key), identifier)
-                    count, identifier = len(self._documents), identifier or text_id(whole)
-                    row = self._documents.setdefault(identifier, count)
-                    if row == count:
-                        yield identifier, each.title, each.text
-                    if place < positives:
-                        self._pairs.extend((query, row, record.grade, at, line))
                 advance(1)
+                query = self._query(record, split_of_table, complaints, line) if of_pairs else -1
+                for place, each in enumerate(record.documents):
+                    identifier, new = self._identifier(each, of_pairs, complaints, line), len(self._documents)
+                    row = self._documents.setdefault(identifier, new)
+                    if row == new:
+                        yield identifier, each.title, each.text
+                    if of_pairs and place < len(record.positives):
+                        self._pairs.extend((query, row, record.grade, at, line))
         complaints.raise_if_any()
         if of_pairs and len(self._pairs) == begin:
             what = "in this split; leave it out" if split_of_table else "in it; expected at least one record"
@@ -424,16 +411,27 @@ class _PairReader:
         """Return the row of a record's query, and note its text and split."""
         split = split_of_table or (record.split and split_name(record.split))
         query_id = record.query_id or text_id(record.query)
-        row = self._queries.setdefault(query_id, len(self._queries))
-        if row == len(self._query_texts):
-            self._query_texts.append(record.query)
-            self._query_splits.append(split)
-        elif self._query_texts[row] != record.query:
+        noted = (len(self._queries), record.query, split)
+        row, text, before = self._queries.setdefault(query_id, noted)
+        if text != record.query:
             complaints.add(f"the query {query_id!r} has another text before", line)
-        elif self._query_splits[row] != split:
-            both = f"in {self._query_splits[row]} and in {split}"
-            complaints.add(f"the query {record.query[:60]!r} is {both}; give it one split", line)
+        elif before != split:
+            complaints.add(f"the query {text[:60]!r} is in {before} and in {split}; give it one split", line)
         return row
+
+    def _identifier(self, document: Passage, of_pairs: bool, complaints: Complaints, line: int) -> str:
+        """Return the id of a document: its own, that of its text in the corpus, or a hash of its text."""
+        identifier, title, text = document.doc_id, document.title, document.text
+        whole = f"{title}\x1f{text}" if title else text
+        if identifier is None:
+            return self._id_of_text.get(text_id(document.whole)) or text_id(whole)
+        text_hash = hash_of(whole)
+        if self._text_of_id.setdefault(identifier, text_hash) != text_hash:
+            complaints.add(f"the document {identifier!r} has another text before", line)
+        if not of_pairs:
+            for key in (document.whole, text):
+                self._id_of_text.setdefault(text_id(key), identifier)
+        return identifier
 
     def _qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, list[pa.RecordBatch]]:
         """Return the judgements by split, of the pairs that were noted, each once, as they first come.
@@ -443,7 +441,8 @@ class _PairReader:
                 queries without a split where others have one.
         """
         query_rows, doc_rows, grades, tables, lines = np.asarray(self._pairs, np.int64).reshape(-1, 5).T
-        first, splits = PairIndex(query_rows, doc_rows).first, self._query_splits
+        first = PairIndex(query_rows, doc_rows).first
+        _, texts, splits = map(list, zip(*self._queries.values(), strict=True))
         wrong = np.flatnonzero(grades != grades[first])
         if len(wrong):
             at = wrong[0]
@@ -457,7 +456,7 @@ class _PairReader:
             if missing < len(queries):
                 raise FormatError(f"{missing} queries have no split, others have; give each one, or none", self.where)
             relevant = grades > 0
-            splits = split_queries(self._query_texts, query_rows[relevant], doc_rows[relevant])
+            splits = split_queries(texts, query_rows[relevant], doc_rows[relevant])
         kept, judged = np.flatnonzero(first == np.arange(len(first))), {}
         of_pair = np.array(splits, object)[query_rows[kept]]
         for name in sorted({*splits}, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name)):
