@@ -2,15 +2,16 @@
 
     B_s = mean over records of Σ_j a_j · ℓ_j · (1 − (1 + κ)·π_j)
 
-a_j is what negative j adds to the listwise loss of a query that has M in-batch negatives anyway. With x_j = exp((s_j −
-s_p)/τ), S = Σ_j x_j and Z = 1 + M·E[x] over documents of the collection, the list J adds log(1 + S/Z) to the loss log
-Z, and j its part x_j/S of that. So no mined negatives are worth 0, and so is a record for which a source has none. ℓ_j
-is its learnability: 1 for a model that tells positives from random documents already; ρ_j·η_j for one that starts from
-nothing, to which all documents are alike, x_j = 1. Where documents recur less, R + (1 − R)·ρ_j¹⁶: what a word table
-learns of a document by itself serves the share R of the queries to come whose relevant documents are positives of
-training queries too; the rest profits from negatives that it tells from positives already. π_j is the probability that
-it is an unlabelled answer, κ how much worse such a negative is than a true one is good (ANMI 2.0, proof of Theorem 4,
-eq. A.1: κ = D/G).
+a_j is what negative j adds to the listwise loss of a query that has M in-batch negatives anyway.
+With x_j = exp((s_j − s_p)/τ), S = Σ_j x_j and Z = 1 + M·E[x] over documents of the collection, the
+list J adds log(1 + S/Z) to the loss log Z, and j its part x_j/S of that. So no mined negatives are
+worth 0, and so is a record for which a source has none. ℓ_j is its learnability: 1 for a model that
+tells positives from random documents already; ρ_j·η_j for one that starts from nothing, to which
+all documents are alike, x_j = 1. Where documents recur less, R + (1 − R)·ρ_j¹⁶: what a word table
+learns of a document by itself serves the share R of the queries to come whose relevant documents
+are positives of training queries too; the rest profits from negatives that it tells from positives
+already. π_j is the probability that it is an unlabelled answer, κ how much worse such a negative is
+than a true one is good (ANMI 2.0, proof of Theorem 4, eq. A.1: κ = D/G).
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: 
         measured: the scoring.
         triplets: (k,) to look at.
         starts: encoder: the encoder is what is trained; nothing: the model starts from nothing.
-        recurrence: R in [0, 1], the share of the queries to come whose relevant documents are positives of training
-            queries too; None stands for 1.
+        recurrence: R in [0, 1], the share of the queries to come whose relevant documents are
+            positives of training queries too; None stands for 1.
     """
     if starts == "nothing":
         return np.asarray((measured.gates.rho * measured.gates.eta)[triplets])
@@ -138,10 +139,11 @@ def in_batch_odds(measured: Measured, unlabelled: Pairs, count: int, temperature
     return np.where(size > 0, odds, -np.inf)
 
 
-# What a benefit is worth in points of nDCG@10, fitted on the reliable choice cells of benchmarks/results/grid.json and
-# tried on its test cells (`benchmarks/run.py decide ablation`): the gain over none is slope·sign(B)·|B|^power, its
-# errors follow Student's t with 3 degrees of freedom: one of the slope for all sources, one of its own for each. The
-# error of encoders was fitted at .30, and widened so that intervals hold nine differences of ten on the test cells.
+# What a benefit is worth in points of nDCG@10, fitted on the reliable choice cells of
+# benchmarks/results/grid.json and tried on its test cells (`benchmarks/run.py decide ablation`):
+# the gain over none is slope·sign(B)·|B|^power, its errors follow Student's t with 3 degrees of
+# freedom: one of the slope for all sources, one of its own for each. The error of encoders was
+# fitted at .30, and widened so that intervals hold nine differences of ten on the test cells.
 @dataclass(frozen=True)
 class Points:
     """How a benefit becomes points of nDCG@10.

@@ -1,7 +1,8 @@
 """The decision: which negatives to train on, none and random ones among them, and where that would turn.
 
-`decide` goes five steps: draw (what is looked at), believe (how many of each source's negatives are unlabelled
-answers), weigh (what each source is worth then), choose, and explain (`foils.deciding.results`).
+`decide` goes five steps: draw (what is looked at), believe (how many of each source's negatives are
+unlabelled answers), weigh (what each source is worth then), choose, and explain
+(`foils.deciding.results`).
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ class Belief:
     Attributes:
         sources: name -> what is known of each before labels.
         logs: (m,) log n_L/n_U of each triplet.
-        unlabelled: (G,) values of o, from 0 to the largest that is possible; the middle one of the first `GRID` is
-            half of the bound.
+        unlabelled: (G,) values of o, from 0 to the largest that is possible; the middle one of the
+            first `GRID` is half of the bound.
         most: ō, the bound.
         pooled: why the labels look pooled; empty: they do not.
         after: what is believed after labels; None: there are none.
@@ -122,7 +123,8 @@ class Belief:
     def expected(self) -> Float64s:
         """Return (m,) π of each triplet: at half of the bound, or its mean after labels.
 
-        A pair of several sources has their mean logit; what is drawn at random too is told by the others that have it.
+        A pair of several sources has their mean logit; what is drawn at random too is told by the
+        others that have it.
         """
         held = {name: source.triplets for name, source in self.sources.items()}
         if RANDOM in held:
@@ -169,8 +171,8 @@ class Resampling:
     def means(self, sums: Float64s, *, of_draws: bool = False) -> Float64s:
         """Return means over queries in each draw, of sums by block: (G, D) of (G, B), or (1, D) of each draw's own.
 
-        The deviations of B blocks fall short by √((B − 1)/B), and their normal tails by those of Student's t with B − 1
-        degrees of freedom; they are widened by both.
+        The deviations of B blocks fall short by √((B − 1)/B), and their normal tails by those of
+        Student's t with B − 1 degrees of freedom; they are widened by both.
 
         Args:
             sums: (G, B) the same for all draws.
@@ -195,7 +197,8 @@ class Weighed:
         records: that it has a negative for.
         strength: benefit without unlabelled answers. `learnability`: mean ℓ, weighted by a.
         on_grid: (G,) benefit at each o. `shares`: (G,) φ there.
-        drawn: (G, D) benefit at each o in each draw of the queries; with labels (1, D), in each draw of the belief.
+        drawn: (G, D) benefit at each o in each draw of the queries; with labels (1, D), in each
+            draw of the belief.
         drawn_shares: (D,) φ with labels; None without.
         confirmed: whether an answer was surely seen among its judged negatives.
         spread: what the logarithm of its share may be wrong by, without labels.
@@ -242,10 +245,11 @@ def decide(
 ) -> Decision:
     """Decide which negatives to train on: one of the sources, random ones, or none.
 
-    Each candidate's benefit is a mean over the same queries of the split; a query that a source has no negative for
-    counts as none. Without labels the share of unlabelled answers is known up to a bound alone. Chosen is the candidate
-    with the largest benefit at half of it, or a cheaper one that loses at most 5 % of that; said is up to which share
-    it stays the best. With labels benefits are means over what is believed after them.
+    Each candidate's benefit is a mean over the same queries of the split; a query that a source has
+    no negative for counts as none. Without labels the share of unlabelled answers is known up to a
+    bound alone. Chosen is the candidate with the largest benefit at half of it, or a cheaper one
+    that loses at most 5 % of that; said is up to which share it stays the best. With labels
+    benefits are means over what is believed after them.
 
     Args:
         collection: documents, queries, judgements.
@@ -260,7 +264,8 @@ def decide(
         records: queries to look at, at most, drawn at random, with those that have labels; None: all.
 
     Raises:
-        InputError: fewer than two queries, no negatives, or labels that cannot be read or belong to other pairs.
+        InputError: fewer than two queries, no negatives, or labels that cannot be read or belong to
+            other pairs.
     """
     scoring = ScoreSettings(split=split, temperature=temperature, seed=seed)
     drawn = draw(collection, sources, settings or BeliefSettings(), scoring, records)
@@ -379,7 +384,8 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     unlabelled = np.linspace(0.0, max(most, 1e-9), GRID)
     pooled = signs_of_pooling(drawn.collection, drawn.queries, survey)
     if pooled:
-        # No single o fits labels that prefer one retriever's documents: go on until all of each source may be answers.
+        # No single o fits labels that prefer one retriever's documents: go on until all of each
+        # source may be answers.
         bound = float(unlabelled[-1])
         mined = [source for name, source in known.items() if len(source.triplets) and name != RANDOM]
         rate = min((source.share(bound) / bound for source in mined), default=1.0)
@@ -499,7 +505,8 @@ def choose(
     candidates = [
         _candidate(each, chosen, gains, form, wins.get(each.name, 0.0) if labelled else math.nan) for each in ranked
     ]
-    # Points that the choice may lose for what is not known of unlabelled answers; the form's error is left out.
+    # Points that the choice may lose for what is not known of unlabelled answers; the form's error
+    # is left out.
     worth = {each.name: form.mean(each.drawn[0] if labelled else each.on_grid) for each in may}
     lost = np.max([*worth.values()], axis=0) - worth[chosen.name]
     asks = float(lost.mean() if labelled else lost.max()) > WORTH_LABELS or (bool(belief.pooled) and not labelled)
@@ -644,8 +651,9 @@ def random_negatives(collection: Collection, sources: Mapping[str, Negatives], s
 def _source(measured: Measured, bit: int, negatives: Negatives, logs: Float64s) -> Source:
     """What is known of a source before labels: its recaptured positives, or the pairs alone.
 
-    Where fewer came back than what the count may be wrong by (half a positive at the least), that many may have been
-    missed: three planted positives of which none comes back say little, two thousand say that nearly none would.
+    Where fewer came back than what the count may be wrong by (half a positive at the least), that
+    many may have been missed: three planted positives of which none comes back say little, two
+    thousand say that nearly none would.
     """
     triplets = np.flatnonzero(measured.records.members >> bit & 1)
     if not len(triplets):

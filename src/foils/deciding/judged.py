@@ -1,16 +1,18 @@
 """What labels say of the shares of unlabelled answers: one unknown for all sources, one for each, and the judges'.
 
-o, the number of unlabelled relevant pairs for each labelled one, has log o ~ N(log ō − 1.5, 2²): the bound ō is what
-resemblance makes likely, and no cap, since labelling may prefer what looks likely; then labels win. Source s has a
-share near o·r_s·e^δ_s, δ_s ~ N(0, 0.6²) being what its rate r_s may be wrong by; its negative j is an answer with
+o, the number of unlabelled relevant pairs for each labelled one, has log o ~ N(log ō − 1.5, 2²):
+the bound ō is what resemblance makes likely, and no cap, since labelling may prefer what looks
+likely; then labels win. Source s has a share near o·r_s·e^δ_s, δ_s ~ N(0, 0.6²) being what its rate
+r_s may be wrong by; its negative j is an answer with
 
     logit π_j = c_s + log(n_L/n_U)_j + (β − 1)·(log(n_L/n_U)_j − m_s),   β ~ N(1, 0.5²),
 
-m_s the mean at that share: among a source's negatives likeness may say more or less than among all pairs. A
-pair of several sources has the mean of their logits. A program calls a relevant pair relevant with probability se, and
-another one not relevant with probability sp; people's answers are taken for the truth. se is as likely as the program's
-answers to labelled positives make it; sp lies between 1 − se and what its answers to random documents make likely,
-which are easier to judge than mined negatives.
+m_s the mean at that share: among a source's negatives likeness may say more or less than among all
+pairs. A pair of several sources has the mean of their logits. A program calls a relevant pair
+relevant with probability se, and another one not relevant with probability sp; people's answers are
+taken for the truth. se is as likely as the program's answers to labelled positives make it; sp lies
+between 1 − se and what its answers to random documents make likely, which are easier to judge than
+mined negatives.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class Judged:
 
     Attributes:
         triplets: (j,) ascending, each once.
-        relevant: (j,) 1 where people call the negative relevant, 0 where they do not, NaN where only programs judged.
+        relevant: (j,) 1 where people call the negative relevant, 0 where they do not, NaN where
+            only programs judged.
         programs: names of the P programs that judged.
         answers: (j, P) theirs, 1, 0 or NaN.
         checks: (P, 2, 2) their answers to labelled positives and to random documents: right, wrong.
@@ -117,7 +120,8 @@ class Source:
     Attributes:
         triplets: (k,) places of its negatives among the triplets, ascending.
         odds: of them.
-        rate: r, recaptured positives for each negative; NaN where its table does not say: then the mean of n_L/n_U.
+        rate: r, recaptured positives for each negative; NaN where its table does not say: then the
+            mean of n_L/n_U.
         spread: standard deviation of the logarithm of what the rate may be wrong by.
     """
 

@@ -53,8 +53,9 @@ def mine(
 ) -> Mined:
     """Mine negatives: the best-ranked documents that are not labelled relevant.
 
-    Documents that equal or nearly equal a positive stay in the table, rejected with a reason. With the best ranks, it
-    mines deep, shows what each window of ranks is worth for the training, and takes the best one.
+    Documents that equal or nearly equal a positive stay in the table, rejected with a reason. With
+    the best ranks, it mines deep, shows what each window of ranks is worth for the training, and
+    takes the best one.
 
     Args:
         method: What ranks the documents: random, bm25, dense, cross-encoder, ance or trisampler.
@@ -63,7 +64,8 @@ def mine(
         foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet
 
     Raises:
-        InputError: a collection that cannot be read, a split without positives, or options that have no effect.
+        InputError: a collection that cannot be read, a split without positives, or options that
+            have no effect.
         UnknownNameError: no such method.
     """
     loaded = reading.open(collection)

@@ -33,9 +33,10 @@ class BeliefSettings(Settings):
 
     Attributes:
         labels: File of judged pairs, as `foils label` writes it. In Python also Labels, or a DataFrame.
-        starts: What the training starts from: the encoder that scores, or nothing, as a reranker from a masked language
-            model does.
-        in_batch: Negatives that a query has in its batch anyway, as random documents; 0 for a loss of the list alone.
+        starts: What the training starts from: the encoder that scores, or nothing, as a reranker
+            from a masked language model does.
+        in_batch: Negatives that a query has in its batch anyway, as random documents; 0 for a loss
+            of the list alone.
     """
 
     heading = "Decision"
@@ -51,12 +52,14 @@ class Candidate:
 
     Attributes:
         records: that it has a negative for, of those looked at.
-        benefit: B, a mean over all records; without labels at half of what the pairs cannot exclude. `benefit_low`,
-            `benefit_high`: its interval, without labels over all that they cannot exclude.
+        benefit: B, a mean over all records; without labels at half of what the pairs cannot
+            exclude. `benefit_low`, `benefit_high`: its interval, without labels over all that they
+            cannot exclude.
         strength: what the benefit would be without unlabelled answers. `learnability`: mean ℓ, weighted by a.
         gain: points of nDCG@10 expected over in-batch negatives alone, with its interval.
-        false_share: φ, its share of unlabelled answers; NaN without labels. `false_share_low`, `false_share_high`: its
-            interval; without labels from 0 to what the pairs cannot exclude.
+        false_share: φ, its share of unlabelled answers; NaN without labels. `false_share_low`,
+            `false_share_high`: its interval; without labels from 0 to what the pairs cannot
+            exclude.
         best_with_probability: of all candidates; NaN without labels.
         verdict: good, tie with the chosen one, worse, harmful, or no better than none.
     """
@@ -121,21 +124,24 @@ class Decision(Result):
     """What to train on.
 
     Attributes:
-        source: the one to train on, `random` where no source of the name was given too; None: no mined negatives.
+        source: the one to train on, `random` where no source of the name was given too; None: no
+            mined negatives.
         candidates: sources, random negatives and none, best first.
-        best_with_probability: of the chosen one, with labels; None without. `runner_up`: the second of the candidates.
+        best_with_probability: of the chosen one, with labels; None without. `runner_up`: the second
+            of the candidates.
         ties: candidates that the interval does not tell from the chosen one.
-        turns_at: where another is better with more unlabelled answers than is believed, or, where none is, with fewer;
-            None: nowhere up to the bound of o. `turns_below`: the end towards fewer answers, where there are two.
-        pooled: why the labels look pooled, as the judged first documents of a retriever; empty: they do not. Then the
-            bound of o means nothing, and all shares are thought possible.
+        turns_at: where another is better with more unlabelled answers than is believed, or, where
+            none is, with fewer; None: nowhere up to the bound of o. `turns_below`: the end towards
+            fewer answers, where there are two.
+        pooled: why the labels look pooled, as the judged first documents of a retriever; empty:
+            they do not. Then the bound of o means nothing, and all shares are thought possible.
         queries: of the split, with a positive. Fewer than 50 are too few to tell.
         label_next: labels that could change the choice by more than a tenth of a point; 0: none.
         labels: judged pairs that the decision rests on.
         unlabelled_most: ō, the bound of o, relevant documents without a label for each that has one.
         ability: share of random negatives that the encoder puts below the positive.
-        recurrence: R, the share of the queries to come whose relevant documents are positives of training queries too;
-            None: the training starts from nothing.
+        recurrence: R, the share of the queries to come whose relevant documents are positives of
+            training queries too; None: the training starts from nothing.
         curve: o from 0 to ō, and each candidate's benefit there.
         negatives: sources and random negatives, as tables to train on. `basis`: what it rests on.
     """

@@ -1,13 +1,15 @@
 """How likely an unlabelled pair is an answer, up to one constant: labelled pairs against unlabelled ones.
 
-Labelled positives are taken for a sample of the relevant pairs that does not depend on what the pairs look like
-(positive-unlabelled learning with labels selected completely at random, at the level of a pair of query and document).
-With o unlabelled relevant pairs for each labelled one, and n_L(x), n_U(x) the labelled and the unlabelled pairs at x,
+Labelled positives are taken for a sample of the relevant pairs that does not depend on what the
+pairs look like (positive-unlabelled learning with labels selected completely at random, at the
+level of a pair of query and document). With o unlabelled relevant pairs for each labelled one, and
+n_L(x), n_U(x) the labelled and the unlabelled pairs at x,
 
     π(x) = min(1, o · n_L(x)/n_U(x)).
 
-x is the similarity to the query, the rank among the query's unlabelled documents and the resemblance to its labelled
-positives, by the frozen encoder. Source: Elkan & Noto 2008; Bekker & Davis 2020, section 3.
+x is the similarity to the query, the rank among the query's unlabelled documents and the
+resemblance to its labelled positives, by the frozen encoder. Source: Elkan & Noto 2008; Bekker &
+Davis 2020, section 3.
 """
 
 from __future__ import annotations
@@ -61,8 +63,9 @@ class Pairs:
         record: (n,) the record of each pair's query.
         similarity: (n,) of query and document.
         rank: (n,) how many unlabelled documents of the collection are nearer the query, 0-based.
-        resemblance: (n,) mean cosine of the document to the three nearest labelled positives of the query, itself left
-            out, or a random one for a document that is no labelled positive; NaN where there are fewer than two.
+        resemblance: (n,) mean cosine of the document to the three nearest labelled positives of the
+            query, itself left out, or a random one for a document that is no labelled positive; NaN
+            where there are fewer than two.
         count: (n,) pairs of the collection that each stands for: 1, or more for those that were drawn.
     """
 
@@ -95,8 +98,8 @@ class Survey:
     """Pairs of all records of a scoring.
 
     Attributes:
-        labelled: labelled positives. `unlabelled`: drawn ones, which stand for all of the collection. `negatives`: the
-            triplets, in their order.
+        labelled: labelled positives. `unlabelled`: drawn ones, which stand for all of the
+            collection. `negatives`: the triplets, in their order.
         documents: of the collection.
     """
 
@@ -109,8 +112,9 @@ class Survey:
 def rounded(vectors: npt.NDArray[np.floating]) -> Floats:
     """Return vectors whose inner products are exact in float32, so that no number of threads changes a bit.
 
-    Components are rounded to 2⁻¹¹ of the power of two nearest the vector's length, so that an inner product is a whole
-    number below 2²⁴ of their product. That moves the inner product of two unit vectors by about 2·10⁻⁴.
+    Components are rounded to 2⁻¹¹ of the power of two nearest the vector's length, so that an inner
+    product is a whole number below 2²⁴ of their product. That moves the inner product of two unit
+    vectors by about 2·10⁻⁴.
 
     Args:
         vectors: (n, d), finite.
@@ -123,8 +127,8 @@ def rounded(vectors: npt.NDArray[np.floating]) -> Floats:
 def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.random.Generator) -> Survey:
     """Look at the labelled, the unlabelled and the sources' pairs of all records.
 
-    One pass of inner products of the queries with the documents; ranks beyond the first 512 are estimated from the
-    documents that are drawn there.
+    One pass of inner products of the queries with the documents; ranks beyond the first 512 are
+    estimated from the documents that are drawn there.
 
     Args:
         measured: the triplets.
@@ -173,7 +177,8 @@ def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.ran
 class _Ladder:
     """The unlabelled documents of one query by similarity: the first ranks exactly, deeper ones by a draw.
 
-    `top` and `far` are ascending similarities, `drawn` places of documents, `counts` how many each stands for.
+    `top` and `far` are ascending similarities, `drawn` places of documents, `counts` how many each
+    stands for.
     """
 
     top: Floats
@@ -241,8 +246,8 @@ class Relevance:
     """The ratio n_L(x)/n_U(x), from classifiers that saw the other half of the queries each.
 
     Attributes:
-        halves: the classifiers for even and for odd records (None: too few pairs, so that ranks alone count), and the
-            logarithm of what their odds are short of n_L/n_U by.
+        halves: the classifiers for even and for odd records (None: too few pairs, so that ranks
+            alone count), and the logarithm of what their odds are short of n_L/n_U by.
         edges: (steps + 1,) of the steps of ranks.
         stands_for: (steps,) unlabelled pairs that one drawn in each step stands for.
         correction: (steps,) observed over expected labelled pairs, by step of ranks.
@@ -259,9 +264,10 @@ class Relevance:
     def fit(cls, survey: Survey, *, seed: int = 0) -> Relevance:
         """Fit a monotone gradient boosting on each half of the queries, and correct it by steps of ranks.
 
-        A document nearer the query, of a better rank, or more like a labelled positive is never less likely relevant.
-        The correction makes the expected number of labelled pairs in each step of ranks the observed one, smoothed by
-        five: so a plain window of the encoder's own ranks gets what counting gives.
+        A document nearer the query, of a better rank, or more like a labelled positive is never
+        less likely relevant. The correction makes the expected number of labelled pairs in each
+        step of ranks the observed one, smoothed by five: so a plain window of the encoder's own
+        ranks gets what counting gives.
         """
         labelled, unlabelled = survey.labelled, survey.unlabelled
         scale = max(1.0, float(unlabelled.count.min(initial=1.0)))
@@ -290,9 +296,10 @@ class Relevance:
     def bound(self, survey: Survey, confidence: float = 0.99) -> float:
         """Return the upper bound ō of o: nowhere may more unlabelled pairs be relevant than there are.
 
-        For every region A of x, o·n_L(A) ≤ n_U(A). The regions are those whose ratio is above a threshold that 2–50 %
-        of the labelled pairs exceed; n_U is taken at the upper and n_L at the lower end of its interval. An encoder
-        that cannot tell positives from negatives gives a large bound, which says nothing.
+        For every region A of x, o·n_L(A) ≤ n_U(A). The regions are those whose ratio is above a
+        threshold that 2–50 % of the labelled pairs exceed; n_U is taken at the upper and n_L at the
+        lower end of its interval. An encoder that cannot tell positives from negatives gives a
+        large bound, which says nothing.
 
         Source: Garg et al., NeurIPS 2021 (best bin estimation).
         """
@@ -344,8 +351,9 @@ def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> _Half:
 def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> str:
     """Say why the labels look as if they had been chosen among likely documents; empty where nothing speaks for it.
 
-    Signs are that the labelled positives reach evenly down to a rank of the encoder or of BM25 and end there, and one
-    positive a query in a collection of short texts, where neighbours of an answer answer as well.
+    Signs are that the labelled positives reach evenly down to a rank of the encoder or of BM25 and
+    end there, and one positive a query in a collection of short texts, where neighbours of an
+    answer answer as well.
 
     Args:
         collection: documents, queries, judgements.

@@ -51,9 +51,9 @@ class Outcome:
         source: or baseline.
         mean: over seeds and queries, with the interval `low`, `high` of a bootstrap over both.
         seeds: the mean of each seed.
-        gain: mean difference from the untrained model (of rerankers, from the first stage), query by query, with the
-            interval `gain_low`, `gain_high` of a bootstrap over seeds and queries; NaN for that itself, and where it
-            was not measured.
+        gain: mean difference from the untrained model (of rerankers, from the first stage), query
+            by query, with the interval `gain_low`, `gain_high` of a bootstrap over seeds and
+            queries; NaN for that itself, and where it was not measured.
         tests: the mean on each collection that is tested on, where they are several.
     """
 
@@ -75,8 +75,8 @@ class Lead:
     Attributes:
         source: with the highest mean.
         against: with the next.
-        mean: difference of the two, query by query and seed by seed, of the seeds that both have; with the interval
-            `low`, `high` of a bootstrap over seeds and queries.
+        mean: difference of the two, query by query and seed by seed, of the seeds that both have;
+            with the interval `low`, `high` of a bootstrap over seeds and queries.
     """
 
     source: str
@@ -122,8 +122,8 @@ def mean_and_interval(
     Args:
         values: per seed and query.
         rng: source of the draws.
-        sizes: queries of each collection, where they are of several: they are drawn from each, and the mean is that of
-            the collections' means.
+        sizes: queries of each collection, where they are of several: they are drawn from each, and
+            the mean is that of the collections' means.
     """
     seeds, queries = values.shape
     counts, weights = np.array(sizes or [queries]), weights_of(values, sizes)
@@ -143,8 +143,8 @@ class Reliability:
 
     Attributes:
         seeds: that all sources have.
-        half: mean Kendall's τ of the sources' means over one half of the seeds with those over the other; NaN with one
-            seed, or where all means are equal.
+        half: mean Kendall's τ of the sources' means over one half of the seeds with those over the
+            other; NaN with one seed, or where all means are equal.
         whole: the same for all seeds (Spearman–Brown); `half` itself where that is not above 0.
     """
 
@@ -155,8 +155,8 @@ class Reliability:
     @property
     def verdict(self) -> str:
         """Reliable where that of all seeds, four or more, is .8 or more; not reliable, or too few seeds to say."""
-        found = "reliable" if self.whole >= RELIABLE - ROUNDING else "not reliable"
-        return found if self.seeds >= LEAST_SEEDS else "too few seeds"
+        word = "reliable" if self.whole >= RELIABLE - ROUNDING else "not reliable"
+        return word if self.seeds >= LEAST_SEEDS else "too few seeds"
 
 
 def reliability_of(results: Floats) -> Reliability:
@@ -189,7 +189,8 @@ class Standing:
         predictor: its name.
         cells: cell → Kendall's τ.
         kendall: mean τ over the cells, with the interval `low`, `high` of a bootstrap over sources and seeds.
-        regret: mean over cells of what is lost by training on the source it puts first: best less chosen mean measure.
+        regret: mean over cells of what is lost by training on the source it puts first: best less
+            chosen mean measure.
     """
 
     predictor: str
@@ -211,11 +212,14 @@ class StudyAnalysis(Result):
 
     Attributes:
         measure: that predictors are compared with.
-        cells: in order, those with two sources or more. `outcomes`: cell → results, best first, baselines among them.
+        cells: in order, those with two sources or more. `outcomes`: cell → results, best first,
+            baselines among them.
         leads: cell → by how much its best source is ahead of the next.
         leaderboard: predictors that every source has, by mean τ over the cells of three sources or more.
-        reliability: cell of three sources or more → how far the order of its sources repeats from seeds to seeds.
-        chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
+        reliability: cell of three sources or more → how far the order of its sources repeats from
+            seeds to seeds.
+        chance: how often the best of all predictors does as well on random orders of the sources;
+            NaN without one.
     """
 
     measure: str
@@ -253,9 +257,9 @@ class StudyAnalysis(Result):
     def doubts(self) -> list[str]:
         """Return why the order of the predictors says nothing; none where it does.
 
-        Something can be told where half of the seeds order the sources like the other half (mean τ at least 0.5), the
-        leading predictor's interval lies above zero, and its mean τ is higher than the highest of all predictors in
-        95 % of the random orders of the sources.
+        Something can be told where half of the seeds order the sources like the other half (mean τ
+        at least 0.5), the leading predictor's interval lies above zero, and its mean τ is higher
+        than the highest of all predictors in 95 % of the random orders of the sources.
         """
         best, reasons = self.leaderboard[0], []
         if math.isnan(self.ceiling):
@@ -369,7 +373,7 @@ class StudyAnalysis(Result):
 
     def _cell_json(self, cell: Cell) -> dict[str, Any]:
         reliability = self.reliability.get(cell.name)
-        own = {name: dict(zip(("rows", "steps"), sizes, strict=True)) for name, sizes in cell.sizes_of.items()}
+        sizes = {name: dict(zip(("rows", "steps"), both, strict=True)) for name, both in cell.sizes_of.items()}
         return {
             "name": cell.name,
             "collection": cell.facts["collection"]["name"],
@@ -378,7 +382,7 @@ class StudyAnalysis(Result):
             "ceiling": None if reliability is None else reliability.half,
             "reliability": None if reliability is None else {**vars(reliability), "verdict": reliability.verdict},
             "lead": vars(self.leads[cell.name]),
-            "outcomes": [{**vars(each), **own.get(each.source, {})} for each in self.outcomes[cell.name]],
+            "outcomes": [{**vars(each), **sizes.get(each.source, {})} for each in self.outcomes[cell.name]],
             "predictors": {name: dict(cell.predictors[name]) for name in cell.sources},
         }
 
@@ -387,8 +391,8 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     """Compare every predictor with what training gave, cell by cell and over all cells.
 
     Args:
-        cells: of `read_cells`; a cell with fewer than two finished sources is left out, and of two sources only their
-            difference is told.
+        cells: of `read_cells`; a cell with fewer than two finished sources is left out, and of two
+            sources only their difference is told.
         measure: None: the first of each cell's settings.
         seed: of the bootstraps.
 
@@ -417,9 +421,9 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     for at, name in enumerate(names):
         regrets, taus = [], dict[str, float]()
         for cell, of in results.items():
-            reached, own = of.mean(axis=1), predicted[cell][at]
-            taus[cell] = kendall_tau(own, reached)
-            regrets.append(float(reached.max() - reached[own == own.max()].mean()))
+            measured, foreseen = of.mean(axis=1), predicted[cell][at]
+            taus[cell] = kendall_tau(foreseen, measured)
+            regrets.append(float(measured.max() - measured[foreseen == foreseen.max()].mean()))
         means = resampled_means([(predicted[cell][at], of) for cell, of in results.items()], rng)
         low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
         mean = float(np.nan_to_num([*taus.values()]).mean())
@@ -448,9 +452,10 @@ def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Gener
 def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.random.Generator) -> float:
     """Return how often the best of all predictors agrees as well with results whose sources are in random order.
 
-    The maximum over predictors of the mean over cells of Kendall's τ-b, with the sources' results permuted within each
-    cell (max-T permutation test, Westfall and Young 1993): p = (1 + #{max ≥ best})/(1 + permutations). It takes into
-    account that the leader was chosen among many, and that three sources have six orders.
+    The maximum over predictors of the mean over cells of Kendall's τ-b, with the sources' results
+    permuted within each cell (max-T permutation test, Westfall and Young 1993): p = (1 + #{max ≥
+    best})/(1 + permutations). It takes into account that the leader was chosen among many, and that
+    three sources have six orders.
 
     Args:
         pairs: of each cell (predictors, sources) values and (sources,) results.

@@ -49,18 +49,20 @@ class TuneSettings(Settings):
     """How much is tried.
 
     Attributes:
-        minutes: Time that the tuning may take, about; the plain training is finished even where it takes longer.
-            Default: as long as other settings are better on dev.
-        max_length: Tokens after which a text is cut in training. The model that is written keeps its own maximum, and
-            everything is measured at that. Default: the shortest of 64, 128, 256, 512 and the model's own maximum that
-            cuts fewer than 5 % of the documents' tokens.
-        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights, then merged
-            into them, with activations computed again: less memory for large models. Needs the extra lora.
+        minutes: Time that the tuning may take, about; the plain training is finished even where it
+            takes longer. Default: as long as other settings are better on dev.
+        max_length: Tokens after which a text is cut in training. The model that is written keeps
+            its own maximum, and everything is measured at that. Default: the shortest of 64, 128,
+            256, 512 and the model's own maximum that cuts fewer than 5 % of the documents' tokens.
+        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own
+            weights, then merged into them, with activations computed again: less memory for large
+            models. Needs the extra lora.
         trust_remote_code: Run code that comes with the models.
-        reranker: Tune a cross-encoder instead of an encoder; without a trained head, as from a masked language model,
-            it is measured against the first stage.
-        first_stage: What a reranker reranks, the first 50 documents of each query: bm25, an encoder, a folder of
-            foils tune, or a TREC run of the queries of dev and test. Default: bm25.
+        reranker: Tune a cross-encoder instead of an encoder; without a trained head, as from a
+            masked language model, it is measured against the first stage.
+        first_stage: What a reranker reranks, the first 50 documents of each query: bm25, an
+            encoder, a folder of foils tune, or a TREC run of the queries of dev and test. Default:
+            bm25.
         seed: Seed of what is drawn and of training; the same seed gives the same bytes.
     """
 
@@ -93,15 +95,16 @@ def tune(
 ) -> Tuned | Plan:
     """Make a model better by pairs, in one go: train plainly, try other settings, choose on dev, report on test.
 
-    BM25, the model and both together are candidates alike, and what to deploy is chosen on dev. The folder gets
-    retriever.json, by which foils search FOLDER answers new queries, plan.toml (every decision with its reason),
-    report.html, tune.json, the negatives and, where dev took a trained model, the folder model. Else the base is kept,
-    and the program ends with status 1. A tuning that was stopped goes on where it was, by the same command.
+    BM25, the model and both together are candidates alike, and what to deploy is chosen on dev. The
+    folder gets retriever.json, by which foils search FOLDER answers new queries, plan.toml (every
+    decision with its reason), report.html, tune.json, the negatives and, where dev took a trained
+    model, the folder model. Else the base is kept, and the program ends with status 1. A tuning
+    that was stopped goes on where it was, by the same command.
 
     Args:
         collection: Pairs to tune on, as foils describe reads them; about 200 or more. With plan: the plan's.
-        model: Model to tune: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for the word table of
-            one. Default: all-MiniLM-L6-v2.
+        model: Model to tune: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME
+            for the word table of one. Default: all-MiniLM-L6-v2.
         output: Folder for everything.
         plan: Run the decisions of this plan.toml; a section that was taken out of it is decided anew.
         explain: Show the plan, and stop; nothing is written.
@@ -111,8 +114,8 @@ def tune(
         foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/
 
     Raises:
-        InputError: too few pairs, a collection, model or plan that cannot be read, or a folder that holds another
-            tuning.
+        InputError: too few pairs, a collection, model or plan that cannot be read, or a folder that
+            holds another tuning.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
     if collection is None and plan is None:
@@ -181,10 +184,10 @@ def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
     """
     path = folder / "work" / GIVEN
     given = {key: value for key, value in decisions["given"].items() if value is not None}
-    own = {"given": given, "plan": "" if plan is None else decisions.to_toml()}
+    record = {"given": given, "plan": "" if plan is None else decisions.to_toml()}
     if not path.is_file() or [*path.parent.iterdir()] == [path]:
-        write_sealed(path, own)
-    elif (before := read_sealed(path)) != own:
+        write_sealed(path, record)
+    elif (before := read_sealed(path)) != record:
         names = [name for name in {**before["given"], **given} if before["given"].get(name) != given.get(name)]
         raise InputError(
             f"{folder} holds another tuning, with another {', '.join(names) or 'plan'}; the same command goes on with "
@@ -231,7 +234,8 @@ def merge(
     A merge often keeps more of what the base knew, at little cost of what was learned.
 
     Args:
-        base: Model that was trained further: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME.
+        base: Model that was trained further: a folder, a hub name, the embedded all-MiniLM-L6-v2,
+            or static:NAME.
         tuned: What became of it, another model of the same architecture.
         output: Folder to write the merged model to.
         alpha: Share of the tuned model's weights; 0 gives the base, 1 the tuned model.
@@ -274,23 +278,24 @@ def study(
 ) -> StudyAnalysis:
     """Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.
 
-    Every call adds a collection, sources, models or seeds to the study in the folder. What is there is not done again,
-    and a study that was stopped goes on where it was. The folder gets results.json and report.html.
+    Every call adds a collection, sources, models or seeds to the study in the folder. What is there
+    is not done again, and a study that was stopped goes on where it was. The folder gets
+    results.json and report.html.
 
     Args:
-        models: What to train: a folder, a hub name, all-MiniLM-L6-v2, or static:NAME for the word table of one; may be
-            given several times.
+        models: What to train: a folder, a hub name, all-MiniLM-L6-v2, or static:NAME for the word
+            table of one; may be given several times.
         output: Folder of the study; a call adds to it.
-        test_on: Collection to measure on; may be given several times, and then the means are averaged. In Python also
-            Collection objects. Default: the one that is trained on.
+        test_on: Collection to measure on; may be given several times, and then the means are
+            averaged. In Python also Collection objects. Default: the one that is trained on.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
     Example:
         foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 -o study/
 
     Raises:
-        InputError: fewer than two sources, a source that cannot be trained on, a model that cannot be loaded, or
-            settings out of range; before anything is trained.
+        InputError: fewer than two sources, a source that cannot be trained on, a model that cannot
+            be loaded, or settings out of range; before anything is trained.
         UnknownNameError: an unknown split, loss or way of filling batches.
     """
     names = [str(each) for each in ([models] if isinstance(models, (str, Path)) else models)]
@@ -368,13 +373,15 @@ def demo(
 ) -> Demo:
     """Mine negatives from the documentation of two packages, decide which to train an encoder on, and tune a model.
 
-    It needs no network and no data: the texts are read from the installed packages, and the encoder comes with one.
+    It needs no network and no data: the texts are read from the installed packages, and the encoder
+    comes with one.
 
     Args:
-        output: Folder for the tables of negatives, scores.json, report.html and, in tuned/, what foils tune writes.
+        output: Folder for the tables of negatives, scores.json, report.html and, in tuned/, what
+            foils tune writes.
         encoder: Encoder that mines the dense negatives and that the decision is made for.
-        model: Model that is tuned. Default: a static embedding, the word table of all-MiniLM-L6-v2, which trains in
-            seconds on any machine.
+        model: Model that is tuned. Default: a static embedding, the word table of all-MiniLM-L6-v2,
+            which trains in seconds on any machine.
         seed: Seed of random negatives, of the scores and of training; the same seed gives the same bytes.
 
     Example:

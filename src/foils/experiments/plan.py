@@ -152,9 +152,10 @@ def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
 def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = None) -> Section:
     """Decide how many documents and queries are searched and trained on: section [data].
 
-    Dev has all documents where embedding them takes a tenth of the time at most. Up to a fifth the base embeds them
-    once, so that dev can be a part that is hard for it, too, and test has them all. Beyond, both are parts. All queries
-    are trained on, as by `foils train`, unless one epoch would take ten times the time that is left.
+    Dev has all documents where embedding them takes a tenth of the time at most. Up to a fifth the
+    base embeds them once, so that dev can be a part that is hard for it, too, and test has them
+    all. Beyond, both are parts. All queries are trained on, as by `foils train`, unless one epoch
+    would take ten times the time that is left.
 
     Args:
         task: what is tuned.
@@ -232,27 +233,28 @@ def resembling(
 ) -> Collection:
     """Return a part of a collection in which searching is about as hard as in the whole.
 
-    It has the positives of some splits, the documents of rankings, and random ones. Where the rankings of a system are
-    among them, it has the same first documents in the part as in the whole.
+    It has the positives of some splits, the documents of rankings, and random ones. Where the
+    rankings of a system are among them, it has the same first documents in the part as in the
+    whole.
 
     Args:
         collection: the whole.
         kept: splits whose positives are in it.
-        ranked: rankings of queries that will be searched for, of BM25 and of the model before training: what is hard
-            for one alone would make the other look better than it is.
+        ranked: rankings of queries that will be searched for, of BM25 and of the model before
+            training: what is hard for one alone would make the other look better than it is.
         count: of documents; positives and what is ranked may be more.
         seed: of the random ones.
-        bound: whether what is ranked has no more than three quarters of the room that the positives leave: all first
-            ranks come before the second ones.
+        bound: whether what is ranked has no more than three quarters of the room that the positives
+            leave: all first ranks come before the second ones.
     """
     if count >= len(collection.documents):
         return collection
     positives = np.unique(np.concatenate([collection.positives(name).pairs()[1] for name in kept]))
     room = max(0, count - len(positives))
-    found = np.concatenate([collection.document_rows(run.table["doc_id"]) for run in ranked])
+    listed = np.concatenate([collection.document_rows(run.table["doc_id"]) for run in ranked])
     ranks = np.concatenate([run.table["rank"].to_numpy() for run in ranked])
-    found = found[np.argsort(ranks, kind="stable")]
-    hard, first = np.unique(found, return_index=True)
+    listed = listed[np.argsort(ranks, kind="stable")]
+    hard, first = np.unique(listed, return_index=True)
     hard = hard[np.argsort(first)]
     hard = hard[~np.isin(hard, positives)][: 3 * room // 4 if bound else None]
     rows = np.concatenate([positives, hard])

@@ -8,8 +8,8 @@
         scores.json                        predictors of each source
         trained/SOURCE--DIGEST--N.json     what training N on a source gave
 
-Every file appears whole, and JSON with a checksum of what it says. A training that is there is not repeated; one that
-was killed goes on from its checkpoint.
+Every file appears whole, and JSON with a checksum of what it says. A training that is there is not
+repeated; one that was killed goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -93,21 +93,23 @@ class StudySettings(Settings):
     Attributes:
         seeds: Trainings of each source; a seed draws the queries, the order and the dropout.
         queries: Training queries drawn by each seed, the same for all sources. Default: all.
-        per_query: Negatives of a query, the first by rank, so that sources do not differ in size. In Python None takes
-            all of them.
+        per_query: Negatives of a query, the first by rank, so that sources do not differ in size.
+            In Python None takes all of them.
         reranker: Train cross-encoders, on lists, instead of encoders.
-        first_stage: What rerankers rerank on the test split, the first 50 documents of each query: bm25, an encoder, or
-            a TREC run. Default: bm25.
+        first_stage: What rerankers rerank on the test split, the first 50 documents of each query:
+            bm25, an encoder, or a TREC run. Default: bm25.
         score_with: Encoder that scores the sources. Default: the model itself, before training; of rerankers
             all-MiniLM-L6-v2.
-        measures: Measures, by ir_measures' names, separated by commas; predictors are compared with the first.
-            Default: nDCG@10,RR@10,R@100, of rerankers nDCG@10,RR@10. In Python also a list of names.
+        measures: Measures, by ir_measures' names, separated by commas; predictors are compared with
+            the first. Default: nDCG@10,RR@10,R@100, of rerankers nDCG@10,RR@10. In Python also a
+            list of names.
         split: Split of the judgements to train on.
         test_split: Split of the judgements to measure on.
-        training: Setting of the training, as in epochs=2, batch_size, learning_rate, loss, batches (how they are
-            filled) or temperature (of the loss and of the scores; 0.05); may be given several times. In Python a
-            dictionary; the other names are those of `foils.training.settings.TrainSettings`, and of arguments of
-            sentence-transformers' trainer.
+        training: Setting of the training, as in epochs=2, batch_size, learning_rate, loss, batches
+            (how they are filled) or temperature (of the loss and of the scores; 0.05); may be given
+            several times. In Python a dictionary; the other names are those of
+            `foils.training.settings.TrainSettings`, and of arguments of sentence-transformers'
+            trainer.
     """
 
     heading = "Study"
@@ -123,7 +125,7 @@ class StudySettings(Settings):
     test_split: Annotated[str, Option(flag="--test", metavar="SPLIT")] = "test"
     training: Annotated[Mapping[str, Any], settings_option("training", words=True)] = field(default_factory=dict)
 
-    own: ClassVar[dict[str, Any]] = {"temperature": 0.05, "batches": "random"}
+    defaults: ClassVar[dict[str, Any]] = {"temperature": 0.05, "batches": "random"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,40 +139,44 @@ class StudySettings(Settings):
     @property
     def temperature(self) -> float:
         """τ of the scores and of the loss, which divides similarities."""
-        return float(self.training.get("temperature", self.own["temperature"]))
+        return float(self.training.get("temperature", self.defaults["temperature"]))
 
     @property
     def batches(self) -> str:
         """How batches are filled."""
-        return str(self.training.get("batches", self.own["batches"]))
+        return str(self.training.get("batches", self.defaults["batches"]))
 
     def train_settings(self, seed: int) -> TrainSettings:
         """Return the settings of one training.
 
         Raises:
-            InputError: a setting that does not exist, is the study's own, is of another type, or is out of range.
+            InputError: a setting that does not exist, is the study's own, is of another type, or is
+                out of range.
         """
         from foils.training.fit import trainer_arguments
         from foils.training.settings import TrainSettings, ways_of_batching
 
         known = [each.name for each in settings_of(TrainSettings) if each.name not in OF_STUDY]
-        given = {name: value for name, value in self.training.items() if name not in self.own}
+        given = {name: value for name, value in self.training.items() if name not in self.defaults}
         of_trainer = {name: given.pop(name) for name in sorted(given.keys() - {*known})}
-        check_names("training setting", of_trainer, [*sorted({*known, *self.own}), *trainer_arguments()])
+        check_names("training setting", of_trainer, [*sorted({*known, *self.defaults}), *trainer_arguments()])
         Option(names=ways_of_batching).check("batches", self.batches)
         Option(above=0).check("temperature", self.temperature)
-        own = {} if self.reranker else {"temperature": self.temperature}
-        return TrainSettings(**given, seed=seed, loss_settings=own, trainer=of_trainer)
+        loss = {} if self.reranker else {"temperature": self.temperature}
+        return TrainSettings(**given, seed=seed, loss_settings=loss, trainer=of_trainer)
 
     def facts(self, training: TrainSettings, task: Task) -> dict[str, Any]:
         """Return what, beside source and seed, decides what a training gives."""
         names = ("split", "test_split", "queries", "per_query", "temperature")
-        own: dict[str, Any] = {"batches": self.batches}
+        decides: dict[str, Any] = {"batches": self.batches}
         if isinstance(task, RerankerTask):
-            own = {"reranker": True, "first_stage": task.ranked_by}
-        given = {name: value for name, value in self.training.items() if name not in self.own}
-        own |= {"measures": list(self.measures or ()), "training": {**given, "learning_rate": training.learning_rate}}
-        return {**{name: getattr(self, name) for name in names}, **own}
+            decides = {"reranker": True, "first_stage": task.ranked_by}
+        given = {name: value for name, value in self.training.items() if name not in self.defaults}
+        decides |= {
+            "measures": list(self.measures or ()),
+            "training": {**given, "learning_rate": training.learning_rate},
+        }
+        return {**{name: getattr(self, name) for name in names}, **decides}
 
 
 @dataclass(frozen=True)
@@ -182,8 +188,10 @@ class Cell:
         facts: collection, model, settings, and what was asked for, as in cell.json.
         predictors: source → predictor → value; a predictor that could not be had is missing.
         outcomes: source (or baseline) → measure → (seeds, queries) values.
-        sizes_of: source (or baseline) → mean rows and steps of a training; of what was not trained there is nothing.
-        apart: what tells it from other cells of the same collection and model, as "learning_rate 0.01"; "" alone.
+        sizes_of: source (or baseline) → mean rows and steps of a training; of what was not trained
+            there is nothing.
+        apart: what tells it from other cells of the same collection and model, as "learning_rate
+            0.01"; "" alone.
     """
 
     folder: Path
@@ -322,7 +330,8 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
     """Return source → predictor → value, from a scoring; values that do not exist are left out.
 
     Args:
-        scores: of the sources by the frozen encoder that training starts from, hybrids as sources of their own.
+        scores: of the sources by the frozen encoder that training starts from, hybrids as sources
+            of their own.
         worths: source → what the decision says of it (`foils.deciding.decide`).
     """
     measured, tau = scores.measured, scores.settings.temperature
@@ -514,22 +523,22 @@ def open_study(
 ) -> list[OpenCell]:
     """Return the cells of a study that a collection's sources are added to, with each model.
 
-    Nothing is written. Sources of earlier calls stay: all that a cell has are scored together, so that what depends on
-    the others (the belief about unlabelled answers) is the same for all.
+    Nothing is written. Sources of earlier calls stay: all that a cell has are scored together, so
+    that what depends on the others (the belief about unlabelled answers) is the same for all.
 
     Args:
         study: the folder of the study, made where it is not.
         collection: with judgements to train and to test on.
         sources: name → negatives, two at least where the study has none of this collection and model.
-        models: what to train: names that `foils.training.models.load_trainable` knows; of rerankers, folders or hub
-            names.
+        models: what to train: names that `foils.training.models.load_trainable` knows; of
+            rerankers, folders or hub names.
         settings: see `StudySettings`.
         tests: collections to test on, whose means are averaged; none: the one that is trained on.
         device: to train on, as torch names it.
 
     Raises:
-        InputError: fewer than two sources, a name that is a baseline's or has other rows in the study, a model that
-            cannot be loaded, settings out of range.
+        InputError: fewer than two sources, a name that is a baseline's or has other rows in the
+            study, a model that cannot be loaded, settings out of range.
         UnknownNameError: an unknown split or way of batching.
     """
     tested, settings = tests or [collection], settings or StudySettings()

@@ -36,14 +36,15 @@ class _Model:
     Attributes:
         model: name or folder.
         device: torch device; None: the first one available.
-        max_length: tokens after which what decides and mines cuts texts; models are measured at their own length.
+        max_length: tokens after which what decides and mines cuts texts; models are measured at
+            their own length.
         trust_remote_code: whether code that comes with a model is run.
         store: of vectors; None: that of the cache.
 
-    A task also says: `measures`, what is measured where nothing else is asked for, the first decides; `baselines`,
-    what is measured beside trained models; `depth`, documents of each query in a ranking; `in_batch`, whether the
-    other rows of a batch are negatives, too; `encoder`, which mines and decides; `init`, what training starts from:
-    `nothing` or an `encoder`.
+    A task also says: `measures`, what is measured where nothing else is asked for, the first
+    decides; `baselines`, what is measured beside trained models; `depth`, documents of each query
+    in a ranking; `in_batch`, whether the other rows of a batch are negatives, too; `encoder`, which
+    mines and decides; `init`, what training starts from: `nothing` or an `encoder`.
     """
 
     model: str
@@ -155,11 +156,6 @@ class RerankerTask(_Model):
         return named_systems([self.first_stage])[0].kind == "encoder"
 
     @property
-    def fuses(self) -> bool:
-        """Whether the first stage is a folder of `foils tune` that fuses BM25 and a model."""
-        return (fusion := Fusion.of(self.first_stage)) is not None and fusion.deploys == "both"
-
-    @property
     def mines(self) -> str:
         """The method by which what it is to order is mined; of a TREC run, which has no training queries, BM25."""
         return "dense" if self._encodes else BM25
@@ -188,7 +184,9 @@ class RerankerTask(_Model):
         key = (collection.measured_digest, split)
         if key not in self._first_stages:
             use = EmbeddingSettings(device=self.device, vectors=self.store or VectorStore(cache_place("vectors")))
-            first = named_systems([self.first_stage if self.fuses or not self._encodes else self.encoder])
+            fusion = Fusion.of(self.first_stage)
+            fuses = fusion is not None and fusion.deploys == "both"
+            first = named_systems([self.encoder if self._encodes and not fuses else self.first_stage])
             depths = {"top": self.depth, "rerank_depth": self.depth}
             run = runs_of(first, collection, use, split=split, lexical=self.lexical, **depths)[0]
             self._first_stages[key] = first_documents(run, collection, self.depth, split=split)

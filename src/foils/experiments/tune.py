@@ -287,11 +287,11 @@ class Tuning:
         mined = {name: self.mined(name, collection, split) for name in SOURCES}
         tables = {name: table for name, table in mined.items() if table.keep.any()}
         belief = BeliefSettings(in_batch=in_batch, starts=self.task.init)
-        made = decide(collection, tables, self.task.encoder, self.store, belief, split=split, seed=self.seed)
-        table = made.table()
+        decision = decide(collection, tables, self.task.encoder, self.store, belief, split=split, seed=self.seed)
+        table = decision.table()
         shown = {"columns": list(table.columns), "rows": [list(map(str, row)) for row in table.rows]}
-        reason = " ".join(made.sentences)
-        return {"source": made.source or "", "reason": reason, "table": shown}
+        reason = " ".join(decision.sentences)
+        return {"source": decision.source or "", "reason": reason, "table": shown}
 
     def mined(self, source: str, collection: Collection | None = None, split: str = "train") -> Negatives:
         """Return the negatives of one source: a method, and ranks counted from 0."""
@@ -299,8 +299,7 @@ class Tuning:
         task, more = self.task, dict[str, Any](top=10 if self.task.in_batch else self.task.depth, split=split)
         key = {**self.of, "source": source, "split": split, "seed": self.seed}
         if method == "dense":
-            by = task.first_stage if isinstance(task, RerankerTask) and task.fuses else task.encoder
-            more |= {"encoder": by, "vectors": self.store}
+            more |= {"encoder": task.encoder, "vectors": self.store}
         elif method == AGAIN:
             plain = self.folder((self.plain,))
             more |= {"encoder": SentenceEncoder(task.load(plain), EXACT), "vectors": self.vectors}
@@ -416,8 +415,8 @@ class Tuning:
     def explore(self) -> tuple[list[Candidate], Candidate]:
         """Try trainings, then shares of the taken one with the base and a mean of several; return all, and the taken.
 
-        What is taken in the place of the plain training has to be told apart from it on dev, and the base is kept
-        unless that is told apart from the base.
+        What is taken in the place of the plain training has to be told apart from it on dev, and
+        the base is kept unless that is told apart from the base.
         """
         self.timed("dev", self.of, lambda: {"digest": self.dev.digest})
         base = self.measured((), 0.0)
@@ -525,8 +524,9 @@ class Tuning:
     def _fused(self, model: Candidate) -> tuple[float, Floats]:
         """The weight of the model beside its partner, and what both have on dev.
 
-        Of the weights that are not told apart from the best it is the nearest to a half: few queries tell weights apart
-        badly, and a model may be worse on dev than on queries to come (benchmarks/evidence/fused.py compares the rule).
+        Of the weights that are not told apart from the best it is the nearest to a half: few
+        queries tell weights apart badly, and a model may be worse on dev than on queries to come
+        (benchmarks/evidence/fused.py compares the rule).
         """
         run, partner = self.ranked(model, self.dev, "dev"), self.partner(self.dev, "dev")
         values = {
@@ -539,8 +539,8 @@ class Tuning:
     def deploy(self, taken: Candidate) -> Section:
         """Choose on dev what is deployed, and the model's weight beside its partner: section [retriever].
 
-        Of BM25, the model and both, or the first stage, the reranker and both, it is the first that the best one is not
-        told apart from; the section has what each has on dev.
+        Of BM25, the model and both, or the first stage, the reranker and both, it is the first that
+        the best one is not told apart from; the section has what each has on dev.
         """
         model, partner = TUNED if taken.members else self.label, self.partner(self.dev, "dev")
         systems: dict[str, Floats] = {}
@@ -582,7 +582,7 @@ class Tuning:
         source = str(self.plan.sections.get("negatives", {}).get("source", ""))
         if source:
             self.mined(source).write(self.output / "negatives.parquet")
-        made = Tuned(
+        tuned = Tuned(
             path=self.output,
             collection=collection,
             documents=len(self.whole.documents),
@@ -596,10 +596,10 @@ class Tuning:
             warnings=tuple(self.warnings),
         )
         if taken.members:
-            self._write(taken, made)
+            self._write(taken, tuned)
         if task.in_batch or taken.members:
-            self._write_retriever(made)
-        return made
+            self._write_retriever(tuned)
+        return tuned
 
     def _write(self, taken: Candidate, tuned: Tuned) -> None:
         """Write the model, the proof and the warnings at the end of its card."""

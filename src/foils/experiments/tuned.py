@@ -46,8 +46,9 @@ def standard_error(values: Floats) -> float:
 def errors_needed(queries: int, others: int) -> float:
     """Return how many standard errors above the plain candidate another has to be.
 
-    One for a single other candidate, more for several, so that chance takes one of them no more often: the quantile
-    of Student's t at 1 − .159/others (Bonferroni's correction of the rule of one standard error).
+    One for a single other candidate, more for several, so that chance takes one of them no more
+    often: the quantile of Student's t at 1 − .159/others (Bonferroni's correction of the rule of
+    one standard error).
 
     Args:
         queries: that differences are means of, at least 2.
@@ -361,21 +362,21 @@ class Tuned(Result):
         among = ""
         if len(self.collection.documents) < self.documents:
             among = f" (of {len(self.collection.documents):,} of {self.documents:,} documents)"
-        said = f"Deploy {self.words(name)}{where}: {MEASURE} {short(means[name])} on test{among}"
+        text = f"Deploy {self.words(name)}{where}: {MEASURE} {short(means[name])} on test{among}"
         others = [system for system in means if system != name]
         if not others:
-            return f"{said}."
+            return f"{text}."
         other = max(others, key=lambda system: means[system])
         alone = " alone" if name.startswith(f"{other} + ") or name.endswith(f" + {other}") else ""
         test = self.compared(name, other)
-        said += f", {self.words(other)}{alone} {short(means[other])}, difference {interval(test)}"
+        text += f", {self.words(other)}{alone} {short(means[other])}, difference {interval(test)}"
         sure, p = test.p_randomised < LEVEL, f"(p {p_value(test.p_randomised)})"
         if test.difference > 0:
-            return f"{said}." if sure else f"{said}, which may be chance {p}."
+            return f"{text}." if sure else f"{text}, which may be chance {p}."
         on_dev = [f"{short(self.dev[each])} there" for each in (name,) if each in self.dev]
         on_dev += [f"the other {short(self.dev[each])}" for each in (other,) if each in self.dev]
-        told = "test disagrees" if sure else "test does not tell the two apart"
-        return f"{said}. Dev chose it ({', '.join(on_dev)}); {told} {p}."
+        doubt = "test disagrees" if sure else "test does not tell the two apart"
+        return f"{text}. Dev chose it ({', '.join(on_dev)}); {doubt} {p}."
 
     @property
     def training(self) -> str:

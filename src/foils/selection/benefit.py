@@ -1,10 +1,11 @@
 """Keeping the negatives that are worth most for the training, of one source or of several.
 
-A list S of a query is worth log(1 + X/Z)·Y/X, X = Σ x_j, Y = Σ x_j·ℓ_j·E[1 − (1 + κ)·π_j] over its negatives: the
-expected benefit (`foils.deciding.benefit`), which is linear in π, so that the mean over the belief is that of each π_j.
-Negatives that are expected to do harm are left out: without one X falls and Y rises. Of the others up to K are chosen
-greedily; where a source's own first K without the harmful ones are worth more together, they are taken instead. So no
-source with at most K negatives a query has a larger expected benefit.
+A list S of a query is worth log(1 + X/Z)·Y/X, X = Σ x_j, Y = Σ x_j·ℓ_j·E[1 − (1 + κ)·π_j] over its
+negatives: the expected benefit (`foils.deciding.benefit`), which is linear in π, so that the mean
+over the belief is that of each π_j. Negatives that are expected to do harm are left out: without
+one X falls and Y rises. Of the others up to K are chosen greedily; where a source's own first K
+without the harmful ones are worth more together, they are taken instead. So no source with at most
+K negatives a query has a larger expected benefit.
 """
 
 from __future__ import annotations

@@ -152,16 +152,18 @@ def select(
 ) -> Selected | ByBenefit:
     """Select the negatives to train on, by a rule on their ratings or by benefit: add keep, reason and weight.
 
-    No row is dropped: one that an earlier stage rejected keeps its reason, is not shown to the rule, and has weight 0
-    and no tier. By benefit, the negatives of one source or of several are weighed by what they would add to the
-    training, given how likely each is an unlabelled answer, and the most useful of each query are kept.
+    No row is dropped: one that an earlier stage rejected keeps its reason, is not shown to the
+    rule, and has weight 0 and no tier. By benefit, the negatives of one source or of several are
+    weighed by what they would add to the training, given how likely each is an unlabelled answer,
+    and the most useful of each query are kept.
 
     Args:
         rated: A table of rated negatives, as foils rate writes it; for the benefit any sources of negatives.
         by: Rule on ratings that selects; or benefit.
         settings: A setting of the rule, as margin=0.1 (of the benefit: top=10); may be given several
             times. In Python a dictionary.
-        collection: Collection of the negatives, of whose texts the benefit is made. In Python also for `export`.
+        collection: Collection of the negatives, of whose texts the benefit is made. In Python also
+            for `export`.
         split: Split of the judgements whose positives the benefit takes.
         seed: Seed of rules that draw, and of the benefit; the same seed gives the same bytes.
         temperature: Temperature τ of the training, for the benefit.
@@ -221,8 +223,8 @@ def compose(
 ) -> Composed:
     """Compose one source of several: for each query the negatives that together are most informative.
 
-    The sources are united, and negatives are chosen greedily by log det (ECI_sem eq. 26–27). The rows that are not
-    chosen stay, rejected.
+    The sources are united, and negatives are chosen greedily by log det (ECI_sem eq. 26–27). The
+    rows that are not chosen stay, rejected.
 
     Args:
         top: Negatives per query.

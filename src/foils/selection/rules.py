@@ -105,7 +105,8 @@ def select(
 
     Args:
         rows: the rows.
-        rejections: reason -> (n,) marks; the first that marks a row is its reason. Unrated rows come before all.
+        rejections: reason -> (n,) marks; the first that marks a row is its reason. Unrated rows
+            come before all.
         weight: (n,) or one number; set to 0 where rejected.
         tier: (n,) words; set to `unrated` where there is no gap.
         thresholds: of the rule.
@@ -152,11 +153,12 @@ def table(
 ) -> Selection:
     """Select by the tiers of Table 2.
 
-    Gap < 100: danger, rejected; 100–200 soft, weight 0.5; 200–400 goldilocks 1; 400–600 medium 0.7; > 600 easy 0.3.
-    A gap on a bound belongs to the tier above it, except 600, which is still medium, as the table has it. Where the
-    judge was asked directly (a `preference` is there) and the gap is borderline, 80–150, its answer p = P(positive
-    ≻ d) decides instead: p < 0.65 rejected; 0.65–0.75 weight 0.3; > 0.75 weight 1. A borderline row without an
-    answer stays with the table.
+    Gap < 100: danger, rejected; 100–200 soft, weight 0.5; 200–400 goldilocks 1; 400–600 medium 0.7;
+    > 600 easy 0.3. A gap on a bound belongs to the tier above it, except 600, which is still
+    medium, as the table has it. Where the judge was asked directly (a `preference` is there) and
+    the gap is borderline, 80–150, its answer p = P(positive ≻ d) decides instead: p < 0.65
+    rejected; 0.65–0.75 weight 0.3; > 0.75 weight 1. A borderline row without an answer stays with
+    the table.
 
     Args:
         rows: the rows.
@@ -184,9 +186,9 @@ def table(
 def percentile(rows: RatedRows, *, percentiles: tuple[float, float, float] = (10.0, 25.0, 75.0)) -> Selection:
     """Select by percentiles of the gaps themselves.
 
-    Below the 10th danger, rejected; to the 25th soft; to the 75th goldilocks; above it medium. The paper names the
-    percentiles [10th, 25th, 75th] and leaves the weights open; these are Table 2's for the same names. A gap on a
-    bound belongs above it.
+    Below the 10th danger, rejected; to the 25th soft; to the 75th goldilocks; above it medium. The
+    paper names the percentiles [10th, 25th, 75th] and leaves the weights open; these are Table 2's
+    for the same names. A gap on a bound belongs above it.
 
     Args:
         rows: the rows.
@@ -208,8 +210,8 @@ def percentile(rows: RatedRows, *, percentiles: tuple[float, float, float] = (10
 def relative(rows: RatedRows, *, margin: float = 0.05) -> Selection:
     """Keep the rows with gap > margin · e_positive, with weight 1 (after NV-Retriever's percentage of the positive).
 
-    It needs the Elo scale's customary mean of 1500: on a centred scale a positive below the mean would have a negative
-    margin. At 1800, 0.05 is a gap of 90.
+    It needs the Elo scale's customary mean of 1500: on a centred scale a positive below the mean
+    would have a negative margin. At 1800, 0.05 is a gap of 90.
 
     Args:
         rows: the rows.
@@ -296,15 +298,17 @@ def fit_gaps(gap: Floats, *, most: int = 3, rng: np.random.Generator) -> GapMixt
 def mixture(rows: RatedRows, *, components: int = 3, rng: np.random.Generator | None = None) -> Selection:
     """Select by a mixture of normals on all gaps: a lowest component of false negatives is danger, the rest is weighed.
 
-    The number of components is the one, up to `components`, that the gaps speak for (BIC). A false negative is as good
-    as the positive, so that the gaps of such a component lie about 0: the lowest of several is taken for one where its
-    mean less its standard deviation is below 100 (Table 2's first bound), and a single one where its mean is. Then rows
-    below the first threshold are rejected. Otherwise nothing says that there are false negatives, and none is rejected.
+    The number of components is the one, up to `components`, that the gaps speak for (BIC). A false
+    negative is as good as the positive, so that the gaps of such a component lie about 0: the
+    lowest of several is taken for one where its mean less its standard deviation is below 100
+    (Table 2's first bound), and a single one where its mean is. Then rows below the first threshold
+    are rejected. Otherwise nothing says that there are false negatives, and none is rejected.
 
-    Rows weigh Σ_k P(component k | gap)·v_k, so that a row between two components has a weight between theirs: v = 0,
-    1, 0.3 for danger, goldilocks and easy; 1, 0.7, 0.3 for goldilocks, medium and easy where there is no danger (Table
-    2's weights of those tiers). Above its mean the lowest component's probability counts; below it, it is taken as 1,
-    since a wide higher component must not make very small gaps safe.
+    Rows weigh Σ_k P(component k | gap)·v_k, so that a row between two components has a weight
+    between theirs: v = 0, 1, 0.3 for danger, goldilocks and easy; 1, 0.7, 0.3 for goldilocks,
+    medium and easy where there is no danger (Table 2's weights of those tiers). Above its mean the
+    lowest component's probability counts; below it, it is taken as 1, since a wide higher component
+    must not make very small gaps safe.
 
     Args:
         rows: the rows.
@@ -367,13 +371,13 @@ def simans(
 ) -> Selection:
     """Draw `per_query` negatives of each query without replacement, p(d) ∝ exp(−a (e_d − e_+ + b)²); weight 1.
 
-    Drawn from rows outside the danger zone (the paper samples within the constraints of Elo); queries with fewer of
-    them keep all. The draw takes the largest log p(d) + Gumbel noise.
+    Drawn from rows outside the danger zone (the paper samples within the constraints of Elo);
+    queries with fewer of them keep all. The draw takes the largest log p(d) + Gumbel noise.
 
     Args:
         rows: the rows.
-        sharpness: a, per squared Elo point, at least 0; more keeps closer to the target; 0 draws uniformly. 5e-5 is a
-            bell with a standard deviation of 100 points.
+        sharpness: a, per squared Elo point, at least 0; more keeps closer to the target; 0 draws
+            uniformly. 5e-5 is a bell with a standard deviation of 100 points.
         target: b, the gap that is likeliest, in Elo points.
         rate: ρ, the share of false negatives; the target is then section 8.3's `adapted_gap`, 200·(1 + 2ρ).
         per_query: how many, at least 1.
@@ -415,9 +419,9 @@ def optimal_gap(risk: Callable[[Floats], Floats], *, damage: float, longest: flo
 def two_group_risk(gap: Floats, *, rate: float, spread: float) -> Callable[[Floats], Floats]:
     """Return P(false negative | Δ) = min(1, ρ N(Δ; 0, spread²)/f(Δ)), made not to rise with Δ.
 
-    A false negative is as good as the positive, so its true gap is 0 and its measured one scatters around it; f is the
-    density of all gaps given (normal kernel, Silverman's width). It is the local false discovery rate of the two-group
-    model. At gaps below 0 it is at least the risk at 0.
+    A false negative is as good as the positive, so its true gap is 0 and its measured one scatters
+    around it; f is the density of all gaps given (normal kernel, Silverman's width). It is the
+    local false discovery rate of the two-group model. At gaps below 0 it is at least the risk at 0.
 
     Args:
         gap: (n,) finite gaps of the whole table, in Elo points.
@@ -449,8 +453,9 @@ def two_group_risk(gap: Floats, *, rate: float, spread: float) -> Callable[[Floa
 def optimal(rows: RatedRows, *, rate: float = 0.15, spread: float = 120.0, damage: float = 2.0) -> Selection:
     """Weigh each row by its benefit I(Δ) − λ P(false negative | Δ), over the largest benefit; reject where it is < 0.1.
 
-    The paper gives neither λ nor the form of the risk. With the two-group risk and λ = 2 the optimum for rates of
-    0.10–0.15 falls into the [150, 300] that Theorem 12 states, for gaps distributed as is usual.
+    The paper gives neither λ nor the form of the risk. With the two-group risk and λ = 2 the
+    optimum for rates of 0.10–0.15 falls into the [150, 300] that Theorem 12 states, for gaps
+    distributed as is usual.
 
     Args:
         rows: the rows.
@@ -480,7 +485,8 @@ def adapted_gap(rate: float, *, relative_sd: float = 1.0, domain: float = 1.0) -
 
     Args:
         rate: ρ, share of false negatives, in [0, 1].
-        relative_sd: standard deviation of the ratings over the usual one (the paper's σ_ELO, which must have no unit).
+        relative_sd: standard deviation of the ratings over the usual one (the paper's σ_ELO, which
+            must have no unit).
         domain: tolerance of risk, in [0.8, 1.2].
 
     Raises:
@@ -528,8 +534,8 @@ def curriculum(rows: RatedRows, *, epoch: int = 1, schedule: str = "table3") -> 
     """Keep the rows whose gap is above the epoch's least one, with Table 2's weights.
 
     - schedule table3: epochs 1–2 gap > 300, 3–4 > 200, 5–6 > 150, from 7 on > 100 (Table 3).
-    - schedule algorithm3: tiers up to `tier_max`, easy being 1, medium 2 and goldilocks 3 (the paper does not number
-      them): epoch 1 gap > 600, 2–3 > 400, from 4 on > 200.
+    - schedule algorithm3: tiers up to `tier_max`, easy being 1, medium 2 and goldilocks 3 (the
+      paper does not number them): epoch 1 gap > 600, 2–3 > 400, from 4 on > 200.
 
     Raises:
         InputError: an epoch below 1.
@@ -547,9 +553,10 @@ def curriculum(rows: RatedRows, *, epoch: int = 1, schedule: str = "table3") -> 
 class LearningProgress:
     """A bandit over tiers that draws those from which the learner just learns most (Exp3.S; Graves et al. 2017).
 
-    The reward is the drop of the loss on a batch by training on it, divided by its time; it is scaled to [−1, 1] by
-    the 20th and 80th percentile of the last thousand. π_i = (1 − ε) softmax(w)_i + ε/N, and after drawing tier a with
-    reward r, t counted from 2: r̃_i = η r [i = a]/π_i,
+    The reward is the drop of the loss on a batch by training on it, divided by its time; it is
+    scaled to [−1, 1] by the 20th and 80th percentile of the last thousand. π_i = (1 − ε)
+    softmax(w)_i + ε/N, and after drawing tier a with reward r, t counted from 2: r̃_i = η r [i =
+    a]/π_i,
     w_i ← log((1 − 1/t) e^{w_i + r̃_i} + (1/t)/(N − 1) Σ_{j≠i} e^{w_j + r̃_j}).
 
     Attributes:
