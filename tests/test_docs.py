@@ -468,5 +468,9 @@ def test_the_benchmark_of_a_gpu_runs_on_a_processor(tmp_path):
     assert list(written["parts"]) == ["encoding", "tokenising", "forward", "training", "search"]
     assert all(seconds >= 0 for part in written["parts"].values() for seconds in part.values())
     assert {"foils, float32", "sentence-transformers, float32, 32 texts"} <= set(written["parts"]["encoding"])
-    rows = ("sentence-transformers, a row for each query", "foils, a row for each query", "foils, a row for each negative")
+    rows = (
+        "sentence-transformers, a row for each query",
+        "foils, a row for each query",
+        "foils, a row for each negative",
+    )
     assert tuple(written["parts"]["training"]) == rows
