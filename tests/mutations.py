@@ -32,14 +32,14 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
      "scoring"),
     ("scoring/information.py", "+ information / regularization", "+ information * regularization", "scoring"),
     ("deciding/decision.py", "strength * (1 - (1 + HARM) * pi)", "strength * (1 - HARM * pi)", "deciding"),
-    ("batching/objective.py", "(q - alpha * p) @ d.T", "(q + alpha * p) @ d.T", "batching"),
-    ("batching/rivals.py", "_others(nearby, rows)[:, skip:]", "_others(nearby, rows)", "batching"),
+    ("batching/hobit.py", "(q - alpha * p) @ d.T", "(q + alpha * p) @ d.T", "batching"),
+    ("batching/methods.py", "_others(nearby, rows)[:, skip:]", "_others(nearby, rows)", "batching"),
     ("rating/pairs.py", "(self.forward + 1 - self.backward) / 2", "self.forward", "rating"),
     ("rating/estimators.py", "ratings[second] -= change", "ratings[second] -= 0.5 * change", "rating"),
     ("selection/rules.py", "WEIGHTS = (0.0, 0.5, 1.0, 0.7, 0.3)", "WEIGHTS = (0.0, 0.5, 1.0, 0.8, 0.3)", "selection"),
     ("training/objectives.py", "        logits = logits + log_weights\n    return", "        pass\n    return",
      "training"),
-    ("training/masks.py", "(own + margin)[:, None]", "(own - margin)[:, None]", "training"),
+    ("training/objectives.py", "(own + margin)[:, None]", "(own - margin)[:, None]", "training"),
     ("searching/dimensions.py", "np.floor(share * dimension + 0.5)", "np.floor(share * dimension)", "searching"),
     ("statistics/significance.py", "np.maximum.accumulate(stepped)", "stepped", "statistics"),
     # The orchestration: verdicts, choices and what becomes of rows.
@@ -73,7 +73,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
      "deciding/test_scenarios.py"),
     ("selection/rules.py", "np.where(p > 0.75, 1.0, 0.3)", "np.where(p > 0.75, 0.3, 1.0)", "selection/test_rules.py"),
     ("rating/session.py", "!= self.key:", "is None:", "rating/test_judgements.py"),
-    ("training/doors.py", "if data.epoch_rows < of_pairs.batch_size <= pairs:", "if False:",
+    ("training/doors.py", "if len(data) < of_pairs.batch_size <= pairs:", "if False:",
      "labelling/test_relabel.py"),
 ]  # fmt: skip
 

@@ -5,7 +5,7 @@
         [--shared-rate] [--hide 0.9] [--relabel 30] [--max-positives 4] [--patience 5] [--work FOLDER]
         [--measures RR@10 RR@100] [--pooling cls] [--known 8] [--negatives ance|trisampler] [--refresh 1]
 
-A sampler is a method with settings after a colon: its own, warmup, refresh and anneal, and two of this study's,
+A sampler is a method with settings after a colon: its own, warmup and anneal, and two of this study's,
 known=together (known positives may meet in a batch; the loss leaves them out all the same) and mask=self (the loss also
 leaves out what is nearer to the query than the positive is). The shell writes grids: hobit:seeds={1,8},alpha={0,1}.
 

@@ -29,6 +29,7 @@ from foils.experiments.plan import with_queries
 from foils.training.data import training_set
 from foils.training.fit import train_model
 from foils.training.models import learning_rate_of, load_trainable, plain_recipe
+from foils.training.settings import OPEN
 
 MEASURE, QUERIES, PER_QUERY = "nDCG@10", 800, 4
 FACTORS, STEPS = (1, 3, 10), (50, 100, 200, 400)
@@ -48,7 +49,7 @@ def divided(collection: Collection) -> Collection:
 def trained(name: str, collection: Collection, data: Any, *, steps: int | None = None, factor: int = 0) -> Any:
     """Train by the plain recipe, or for these steps at a multiple of the usual rate; return what was reached."""
     model = load_trainable(name)
-    settings = plain_recipe(len(data), model, steps=steps)
+    settings = plain_recipe(len(data), model, replace(OPEN, steps=steps))
     rate = factor * learning_rate_of(model) if factor else settings.learning_rate
     settings = replace(settings, learning_rate=rate, max_length=data.length_for(model).tokens)
     with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,6 @@ import foils.searching.runs
 import foils.selection.benefit
 import foils.selection.doors
 import foils.training.doors
-import foils.training.results
 import foils.training.settings
 import foils.upkeep
 
@@ -297,19 +296,18 @@ def train(collection: foils.data.read.CollectionLike, source: foils.data.sources
     recipe: typing.Literal["eci-sem", "hobit"] | None = ..., batches: typing.Literal["random", "hobit", "hobit-c",
     "mutual", "ngame", "walks", "b3", "no-duplicates", "progress"] | None = ...,
     batch_settings: collections.abc.Mapping[str, typing.Any] | None = ...,
-    also: foils.training.settings.DataSetsLike = ..., mixture: collections.abc.Sequence[float] | None = ...,
-    similarity: typing.Literal["cosine", "dot"] | None = ..., query_prompt: str | None = ...,
-    document_prompt: str | None = ..., trust_remote_code: bool = ..., loss: str | None = ...,
-    target: typing.Literal["labels", "teacher", "elo", "zones"] | None = ..., draw_negatives: int | None = ...,
-    loss_settings: collections.abc.Mapping[str, typing.Any] = ..., batch_size: int = ...,
-    mini_batch_size: int | None = ..., epochs: int = ..., steps: int | None = ..., learning_rate: float | None = ...,
-    max_length: int | None = ..., patience: int | None = ..., seed: int = ...,
+    also: foils.training.settings.DataSetsLike = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
+    query_prompt: str | None = ..., document_prompt: str | None = ..., trust_remote_code: bool = ...,
+    loss: str | None = ..., target: typing.Literal["labels", "teacher", "elo"] | None = ...,
+    draw_negatives: int | None = ..., loss_settings: collections.abc.Mapping[str, typing.Any] = ...,
+    batch_size: int = ..., mini_batch_size: int | None = ..., epochs: int = ..., steps: int | None = ...,
+    learning_rate: float | None = ..., max_length: int | None = ..., patience: int | None = ..., seed: int = ...,
     matryoshka: int | collections.abc.Sequence[int] | None = ..., lora: int | None = ..., mask: str | None = ...,
     mask_margin: float | None = ..., trainer: collections.abc.Mapping[str, typing.Any] = ..., split: str = ...,
     form: typing.Literal["triplets", "lists", "pairs"] | None = ..., per_query: int | None = ...,
     max_positives: int | None = ..., dev: str | None = ..., dev_run: foils.training.doors.RunLike | None = ...,
     resume: bool = ..., device: str | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ...) -> foils.training.results.Trained: ...
+    add_judgements: foils.data.read.AddedLike = ...) -> foils.training.settings.Trained: ...
 def cache(action: typing.Literal["size", "prune"] = ..., *, keep: int | None = ...,
     older_than: float | None = ...) -> foils.upkeep.Cache: ...

@@ -41,7 +41,7 @@ def train(planner, folder, *, epochs=2, lr=0.05, save=None, resume=None, dataset
     watch, record, objective, callbacks = (
         more.pop(name, None) for name in ("watch", "record", "objective", "callbacks")
     )
-    model, sampler = more.pop("model", None) or static_model(), more.pop("sampler", planner)
+    model = more.pop("model", None) or static_model()
     if watch is not None:
         model.__class__ = Watched
         model.calls = watch
@@ -58,7 +58,7 @@ def train(planner, folder, *, epochs=2, lr=0.05, save=None, resume=None, dataset
         save_steps=save or 500,
         eval_strategy="no" if evaluation is None else "epoch",
         logging_steps=1,
-        batch_sampler=sampler,
+        batch_sampler=planner,
         report_to="none",
         disable_tqdm=True,
         use_cpu=True,
@@ -70,7 +70,7 @@ def train(planner, folder, *, epochs=2, lr=0.05, save=None, resume=None, dataset
         train_dataset=data() if dataset is None else dataset,
         eval_dataset=evaluation,
         loss=objective,
-        callbacks=[planner] if callbacks is None else callbacks,
+        callbacks=callbacks,
     )
     if record is not None:
         trainer.data_collator = Recording(trainer.data_collator, record)

@@ -51,6 +51,7 @@ def test_triplets_of_a_query_are_looked_up_and_embedded_once(looked_up):
     sampler = PlannedBatchSampler(data.dataset, 16, False, ["label"], planner=BatchPlanner("ngame"))
     seen: Counter[str] = Counter()
     sampler.attach(counting(seen))
+    assert sampler.conflicts.rows == len(data)
     for epoch in range(2):
         looked_up.clear()
         sampler.set_epoch(epoch)
@@ -92,7 +93,9 @@ def test_processes_share_the_queries_out(processes, monkeypatch):
         monkeypatch.setattr(sampler_module, "rank_and_count", lambda rank=rank: (rank, processes))
         sampler = PlannedBatchSampler(dataset, 16, False, planner=BatchPlanner("ngame"))
         sampler.attach(counting(asked))
-        filled += sampler._embedded(EmbeddingCache(60), np.arange(60)).filled
+        cache = EmbeddingCache(60)
+        sampler._embed(cache, np.arange(60))
+        filled += cache.filled
     assert (filled == 1).all()
     of_queries = sum(count for (column, _), count in asked.items() if column == "query")
     assert of_queries <= 15 + processes - 1

@@ -12,8 +12,7 @@ from foils.batching import (
     mixed_batches,
 )
 from foils.batching.hobit import coverage_order, kmeans_seeds
-from foils.batching.methods import method_named
-from foils.batching.rivals import balanced_clusters, proximity_graph, rank_communities
+from foils.batching.methods import balanced_clusters, method_named, proximity_graph, rank_communities
 from foils.runtime.errors import InputError, UnknownNameError
 
 FAST = {"walks": {"candidates": 100, "neighbours": 20}, "b3": {"skip": 3, "ranks": 20}}
@@ -101,7 +100,7 @@ def test_a_batch_joins_several_communities():
 def test_the_top_ranks_left_out_are_the_nearest():
     # with the two top ranks left out, a pair's twin (its nearest document) is no edge of it
     queries, documents = clustered(60, 8, 6)
-    from foils.batching.rivals import _rank_graph
+    from foils.batching.methods import _rank_graph
 
     starts, ends, _ = _rank_graph(queries, documents, 2, 5)
     scores = queries @ documents.T - 9 * np.eye(60)
@@ -136,7 +135,7 @@ def test_a_mixture_takes_pieces_of_different_sources():
     source = np.repeat(np.arange(4), [160, 80, 83, 40])
     mix = [(np.flatnonzero(source == k), Batches(np.random.default_rng(k).permutation(n), 8))
            for k, n in enumerate(np.bincount(source))]  # fmt: skip
-    batches = mixed_batches(mix, parts=2, among=363, rng=np.random.default_rng(0))
+    batches = mixed_batches(mix, parts=2, rng=np.random.default_rng(0))
     assert sorted(batches.order.tolist()) == list(range(363))
     assert batches.batch_size == 16
     two = [len(set(source[b])) == 2 and len(set(source[b[:8]])) == 1 for b in batches][:-1]
@@ -149,8 +148,8 @@ def test_methods_refuse_strange_names_and_settings():
     assert method_named("hobit", {"alpha": 0.5}).vectors == "current"
     with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, mutual, ngame, random, walks"):
         method_named("hobbit", {})
-    known = r"unknown setting of ngame 'alpha'; expected one of: anneal, cluster_size, refresh, warmup"
+    known = r"unknown setting of ngame 'alpha'; expected one of: anneal, cluster_size, warmup"
     with pytest.raises(InputError, match=known):
         method_named("ngame", {"alpha": 1, "tau": 2})
-    with pytest.raises(UnknownNameError, match="setting of random 'how'; expected one of: anneal, refresh, warmup"):
+    with pytest.raises(UnknownNameError, match="setting of random 'how'; expected one of: anneal, warmup"):
         method_named("random", {"how": 1})

@@ -125,10 +125,8 @@ def test_the_planner_of_a_training_is_given_the_models_inner_products():
         sampler: Any = planner(data, batch_size=2, drop_last=False, seed=0)
         sampler.attach(lambda texts, column, model=model: model.encode(list(texts)), scaled=unit)
         sampler.batches()
-        kept = sampler._current_vectors(1, "current")
-        np.testing.assert_allclose(
-            kept.queries, model.encode(texts[:6], normalize_embeddings=unit), rtol=1e-4, atol=1e-5
-        )
+        queries, _ = sampler._current_vectors(1)
+        np.testing.assert_allclose(queries, model.encode(texts[:6], normalize_embeddings=unit), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])

@@ -55,7 +55,7 @@ def trained(case: dict[str, Any], folder: Path, bert: SentenceTransformer) -> np
         vectors = str(folder.with_name(f"vectors-{os.environ.get('RANK', 0)}"))
         negatives = foils.score_pairs(collection, negatives, teacher=static_model(seed=3), vectors=vectors)
     data = mixture(collection, negatives) if "mixed" in case else training_set(collection, negatives, form="triplets")
-    rows = len(data) if data.mixture is None else data.mixture.epoch_rows
+    rows = len(data)
     assert rows % 16 == 0
     transformer = "mini_batch_size" in case or case.get("loss") == "mnrl"
     model = (copy.deepcopy(bert) if transformer else static_model()).double()
@@ -72,13 +72,11 @@ def trained(case: dict[str, Any], folder: Path, bert: SentenceTransformer) -> np
 
 
 def mixture(collection: Collection, negatives: Negatives) -> TrainingSet:
-    """The collection and another, of which the first is taken whole and of the other as much."""
-    other = made_up(queries=80, seed=1)
-    settings = MethodSettings(also=[(other, table(other, per_query=2))], mixture=(1, 1))
-    sets = read_data_sets(collection, negatives, settings, CollectionSettings())
-    data = sets.training_set()
-    assert data.mixture is not None
-    assert data.mixture.counts.tolist() == [64, 64]
+    """The collection and another of as many rows."""
+    other = made_up(queries=64, seed=1)
+    settings = MethodSettings(also=[(other, table(other, per_query=2))])
+    data, *_ = read_data_sets(collection, negatives, settings, CollectionSettings())
+    assert np.bincount(data.facts.sources).tolist() == [64, 64]
     return data
 
 

@@ -174,7 +174,7 @@ SCHEDULED = {
     "random": {},
     "hobit": {"seeds": 2, "warmup": 1, "anneal": 2},
     "hobit-c": {"seeds": 2, "candidates": 12},
-    "mutual": {"refresh": 2},
+    "mutual": {},
     "ngame": {"warmup": 1},
     "walks": {"candidates": 10, "neighbours": 4},
     "b3": {"skip": 1, "ranks": 5, "community_size": 5},
@@ -187,13 +187,9 @@ def other(name="other", queries=36, seed=7):
     return Collection(name, collection.documents, collection.queries, collection.qrels, f"{name}{seed}")
 
 
-def sets(also=None, first=None, source=None, **how):
-    settings = MethodSettings(also=[other()] if also is None else also, **how)
-    return read_data_sets(first or made_up(), source, settings, CollectionSettings())
-
-
-def mixed_set(**how):
-    return sets(mixture=(2, 1), **how).training_set(form="pairs")
+def joined_set(also=None, first=None, source=None, **rows):
+    settings = MethodSettings(also=[other()] if also is None else also)
+    return read_data_sets(first or made_up(), source, settings, CollectionSettings(), **rows)[0]
 
 
 def test_joined_collections_keep_every_text_and_judgement():
@@ -239,9 +235,9 @@ def test_what_the_program_names_is_a_collection_or_a_pair(tmp_path):
 @pytest.mark.parametrize("form", ["pairs", "triplets", "lists"])
 def test_the_loss_is_that_of_each_data_set_apart(form, mini_batch_size, tmp_path):
     """By plain loops: every query against the documents of its own data set alone."""
-    both = sets(source=table(made_up()), also=[(other(), table(other(), per_query=3))])
-    data = both.training_set(form=form, per_query=None if form == "pairs" else 2)
-    source_of, model = data.mixture.source_of, bert_model(tmp_path)
+    tables = {"source": table(made_up()), "also": [(other(), table(other(), per_query=3))]}
+    data = joined_set(**tables, form=form, per_query=None if form == "pairs" else 2)
+    source_of, model = data.facts.sources, bert_model(tmp_path)
     rows = np.concatenate([np.flatnonzero(source_of == k)[:5] for k in (0, 1)])[[0, 5, 1, 6, 7, 2, 8, 3, 4, 9]]
     batch = data.dataset[rows.tolist()]
     names = [name for name in data.dataset.column_names if name != "label"]
@@ -261,21 +257,21 @@ def test_the_loss_is_that_of_each_data_set_apart(form, mini_batch_size, tmp_path
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
-def test_training_draws_shares_inside_their_source_and_resumes_exactly(name, tmp_path, seen):
-    data = mixed_set()
+def test_training_builds_pieces_inside_each_data_set_and_resumes_exactly(name, tmp_path, seen):
+    data = joined_set(form="pairs")
 
     def train(folder, **more):
         settings = replace(MIXED, trainer={"save_steps": 4})
         how = {"settings": settings, "batches": name, "batch_settings": SCHEDULED[name]}
         return train_model(static_model(), data, folder, **how, **more)
 
-    assert data.mixture.counts.tolist() == [20, 10]
-    assert resumed_exactly(train, tmp_path, 5).steps == 9  # of 30 rows an epoch
+    assert np.bincount(data.facts.sources).tolist() == [20, 18]
+    assert resumed_exactly(train, tmp_path, 5).steps == 12  # of 38 rows an epoch
     for epoch in range(3):
-        batches = list(map(np.array, seen[3 * epoch : 3 * epoch + 3]))
-        np.testing.assert_array_equal(np.bincount(data.mixture.source_of[np.concatenate(batches)]), [20, 10])
+        batches = list(map(np.array, seen[4 * epoch : 4 * epoch + 4]))
+        assert sorted(np.concatenate(batches).tolist()) == list(range(38))
         pieces = [piece for batch in batches[:2] for piece in batch.reshape(2, 6)]
-        assert all(len(set(data.mixture.source_of[piece])) == 1 for piece in pieces)
+        assert all(len(set(data.facts.sources[piece])) == 1 for piece in pieces)
 
 
 @pytest.fixture
@@ -293,17 +289,15 @@ def world(tmp_path, beir_folder):
 
 def test_the_program_and_python_train_the_same(world, capsys):
     folder, (a, b), (first, second), common = world
-    shares = ["--mixture", "2,1"]
     own = ["--batches", "hobit", "--set-batches", "seeds=2", *common, "--dev", "dev", "-o", str(folder / "out")]
-    assert run(["train", a, first, "--also", f"{b},{second}", *shares, *own, "--json", str(folder / "out.json")]) == 0
+    assert run(["train", a, first, "--also", f"{b},{second}", *own, "--json", str(folder / "out.json")]) == 0
     shown = capsys.readouterr().out
-    assert "rows of second in an epoch: 20" in shown
+    assert "rows of second: 36" in shown
     found = json.loads((folder / "out.json").read_text())
-    assert found["counts"]["rows of first in an epoch"] == 40
-    assert found["provenance"]["settings"]["mixture"] == [2.0, 1.0]
+    assert found["counts"]["rows of first"] == 40
     assert {"first", "second"} <= set(found["provenance"]["inputs"])
     trained = foils.train(
-        a, first, also=[(b, second)], mixture=(2, 1), batches="hobit",
+        a, first, also=[(b, second)], batches="hobit",
         batch_settings={"seeds": 2}, model=str(folder / "static"), learning_rate=0.05, batch_size=12, dev="dev",
         output=folder / "again",
     )  # fmt: skip
@@ -318,11 +312,7 @@ def test_the_program_and_python_train_the_same(world, capsys):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--mixture", "2,1"], "--mixture 2.0 1.0: no effect without --also"),
-        (["--also", "B", "--mixture", "2,1,1"], "shares 2, 1, 1 of 2 data sets"),
-        (["--also", "B", "--mixture", "2,x"], "expected a number for each data set, as 2,1"),
-        (["--also", "B", "--mixture", "2,0"], "above 0"),
-        (["--also", "B,SOURCE"], "no rows to train on in first"),
+        (["--also", "B,SOURCE"], "no rows of first"),
         (["--also", "B", "--reranker"], "of one data set"),
         (["--also", "B", "--batches", "no-duplicates"], "takes one data set"),
         (["--also", "nowhere/"], "nowhere"),
@@ -339,5 +329,4 @@ def test_what_does_not_go_together_is_refused(more, said, world, capsys):
 def test_a_data_set_without_rows_is_named():
     documents = {"d": " ".join(WORDS[:5])}
     empty = Collection.from_dicts("empty", documents, {"q": "ba"}, {"test": {"q": {"d": 1}}})
-    refused("no rows to train on in empty", sets(also=[empty]).training_set, form="pairs")
-    refused("rows of a mixture cannot be left out", mixed_set().without, np.zeros(38, bool), reason="any")
+    refused("no rows of empty", joined_set, also=[empty], form="pairs")

@@ -130,6 +130,9 @@ class Share(BatchHook):
     def __init__(self, processes):
         self.made = partial(share_of, processes)
 
+    def on_train_begin(self, *_, **__): ...
+    def on_epoch_begin(self, *_, **__): ...
+
 
 @pytest.mark.parametrize("processes", [1, 4])
 def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, tmp_path):
@@ -255,7 +258,7 @@ def test_what_a_loss_learned_comes_back_or_is_refused_by_name(tmp_path):
     def begin(loss):
         Steps(loss, ExitStack()).on_train_begin(args, state, None)
 
-    refused(f"{LOSS_STATE}, which is not there", begin, Learning(3))
+    refused(f"{LOSS_STATE}: damaged state of the loss", begin, Learning(3))
     Steps(Learning(3), ExitStack()).on_save(args, state, None)
     again = Learning(3)
     torch.nn.init.zeros_(again.mix)

@@ -33,8 +33,16 @@ from foils.training.losses import (
     average_gradients,
     matryoshka_loss,
 )
-from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask, mask_log_weights
-from foils.training.objectives import MIXINGS, Temperature, debiased_infonce, weighted_infonce
+from foils.training.objectives import (
+    MIXINGS,
+    FalseNegativeMask,
+    Temperature,
+    debiased_infonce,
+    guide_vectors,
+    make_mask,
+    mask_log_weights,
+    weighted_infonce,
+)
 from foils.training.settings import DIMENSIONS, TrainSettings
 from refusals import refused
 from train_models import (
@@ -216,7 +224,7 @@ def test_what_cannot_work_is_refused(model, rated):
     ):
         refused(said, loss, given, None if labels is None else torch.tensor(labels))
     for make, said in (
-        (lambda: CachedContrastiveLoss(model, mini_batch_size=0), "mini-batches"),
+        (lambda: CachedContrastiveLoss(model, mini_batch_size=0), "mini_batch_size"),
         (lambda: CachedContrastiveLoss(static_model()), "static"),
         (lambda: Temperature(0.0), "above 0"),
         (lambda: ContrastiveLoss(model, facts=rows_of(rated=False).facts, mixing=MIXINGS["fixed"]()), "rate the neg"),
@@ -304,7 +312,7 @@ def test_two_processes_train_what_one_trains(ends, name):
 
 def test_one_process_exchanges_nothing():
     share, vectors = Share.of(3, gather=True), torch.randn(3, 2, requires_grad=True)
-    assert (share.begin, share.size) == (0, 3)
+    assert (share.rank, share.rows, share.count) == (0, 3, 1)
     assert share.gathered(vectors) is vectors
     assert share.own_of(vectors) is vectors
     assert share.averaged(vectors) is vectors

@@ -356,10 +356,10 @@ def test_rows_without_scores_are_told_and_have_the_contrast_alone(scored, caplog
 @pytest.mark.parametrize(
     ("of", "settings", "said"),
     [
-        (lambda scored: rows_of(rated=False), {}, r"no numbers in a column teacher; foils\.score_pairs"),
-        (lambda scored: training_set(made_up()), {}, "pairs alone have no scores"),
-        (lambda scored: without_some(scored, "positives"), {}, "no row has a number in teacher for its positive"),
-        (None, {"teacher_temperature": 0.0}, r"teacher_temperature 0\.0; expected above 0"),
+        (lambda scored: rows_of(rated=False), {}, r"no row has a number .* foils\.score_pairs"),
+        (lambda scored: training_set(made_up()), {}, "no row has a number in a column teacher"),
+        (lambda scored: without_some(scored, "positives"), {}, "no row has a number in a column teacher"),
+        (None, {"teacher_temperature": 0.0}, "teacher_temperature 0; expected above 0"),
         (
             lambda scored: training_set(made_up(), scored.with_columns({"weight": np.full(len(scored), 0.5)})),
             {},

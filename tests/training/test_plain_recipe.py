@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from foils.training.models import learning_rate_of, plain_recipe, training_length
-from foils.training.settings import TrainSettings
+from foils.training.settings import OPEN
 from train_models import bert_model, cross_encoder, made_up, made_up_folder, static_model, table, weights
 
 
@@ -48,16 +49,20 @@ def test_steps_batch_and_rate_by_the_number_of_rows(models, kind, rows, batch, s
     assert recipe.learning_rate == pytest.approx(times * learning_rate_of(models[kind]))
 
 
+def asked(**settings):
+    return replace(OPEN, **settings)
+
+
 def test_what_is_given_holds_and_the_rest_suits_it(models):
     model = models["encoder"]
     usual = learning_rate_of(model)
-    assert plain_recipe(724, model, batch_size=8).batch_size == 8
-    many = plain_recipe(724, model, epochs=100)
+    assert plain_recipe(724, model, asked(batch_size=8)).batch_size == 8
+    many = plain_recipe(724, model, asked(epochs=100))
     assert (many.steps, many.epochs, many.steps_of(724)) == (None, 100, 1200)
     assert many.learning_rate == usual
-    assert plain_recipe(724, model, steps=300).learning_rate == pytest.approx(2 * usual)
-    assert plain_recipe(724, model, lora=8).learning_rate == pytest.approx(10 * usual)
-    accumulated = plain_recipe(100_000, model, trainer={"gradient_accumulation_steps": 4})
+    assert plain_recipe(724, model, asked(steps=300)).learning_rate == pytest.approx(2 * usual)
+    assert plain_recipe(724, model, asked(lora=8)).learning_rate == pytest.approx(10 * usual)
+    accumulated = plain_recipe(100_000, model, asked(trainer={"gradient_accumulation_steps": 4}))
     assert accumulated.steps == math.ceil(100_000 / 256)
 
 
@@ -207,10 +212,9 @@ def test_progress_shows_the_loss_and_the_result_its_beginning_and_end(tmp_path, 
     assert f"loss: {first:.4f} in the first tenth of the steps, {last:.4f} in the last" in str(trained)
 
 
-def test_epoch_rows_of_a_mixture_are_those_it_takes(tmp_path):
+def test_an_epoch_of_two_data_sets_has_the_rows_of_both(tmp_path):
     small, large = made_up(queries=8), made_up(seed=1)
-    trained = foils.train(small, also=[large], mixture=[1, 1], model=static_model(), epochs=1, batch_size=4,
+    trained = foils.train(small, also=[large], model=static_model(), epochs=1, batch_size=4,
                           output=tmp_path / "out", device="cpu")  # fmt: skip
-    assert trained.run.steps == 2
+    assert trained.run.steps == -(-(4 + len(training_set(large))) // 4)
     assert len(training_set(small)) == 4
-    assert TrainSettings(batch_size=4).steps_of(8) == 2

@@ -1,4 +1,3 @@
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +27,6 @@ from foils.training.settings import TARGETS, TrainSettings
 from refusals import refused
 from train_models import (
     cross_encoder,
-    gradients,
     made_up,
     resumed_exactly,
     rows_of,
@@ -62,7 +60,6 @@ def test_every_loss_heeds_weights(name, model):
     ("name", "peer"),
     [
         ("regression", losses.MSELoss), ("binary", losses.BinaryCrossEntropyLoss), ("listnet", losses.ListNetLoss),
-        ("lambda", losses.LambdaLoss),
     ],
 )  # fmt: skip
 def test_without_weights_a_loss_is_that_of_sentence_transformers(name, peer, model):
@@ -110,15 +107,14 @@ def test_every_setting_of_the_hybrid_changes_the_gradients(changed, model):
     assert len(found[0]) != len(found[1]) or not torch.allclose(*found)
 
 
-def test_the_hybrid_equals_plain_loops_whatever_the_mini_batch(model):
+def test_the_hybrid_equals_plain_loops(model):
     inputs, labels = lists_of("hybrid")
     each = []
     for s, (ratings, own, _) in zip(scored(model, inputs), labels, strict=True):
         e = own * torch.exp(s / 0.5)
         each.append(0.7 * -torch.log(e[0] / e.sum()) + 0.3 * ((s - ratings) ** 2).mean())
-    for size in (None, 1, 4):
-        loss = reranker_loss("hybrid", {"alpha": 0.7, "temperature": 0.5}).make(model, mini_batch_size=size)
-        assert loss(inputs, labels).item() == pytest.approx(torch.stack(each).mean().item(), abs=1e-5)
+    loss = reranker_loss("hybrid", {"alpha": 0.7, "temperature": 0.5}).make(model)
+    assert loss(inputs, labels).item() == pytest.approx(torch.stack(each).mean().item(), abs=1e-5)
 
 
 def test_data_sets_leave_absent_documents_and_unrated_pairs_out():
@@ -148,39 +144,6 @@ def lists_of(name, target=None, **settings):
 def scored(model, inputs):
     pairs = [[(query, document) for document in of] for query, of in zip(*inputs, strict=True)]
     return [model.predict(of, activation_fn=torch.nn.Identity(), convert_to_tensor=True) for of in pairs]
-
-
-def test_lambda_equals_plain_loops_and_a_weight_multiplies_a_pair(model):
-    inputs, labels = lists_of("lambda", "zones")
-    total, count = 0.0, 0
-    for s, (y, w, _) in zip(scored(model, inputs), labels, strict=True):
-        order = sorted(range(len(s)), key=lambda i: -s[i])
-        rank = {document: place + 1 for place, document in enumerate(order)}
-        best = sum((2**grade - 1) / np.log2(place + 2) for place, grade in enumerate(sorted(y.tolist(), reverse=True)))
-        for i, j in itertools.product(range(len(s)), repeat=2):
-            if y[i] > y[j]:
-                far = abs(rank[i] - rank[j])
-                rho = abs(1 / np.log2(1 + far) - 1 / np.log2(2 + far))
-                delta = abs(1 / np.log2(1 + rank[i]) - 1 / np.log2(1 + rank[j]))
-                gain = float(2 ** y[i] - 2 ** y[j]) / best
-                log_sigmoid = float(torch.nn.functional.logsigmoid(s[i] - s[j])) / np.log(2)
-                total -= float(w[i] * w[j]) * (10 * rho + delta) * gain * log_sigmoid
-                count += 1
-    loss = reranker_loss("lambda").make(model)(inputs, labels)
-    assert loss.item() == pytest.approx(total / count, rel=1e-4)
-
-
-def test_zones_follow_the_table_of_gaps():
-    collection = made_up(queries=4)
-    source = table(collection, per_query=5)
-    count = len(source)
-    gaps = np.resize([50.0, 150.0, 300.0, 500.0, 700.0], count)
-    gaps[-2:] = np.nan
-    rated = source.with_columns({"elo": 1500 - gaps, "elo_se": np.full(count, 9.0), "gap": gaps})
-    lists = training_set(collection, rated, form="lists")
-    for name in ("lambda", "listnet"):
-        labels = reranker_set(lists, reranker_loss(name, target="zones"))["label"]
-        assert [label[0] for label in labels] == [[4, 4, 3, 2, 1, 0]] * (count // 5 - 1) + [[4, 4, 3, 2]]
 
 
 def test_ratings_are_logits_and_unrated_lists_are_left_out(caplog):
@@ -234,9 +197,8 @@ def test_debiased_and_hard_weighted_lists_equal_plain_loops(name, settings, valu
     inputs, labels = lists_of(name, **settings)
     lists = zip(scored(model, inputs), labels, strict=True)
     expected = np.mean([plain_debiased(s, w, **values) for s, (_, w, _) in lists])
-    for size in (None, 3):
-        loss = reranker_loss(name, settings).make(model, mini_batch_size=size)
-        assert loss(inputs, labels).item() == pytest.approx(expected, abs=1e-5)
+    loss = reranker_loss(name, settings).make(model)
+    assert loss(inputs, labels).item() == pytest.approx(expected, abs=1e-5)
 
 
 UNRATED = rows_of("lists", rated=False)
@@ -299,20 +261,8 @@ def test_a_pair_stands_once_however_many_positives_its_query_has():
     assert sorted(pairs["document"]) == list(documents.values())
 
 
-def test_mini_batches_bound_the_activations_and_change_nothing(model, tmp_path):
-    """No mini-batch's activations outlive it: the model runs again in the backward pass, to the same gradients."""
-    found, calls, inputs = [], [], lists_of("listnet")
-    model.register_forward_pre_hook(lambda *_: calls.append(1))
-    for size in (None, 3):
-        model.zero_grad()
-        calls.clear()
-        value = reranker_loss("listnet").make(model, mini_batch_size=size)(*inputs)
-        before = len(calls)
-        value.backward()
-        assert len(calls) == (before if size is None else 2 * before)
-        found.append(gradients(model).clone())
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
-    settings = replace(BASE, loss="st:ListMLELoss", mini_batch_size=4)
+def test_a_mini_batch_of_a_reranker_is_refused(model, tmp_path):
+    settings = replace(BASE, loss="listnet", mini_batch_size=4)
     refused("mini_batch_size", train_model, model, LISTS, tmp_path / "out", settings=settings)
 
 

@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything(place, tmp_p
     if place.startswith("closed") and os.access(tmp_path / "closed", os.W_OK):
         pytest.skip("this user may write anywhere")
     read = []
-    monkeypatch.setattr("foils.training.data.read_data_sets", lambda *given: read.append(given))
+    monkeypatch.setattr("foils.training.data.read_data_sets", lambda *given, **_: read.append(given))
     static_model().save_pretrained(str(tmp_path / "static"))
     arguments = ["train", str(made_up_folder(beir_folder)), "--model", str(tmp_path / "static")]
     assert run([*arguments, "-o", str(tmp_path / place)]) == 2

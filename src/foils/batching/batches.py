@@ -3,6 +3,8 @@
 In a batch every row's document is a negative of every other row's query. If it is in truth a positive of that
 query, the loss pushes the right answer away. Rows i and j conflict if d_j is known to be relevant to q_i, or d_i to
 q_j. Since a row's own pair is known, two rows with one query, or with one document, always conflict.
+
+Of several data sets (HOBIT A.8) batches are built inside each, and a batch joins pieces of several.
 """
 
 from __future__ import annotations
@@ -35,27 +37,23 @@ class Batches:
     Attributes:
         order: (N,) int64, a permutation of 0..N-1; batch k is `order[k * batch_size : (k + 1) * batch_size]`.
         batch_size: rows in each batch; only the last may be shorter.
-        among: of a mixture, of how many rows the epoch's are drawn: `order` may leave some of them out, and take others
-            several times. None: it is a permutation.
 
     Raises:
-        InputError: `order` is not a permutation of 0..N-1, or not of the rows it is drawn from, or `batch_size` < 1.
+        InputError: `order` is not a permutation of 0..N-1, or `batch_size` < 1.
     """
 
     order: Rows
     batch_size: int
-    among: int | None = None
 
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
         order = np.asarray(self.order).astype(np.int64)
-        rows = order.size if self.among is None else self.among
-        counts = np.bincount(order[(order >= 0) & (order < rows)], minlength=rows)
-        missing = np.flatnonzero(counts == 0) if self.among is None else counts[:0]
-        if counts.sum() < order.size or missing.size:
+        counts = np.bincount(order[(order >= 0) & (order < order.size)], minlength=order.size)
+        missing = np.flatnonzero(counts == 0)
+        if missing.size:
             raise InputError(
-                f"an epoch visits every row exactly once, or draws from rows 0..{rows - 1}; of {order.size} rows "
-                f"{missing.size} are missing (first: {missing[:5].tolist()}), others come twice or do not exist"
+                f"an epoch visits every row exactly once; of {order.size} rows {missing.size} are missing (first: "
+                f"{missing[:5].tolist()}), others come twice or do not exist"
             )
         order.flags.writeable = False
         object.__setattr__(self, "order", order)
@@ -237,7 +235,7 @@ class Conflicts:
         return len(np.unique(label[self.query])) if 2 * asking.size > complete.sum() else None
 
     def of(self, rows: Rows) -> Conflicts:
-        """Return the conflicts among these rows, (m,) of the N, numbered 0..m−1; a row that comes twice conflicts."""
+        """Return the conflicts among these rows, (m,) of the N, numbered 0..m−1."""
         return replace(self, query=self.query[rows], document=self.document[rows])
 
     def matrix(self, rows: Rows) -> NDArray[np.bool_]:
@@ -394,3 +392,65 @@ def check_rows(rows: int, conflicts: Conflicts) -> None:
     """Raise InputError unless the conflicts are of so many rows."""
     if conflicts.rows != rows:
         raise InputError(f"conflicts speak of {conflicts.rows} rows, the batches of {rows}")
+
+
+MOST_PARTS = 4
+"""Pieces of a batch, at most (HOBIT A.8)."""
+
+
+def rows_of_sources(source_of: Rows) -> list[Rows]:
+    """Return the rows of each data set, ascending, of (N,) the number of each row's data set."""
+    order = np.argsort(source_of, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(source_of))[:-1])
+
+
+def parts_of(batch_size: int, sources: int) -> int:
+    """Return the pieces of a batch, each of one data set: as many as data sets, 4 at most, by which it divides."""
+    return max(each for each in range(1, min(sources, MOST_PARTS) + 1) if batch_size % each == 0)
+
+
+def mixed_batches(sources: Sequence[tuple[Rows, Batches]], *, parts: int = 4, rng: np.random.Generator) -> Batches:
+    """Join batches of several data sets: each batch takes `parts` pieces, of different sources while there is a choice.
+
+    A batch of 4 × 64 keeps, in each piece, negatives that are hard within their source; the mask for the loss
+    leaves the others out. Sources are drawn in proportion to the pieces they have left, so that all
+    run out together. Pieces shorter than the rest (at most one a source) make up the end of the epoch.
+
+    Args:
+        sources: (row numbers of a source in the whole, batches over 0..len(rows) − 1), all of one batch size.
+        parts: pieces per batch (4 in HOBIT).
+        rng: draws the sources of each batch.
+
+    Returns:
+        batches of `parts` × the piece size.
+    """
+    size = sources[0][1].batch_size
+    full = [[rows[piece] for piece in batches if piece.size == size] for rows, batches in sources]
+    short = [rows[piece] for rows, batches in sources for piece in batches if piece.size < size]
+    left = np.asarray([len(pieces) for pieces in full])
+    line = [np.empty(0, np.int64)]
+    while left.sum():
+        for source in _draw(left, parts, rng):
+            left[source] -= 1
+            line.append(full[source][left[source]])
+    return Batches(np.concatenate([*line, *short]), parts * size)
+
+
+def _draw(left: Rows, parts: int, rng: np.random.Generator) -> list[int]:
+    """Draw sources for a batch: different ones, in proportion to what they have left, then the fullest again.
+
+    A source with a piece for every batch to come is due in each of them.
+    """
+    able, ahead = np.flatnonzero(left), -(-left.sum() // parts)
+    count = min(parts, able.size)
+    due = np.argsort(-left, kind="stable")[: min(count, int((left >= ahead).sum()))]
+    free = np.setdiff1d(able, due)
+    share = left[free] / left[free].sum() if free.size else None
+    chosen = np.concatenate([due, rng.choice(free, size=count - due.size, replace=False, p=share)])
+    line: list[int] = rng.permutation(chosen).astype(np.int64).tolist()
+    after = left.copy()
+    after[line] -= 1
+    while len(line) < parts and after.sum():
+        line.append(int(np.argmax(after)))
+        after[line[-1]] -= 1
+    return line

@@ -1,5 +1,9 @@
 """HOBIT: batches whose rows are hard negatives for a few seeds, by greedy (HOBIT Algorithm 2), and mutual batches.
 
+The objective and its greedy maximisation stand first as plain NumPy: the specification of the fast code. For a seed set
+S, a batch B = S ∪ X and weights w (s × b, one row per seed, one column per member of B): hardness (eq. 6), batch
+hardness H (eq. 7), its smooth form H̃ (eq. 10), the marginal gain Δ (eq. 16).
+
 A mutual batch has all its rows as seeds. HOBIT counts what a batch offers to a few seeds (eq. 10). Counted for every
 row of the batch, Σ_{i∈B} max_j w_ij and its smooth form are not submodular, for a row that joins brings a term of its
 own, and greedy has no guarantee. So the batch grows in rounds, each of which is HOBIT's problem: the rows that are in
@@ -31,10 +35,102 @@ from foils.batching.batches import (
     shuffled,
     swap_conflicts,
 )
-from foils.batching.objective import check_alpha, check_tau
-from foils.batching.objective import greedy as plain_greedy
 from foils.runtime import progress
-from foils.runtime.errors import InputError, check_names
+from foils.runtime.errors import check_names
+from foils.runtime.options import Option
+
+Weights = NDArray[np.float64]
+ALPHA, TAU = Option(least=0), Option(above=0)
+
+
+def hardness(
+    queries: NDArray[np.floating],
+    positives: NDArray[np.floating],
+    documents: NDArray[np.floating],
+    *,
+    alpha: float = 1.0,
+) -> Weights:
+    """Return w_ij = q_i·d_j − α d_i·d_j (HOBIT eq. 6): hard for the query, apart from its positive.
+
+    Args:
+        queries: (s, d) unit vectors q_i.
+        positives: (s, d) unit vectors d_i, the document paired with each query.
+        documents: (n, d) unit vectors d_j.
+        alpha: ≥ 0; more of it keeps near-duplicates of the positive further away. 0 is plain hardness.
+
+    Returns:
+        (s, n) float64 in [−1 − α, 1 + α]; higher is a more useful negative.
+    """
+    ALPHA.check("alpha", alpha)
+    q, p, d = (np.asarray(x, np.float64) for x in (queries, positives, documents))
+    return np.asarray((q - alpha * p) @ d.T)
+
+
+def batch_hardness(weights: Weights) -> float:
+    """Return H(B) = Σ_i max_j w_ij (HOBIT eq. 7) for weights (s, b)."""
+    return float(np.max(weights, axis=1).sum())
+
+
+def smooth_hardness(weights: Weights, *, tau: float = 0.05) -> float:
+    """Return H̃(B) = τ_h Σ_i log Σ_j exp(w_ij / τ_h) (HOBIT eq. 10) for weights (s, b).
+
+    H ≤ H̃ ≤ H + s τ_h log b (eq. 11); τ_h → 0 gives H (eq. 12); for large τ_h it orders batches of equal size
+    by their mean weight (eq. 14–15).
+    """
+    TAU.check("tau", tau)
+    return float(tau * logsumexp(weights / tau, axis=1).sum())
+
+
+def marginal_gain(weights: Weights, candidates: Weights, *, tau: float = 0.05) -> Weights:
+    """Return Δ(v) = Σ_i τ_h log(1 + exp(w_iv/τ_h) / Σ_j exp(w_ij/τ_h)) (HOBIT eq. 16) for each candidate v.
+
+    Coded as Σ_i τ_h softplus(w_iv/τ_h − log Σ_j exp(w_ij/τ_h)), which neither overflows nor cancels.
+
+    Args:
+        weights: (s, b) of the batch so far (seeds included).
+        candidates: (s, n) of the candidates.
+        tau: τ_h > 0.
+
+    Returns:
+        (n,) non-negative gains.
+    """
+    TAU.check("tau", tau)
+    total = logsumexp(weights / tau, axis=1)
+    return np.asarray(tau * np.logaddexp(0.0, candidates / tau - total[:, None]).sum(axis=0))
+
+
+def greedy(
+    weights: Weights,
+    candidates: Weights,
+    *,
+    size: int,
+    tau: float = 0.05,
+    admits: Callable[[int], bool] = lambda _: True,
+) -> NDArray[np.int64]:
+    """Choose up to `size` candidates, each time the one of highest gain (HOBIT Algorithm 2, lines 8–11).
+
+    H̃ is monotone and submodular (Theorem 5.11), so the result reaches 1 − 1/e of the best achievable increase.
+    Ties go to the candidate of lowest position.
+
+    Args:
+        weights: (s, s) of the seeds among themselves.
+        candidates: (s, n).
+        size: how many to choose.
+        tau: τ_h > 0.
+        admits: whether the candidate at a position may join what was chosen so far; asked about the best one left.
+
+    Returns:
+        (min(size, n),) or fewer positions among the candidates in the order chosen.
+    """
+    left, chosen = np.ones(candidates.shape[1], bool), list[int]()
+    while len(chosen) < size and left.any():
+        batch = np.concatenate([weights, candidates[:, chosen]], axis=1)
+        best = int(np.argmax(np.where(left, marginal_gain(batch, candidates, tau=tau), -np.inf)))
+        left[best] = False
+        if admits(best):
+            chosen.append(best)
+    return np.asarray(chosen, np.int64)
+
 
 POOL = 256
 """Rows that one facility-location ranking represents."""
@@ -179,16 +275,11 @@ class Filler:
     stamp: int = 0
 
     def __post_init__(self) -> None:
-        check_alpha(self.alpha)
-        check_tau(self.tau)
+        ALPHA.check("alpha", self.alpha)
+        TAU.check("tau", self.tau)
         check_batch_size(self.batch_size)
-        if not 1 <= self.seeds <= self.batch_size:
-            raise InputError(
-                f"{self.seeds} seeds for batches, or parts of a mixture's batches, of {self.batch_size} rows; expected "
-                f"1 to {self.batch_size}: give fewer seeds, or a larger batch size"
-            )
-        if self.candidates < 1:
-            raise InputError(f"candidates {self.candidates}; expected at least 1 neighbour of each seed to consider")
+        Option(least=1, most=self.batch_size).check("seeds", self.seeds)
+        Option(least=1).check("candidates", self.candidates)
         rows = self.queries.shape[0]
         self.known = no_conflicts(rows) if self.conflicts is None else self.conflicts
         check_rows(rows, self.known)
@@ -251,7 +342,7 @@ class Filler:
         if above < kernels.FINITE:
             return kernels.greedy(weights, totals, rows, self.stamp, self.state, batch, filled)
         one = np.empty(1, np.int64)  # a very small τ_h: the plain form, which no weight makes infinite
-        chosen = plain_greedy(
+        chosen = greedy(
             totals[:, None], weights, size=batch.size - filled, tau=1.0,
             admits=lambda at: self.take(rows[at : at + 1], one, 0, 1, NO_ROWS) == 1,
         )  # fmt: skip

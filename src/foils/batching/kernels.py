@@ -210,7 +210,7 @@ FINITE = 700.0  # exp of less is a finite double
 def greedy(weights: Any, totals: Any, rows: Any, stamp: int, state: Any, batch: Any, size: int) -> int:
     """Add the candidates of highest gain to `batch` until it is full; return its size (Algorithm 2, lines 8–11).
 
-    `objective.greedy` is the specification; rows that conflict are left out. `weights` (s, n) are w / τ_h; `totals`
+    `hobit.greedy` is the specification; rows that conflict are left out. `weights` (s, n) are w / τ_h; `totals`
     (s,), log Σ exp(w / τ_h) over the batch, is updated; `rows` (n,) are the candidates' row numbers, ascending.
     Compares Π(1 + x_i) − 1 with x_i = exp(w / τ_h) / Σ, which orders as Δ (eq. 16) does, without a logarithm;
     accumulated as p + x (1 + p), which keeps small gains exact. For weights whose products stay finite:

@@ -17,20 +17,27 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partialmethod
+from functools import cached_property, partialmethod
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from transformers import TrainerCallback
 from transformers.trainer import DEFAULT_CALLBACKS
 
-from foils.batching.batches import Batches, Conflicts, Rows, find_conflicts, random_order
-from foils.batching.methods import SCHEDULE, TEACHER, method_named
-from foils.batching.multi_dataset import Mixture, mixed_batches
-from foils.batching.rivals import joined, members, rank_communities
+from foils.batching.batches import (
+    Batches,
+    Conflicts,
+    Rows,
+    find_conflicts,
+    mixed_batches,
+    parts_of,
+    random_order,
+    rows_of_sources,
+)
+from foils.batching.methods import SCHEDULE, TEACHER, joined, members, method_named, rank_communities
 from foils.batching.vectors import (
     BLOCK,
     DistinctTexts,
@@ -45,6 +52,7 @@ from foils.batching.vectors import (
 )
 from foils.encode.models import similarity_of
 from foils.runtime.errors import FoilsError, FormatError, InputError
+from foils.runtime.options import Option
 
 SAVED = "foils_batches.npz"
 
@@ -54,37 +62,19 @@ class EpochBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
 
     Args:
         dataset: a `datasets.Dataset`.
-        batch_size: rows per batch.
-        drop_last: leave out a short last batch.
-        valid_label_columns: names that mark the label column; it is neither query nor positive.
-        generator: not used: what is drawn depends on the seed, the epoch and the model alone.
-        seed: of every epoch's generator.
+        arguments: of `DefaultBatchSampler`: batch size, whether a short last batch is left out, names of label columns,
+            a generator, which is not used, and a seed: what is drawn depends on it, the epoch and the model alone.
         planner: the hook that makes the batches.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        batch_size: int,
-        drop_last: bool,
-        valid_label_columns: list[str] | None = None,
-        generator: Any = None,
-        seed: int = 0,
-        *,
-        planner: Any,
-    ) -> None:
-        super().__init__(dataset, batch_size, drop_last, valid_label_columns, generator, seed or 0)
+    def __init__(self, dataset: Any, *arguments: Any, planner: Any, **named: Any) -> None:
+        super().__init__(dataset, *arguments, **named)
         self.dataset, self.planner = dataset, planner
-        aside = {*(valid_label_columns or ()), "dataset_name"}
+        aside = {*(self.valid_label_columns or ()), "dataset_name"}
         self.columns = [name for name in dataset.column_names if name not in aside]
 
-    @property
-    def rows(self) -> int:
-        """How many rows an epoch has."""
-        return len(self.dataset)
-
     def __len__(self) -> int:
-        rows, size = self.rows, self.batch_size
+        rows, size = len(self.dataset), self.batch_size
         return int(rows // size if self.drop_last else -(-rows // size))
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -100,51 +90,58 @@ def checkpoint_of(args: Any, state: Any) -> Path:
     return Path(args.output_dir) / f"checkpoint-{state.global_step}"
 
 
-class BatchHook(TrainerCallback):  # type: ignore[misc]
-    """What fills a trainer's batches: its `batch_sampler`, and what is around the loss; it may be a callback, too.
+class BatchHook:
+    """What fills a trainer's batches: its `batch_sampler`, and what is around the loss.
+
+    `HookEvents` calls those of its methods that have the name of an event of transformers' callbacks.
 
     Attributes:
         made: the sampler that it makes for each data set.
         file: in which a checkpoint keeps its state.
+        unpickled: attributes that the pickled training arguments do not hold.
+        sampler: that of the training set, once a training begins.
+        has_trainer: whether a trainer has it.
     """
 
-    made: type[EpochBatchSampler] = EpochBatchSampler
-    file = SAVED
-    is_callback = has_trainer = False
-    _top: Any = None
+    made: ClassVar[type[EpochBatchSampler]] = EpochBatchSampler
+    file: ClassVar[str] = SAVED
+    unpickled: ClassVar[tuple[str, ...]] = ()
+    sampler: Any = None
+    has_trainer = False
 
-    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note that it is a callback of the trainer itself, to which `HookEvents` need tell nothing."""
-        self.is_callback = True
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, **dict.fromkeys(("sampler", *self.unpickled)), "has_trainer": False}
 
-    def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
+    def __call__(self, *arguments: Any, **named: Any) -> EpochBatchSampler:
         """Return the sampler of a data set, as the trainer asks for it."""
-        return self.made(dataset, batch_size, drop_last, *rest, **more, planner=self)
+        return self.made(*arguments, **named, planner=self)
 
     def wrapped(self, loss: Any, model: Any) -> Any:
         """Return the loss to train with, which tells the hook what it needs to know of each step."""
         return loss
 
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note that there is a trainer."""
+        self.has_trainer = True
+
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Tell the sampler its epoch, which does not reach it through every wrapper of data loaders."""
-        if self._top is not None:
-            self._top.set_epoch(math.floor((state.epoch or 0) + 1e-6))
+        self.sampler.set_epoch(math.floor((state.epoch or 0) + 1e-6))
 
-    def find_sampler(self, loader: Any) -> Any:
-        """Return the training's sampler, from under accelerate's wrappers.
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Find the sampler of the training set, from under accelerate's wrappers.
 
         Raises:
             InputError: the batches do not come from a sampler of this kind, or come from several.
         """
-        sampler = getattr(loader, "batch_sampler", None)
+        sampler = getattr(given["train_dataloader"], "batch_sampler", None)
         while sampler is not None and not isinstance(sampler, self.made):
             sampler = getattr(sampler, "batch_sampler", None)
         if sampler is None:
             raise InputError(
                 "the trainer's batches do not come from this planner; pass batch_sampler=planner, and one data set"
             )
-        self._top = sampler
-        return sampler
+        self.sampler = sampler
 
 
 class HookEvents(TrainerCallback):  # type: ignore[misc]
@@ -153,17 +150,12 @@ class HookEvents(TrainerCallback):  # type: ignore[misc]
     Every trainer that is made has one, which does nothing for trainers whose batches are filled otherwise.
     """
 
-    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Say that there is a trainer; the trainer's own callbacks, told later, may include the hook."""
-        hook = getattr(args, "batch_sampler", None)
-        if isinstance(hook, BatchHook):
-            hook.is_callback, hook.has_trainer = False, True
-
     def _tell(self, event: str, args: Any, state: Any, control: Any, **given: Any) -> None:
         hook = getattr(args, "batch_sampler", None)
-        if isinstance(hook, BatchHook) and not hook.is_callback:
+        if isinstance(hook, BatchHook) and hasattr(hook, event):
             getattr(hook, event)(args, state, control, **given)
 
+    on_init_end = partialmethod(_tell, "on_init_end")
     on_train_begin = partialmethod(_tell, "on_train_begin")
     on_epoch_begin = partialmethod(_tell, "on_epoch_begin")
     on_step_end = partialmethod(_tell, "on_step_end")
@@ -183,23 +175,26 @@ class PlannedBatchSampler(EpochBatchSampler):
     as the method asks for.
 
     Attributes:
-        conflicts: the known positives among the rows, once an encoder is attached.
-        cache: HOBIT-C's; None for other methods.
+        cache: HOBIT-C's, once an encoder is attached; None for other methods.
     """
 
-    conflicts: Conflicts | None = None
     cache: EmbeddingCache | None = None
     _encode: Encode | None = None
     _planned: tuple[int, Batches] | None = None
-    _vectors: EmbeddingCache | None = None
     _communities: Rows | None = None
-    _texts: list[DistinctTexts] | None = None
 
-    @property
-    def rows(self) -> int:
-        """How many rows an epoch has: all, or what a mixture takes."""
-        mixture, rows = self.planner.mixture, len(self.dataset)
-        return int(rows if mixture is None or mixture.rows != rows else mixture.epoch_rows)
+    @cached_property
+    def conflicts(self) -> Conflicts:
+        """The known positives among the rows."""
+        if self.planner.known is not None:
+            return cast("Conflicts", self.planner.known)
+        texts = (self.dataset[:][name] for name in self.columns[:2])
+        return find_conflicts(*texts, positives=self.planner.positives)
+
+    @cached_property
+    def texts(self) -> list[DistinctTexts]:
+        """The distinct queries and positives."""
+        return [DistinctTexts(self.dataset, name) for name in self.columns[:2]]
 
     def attach(self, encode: Encode, *, scaled: bool = True) -> None:
         """Make this the sampler of the training set: from now on it builds batches.
@@ -209,24 +204,16 @@ class PlannedBatchSampler(EpochBatchSampler):
             scaled: whether the model compares them by cosine, so that they are scaled to length 1.
 
         Raises:
-            InputError: the data set lacks a query and a positive column, or the conflicts or the mixture are of
-                another number of rows.
+            InputError: the data set lacks a query and a positive column, or the conflicts are of another number of
+                rows.
         """
-        choice, count = self.planner, len(self.dataset)
+        planner, count = self.planner, len(self.dataset)
         if len(self.columns) < 2:
             raise InputError(f"batches are built from a query and a positive column; got columns {self.columns}")
-        for what, part in (("mixture is", choice.mixture), ("conflicts are", choice.known)):
-            if part is not None and part.rows != count:
-                raise InputError(f"the {what} of {part.rows} rows, the data set has {count}")
-        again, self._encode, self.scaled = self._encode is not None, encode, scaled
-        if again:
-            return
-        self.conflicts = choice.known
-        if self.conflicts is None:
-            texts = (self.dataset[:][name] for name in self.columns[:2])
-            self.conflicts = find_conflicts(*texts, positives=choice.positives)
-        if choice.method.vectors == "cached":
-            self.cache = EmbeddingCache(count, scaled=scaled)
+        if planner.known is not None and planner.known.rows != count:
+            raise InputError(f"the conflicts are of {planner.known.rows} rows, the data set has {count}")
+        self._encode, self.scaled = encode, scaled
+        self.cache = EmbeddingCache(count, scaled=scaled) if planner.method.vectors == "cached" else None
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in super().__iter__():
@@ -252,74 +239,61 @@ class PlannedBatchSampler(EpochBatchSampler):
         return self._planned[1]
 
     def _plan(self, epoch: int) -> Batches:
-        choice, begin = self.planner, time.perf_counter()
-        kind = choice.kind(epoch)
-        vectors = self._current_vectors(epoch, kind)
+        planner, begin = self.planner, time.perf_counter()
+        vectors = self._current_vectors(epoch)
         embedded = time.perf_counter()
-        pair = None if vectors is None else (vectors.queries, vectors.documents)
-        if kind == "teacher" or (kind == "current" and choice.refresh == 1):
-            self._vectors = None  # not needed again
         built: Batches | FoilsError | None = None
         if rank_and_count()[0] == 0:
             try:
-                if kind == "teacher" and self._communities is None:
-                    self._communities = choice.communities(choice.teacher or pair)
+                if planner.kind(epoch) == "teacher" and self._communities is None:
+                    self._communities = planner.communities(planner.teacher or vectors)
                 how: dict[str, Any] = {"conflicts": self.conflicts, "seed": self.seed, "communities": self._communities}
-                built = choice.build(epoch, pair, self.batch_size, rows=len(self.dataset), **how)
+                built = planner.build(epoch, vectors, self.batch_size, rows=len(self.dataset), **how)
             except FoilsError as error:
                 built = error
         batches, self._communities = broadcast((built, self._communities))
         if isinstance(batches, FoilsError):
             raise batches
         times = {"seconds_embedding": embedded - begin, "seconds_building": time.perf_counter() - embedded}
-        choice.history.append({"epoch": float(epoch), **times})
+        planner.history.append({"epoch": float(epoch), **times})
         return cast("Batches", batches)
 
-    def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
-        """Return the vectors that this epoch's batches are built from; embeds only what is due."""
-        choice, drawn = self.planner, self.planner.drawn(epoch, self.seed)
-
-        def among(rows: Rows) -> Rows:
-            return rows if drawn is None else np.intersect1d(rows, drawn)
-
-        if self.cache is not None:  # of HOBIT-C; the passes of a warm-up fill it too
-            share_cache(self.cache)
-            self._vectors, old = self.cache, self.cache.turn()
-            return None if kind == "none" else self._embedded(self.cache, among(old))
-        if kind == "none" or (kind == "teacher" and (choice.teacher or self._communities is not None)):
+    def _current_vectors(self, epoch: int) -> tuple[Vectors, Vectors] | None:
+        """Return the vectors that this epoch's batches are built from; None where they are built without."""
+        planner, kind, count = self.planner, self.planner.kind(epoch), len(self.dataset)
+        vectors, due = self.cache, np.arange(count)
+        if vectors is not None:  # of HOBIT-C; the passes of a warm-up fill it too
+            share_cache(vectors)
+            due = vectors.turn()
+        if kind == "none" or (kind == "teacher" and (planner.teacher or self._communities is not None)):
             return None
-        due = (epoch - choice.warmup) % choice.refresh == 0 and kind == "current"
-        if self._vectors is None or due:
-            self._vectors = EmbeddingCache(len(self.dataset), scaled=self.scaled)
-        return self._embedded(self._vectors, among(self._vectors.missing))
+        vectors = vectors or EmbeddingCache(count, scaled=self.scaled)
+        self._embed(vectors, due)
+        return vectors.queries, vectors.documents
 
-    def _embedded(self, vectors: EmbeddingCache, rows: Rows) -> EmbeddingCache:
-        """Return the vectors with these rows embedded anew, each process its share.
+    def _embed(self, vectors: EmbeddingCache, rows: Rows) -> None:
+        """Embed these rows anew, each process its share.
 
         Rows of the same query go together, so that its text is embedded once; a positive of several queries may be
         embedded in several processes.
         """
         if not rows.size or self._encode is None:
-            return vectors
-        if self._texts is None:
-            self._texts = [DistinctTexts(self.dataset, name) for name in self.columns[:2]]
+            return
         rank, count = rank_and_count()
-        by_query = rows[np.argsort(self._texts[0].numbers[rows], kind="stable")]
-        own = np.array_split(by_query, count)[rank]
-        if own.size:
-            (queries, query), (documents, document) = (column.embedded(own, self._encode) for column in self._texts)
-            for start in range(0, own.size, BLOCK):
-                part = slice(start, start + BLOCK)
-                vectors.update(own[part], queries[query[part]], documents[document[part]])
+        by_query = rows[np.argsort(self.texts[0].numbers[rows], kind="stable")]
+        part = np.array_split(by_query, count)[rank]
+        if part.size:
+            (queries, query), (documents, document) = (column.embedded(part, self._encode) for column in self.texts)
+            for start in range(0, part.size, BLOCK):
+                block = slice(start, start + BLOCK)
+                vectors.update(part[block], queries[query[block]], documents[document[block]])
         share_cache(vectors)
-        return vectors
 
     def save(self, path: Path) -> None:
-        """Write the epoch's order, and the vectors that later epochs depend on, to `path`, whole."""
-        batches = self.batches()
-        arrays: dict[str, Any] = {"epoch": self.epoch, "order": batches.order}
-        if self._vectors is not None and self._vectors.filled.any():
-            arrays.update(self._vectors.state())
+        """Write the epoch's order, and what later epochs depend on, to `path`, whole."""
+        arrays: dict[str, Any] = {"epoch": self.epoch, "order": self.batches().order}
+        if self.cache is not None:
+            arrays |= self.cache.state()
         if self._communities is not None:
             arrays["communities"] = self._communities
         temporary = path.with_suffix(".part.npz")
@@ -330,30 +304,20 @@ class PlannedBatchSampler(EpochBatchSampler):
         """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
 
         Raises:
-            InputError: there is no such file, or it lacks the vectors of HOBIT-C's cache.
-            FormatError: it is damaged, or of another data set.
+            FormatError: there is no such file, or it is damaged, or of another data set or method.
         """
-        if not path.is_file():
-            raise InputError(
-                f"resuming needs the order of batches saved with the checkpoint, {path}, which is not there; start "
-                "anew, or resume from a checkpoint that was saved with it in the same folder"
-            )
-        rows, among = len(self.dataset), None if self.planner.mixture is None else len(self.dataset)
+        rows = len(self.dataset)
         try:
             with np.load(path, allow_pickle=False) as saved:
                 arrays = dict(saved)
             order, communities = arrays["order"], arrays.get("communities")
-            if order.size != self.rows or (communities is not None and communities.shape != (rows,)):
-                raise InputError(f"of {order.size} rows, and an epoch of the data set has {self.rows}")
-            planned = int(arrays["epoch"]), Batches(order, self.batch_size, among)
-            if "filled" in arrays:
-                vectors = self.cache or EmbeddingCache(rows, scaled=self.scaled)
-                vectors.restore(arrays)
-                self._vectors = vectors
+            if order.size != rows or (communities is not None and communities.shape != (rows,)):
+                raise InputError(f"of {order.size} rows, the data set has {rows}")
+            planned = int(arrays["epoch"]), Batches(order, self.batch_size)
+            if self.cache is not None:
+                self.cache.restore(arrays)
         except Exception as error:  # NumPy's and zip's readers raise what the damage leads them to
             raise FormatError(f"damaged order of batches ({error}); resume from another checkpoint", path) from error
-        if self.cache is not None and "filled" not in arrays:
-            raise InputError(f"{path} lacks the vectors that HOBIT-C had cached; resume from another checkpoint")
         self._planned, self._communities = planned, communities
 
 
@@ -362,16 +326,15 @@ class BatchPlanner(BatchHook):
 
     Args:
         name: one of `METHODS`.
-        model: that is trained; None: the trainer's.
         settings: the method's own settings, and those of `SCHEDULE`: `warmup`, epochs of random batches before the
-            method begins (HOBIT A.9); `refresh`, embed anew every so many epochs; `anneal`, epochs after the warm-up
-            over which HOBIT's α rises linearly from 0 to its value (0: constant).
+            method begins (HOBIT A.9); `anneal`, epochs after the warm-up over which HOBIT's α rises linearly from 0 to
+            its value (0: constant).
+        model: that is trained; None: the trainer's.
         positives: further (query text, document text) pairs known to be relevant.
         known: conflicts among the rows of the one training set, as `foils.batching.batches.known_conflicts` finds
             them in a collection; None: found by the texts of the data set and `positives`.
         teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
-        mixture: of the one training set, which holds several data sets; None: it is one.
-        more: further settings, as keywords.
+        sources: (N,) of a training set that holds several data sets, the number of each row's; None: there is one.
 
     Attributes:
         history: of each epoch that was built: its number, and the seconds of embedding and of building.
@@ -381,6 +344,7 @@ class BatchPlanner(BatchHook):
     """
 
     made = PlannedBatchSampler
+    unpickled = ("model", "teacher", "known", "sources", "watch")
     _resumed_at = 0
 
     def __init__(
@@ -392,49 +356,32 @@ class BatchPlanner(BatchHook):
         positives: Sequence[tuple[str, str]] = (),
         known: Conflicts | None = None,
         teacher: tuple[Vectors, Vectors] | None = None,
-        mixture: Mixture | None = None,
-        **more: Any,
+        sources: Rows | None = None,
     ) -> None:
-        self.name, self.settings = name, {**(settings or {}), **more}
+        self.name, self.settings = name, dict(settings or {})
         self.method = method_named(name, self.settings)
         if TEACHER in self.settings:
             raise InputError(f"{TEACHER}: foils train alone reads it; in Python give a teacher's vectors")
-        counts = [self.settings.pop(each, default) for each, default in SCHEDULE.items()]
-        self.warmup, self.refresh, self.anneal = counts
-        if not all(isinstance(each, int) and each >= least for each, least in zip(counts, (0, 1, 0), strict=True)):
-            raise InputError(
-                f"warmup and anneal are at least 0 epochs, refresh at least 1; got {self.warmup}, {self.anneal}, "
-                f"{self.refresh}"
-            )
+        self.warmup, self.anneal = epochs = [self.settings.pop(*each) for each in SCHEDULE.items()]
+        Option(least=0).check("warmup, anneal", epochs)
         if self.anneal and "alpha" not in self.method.settings:
             raise InputError(f"anneal raises the setting alpha, which {name} does not have")
-        self.positives, self.known = tuple(positives), known
-        self.teacher, self.mixture = teacher, mixture
+        self.model, self.positives, self.known = model, tuple(positives), known
+        self.teacher, self.sources = teacher, sources
         self.history: list[dict[str, float]] = []
-        self.model, self.watch = model, ForwardWatch()
-        self.sampler: PlannedBatchSampler | None = None
+        self.watch = ForwardWatch()
 
     def kind(self, epoch: int) -> str:
         """Return whose vectors an epoch's batches are built from, as `BatchingMethod.vectors` has it."""
         return "none" if epoch < self.warmup else self.method.vectors
 
-    def drawn(self, epoch: int, seed: int) -> Rows | None:
-        """Return the rows whose vectors an epoch's batches are built from, ascending; None: all.
-
-        A teacher's communities are of all rows, once for the training.
-        """
-        if self.mixture is None or self.kind(epoch) == "teacher":
-            return None
-        return np.unique(np.concatenate(self.mixture.drawn(epoch, seed=seed)))
-
     def communities(self, vectors: Any) -> Rows:
-        """Return (N,) the number of each row's community by a teacher's vectors; of a mixture, each data set's own."""
+        """Return (N,) the number of each row's community by a teacher's vectors; of several data sets, each its own."""
         queries, documents = vectors
-        if self.mixture is None:
+        if self.sources is None:
             return rank_communities(queries, documents, **self.settings)
-        numbers = self.mixture.source_of * len(queries)
-        for k in range(len(self.mixture.names)):
-            rows = np.flatnonzero(self.mixture.source_of == k)
+        numbers = self.sources * len(queries)
+        for rows in rows_of_sources(self.sources):
             numbers[rows] += rank_communities(queries[rows], documents[rows], **self.settings)
         return numbers
 
@@ -449,12 +396,11 @@ class BatchPlanner(BatchHook):
         seed: int,
         communities: Rows | None = None,
     ) -> Batches:
-        """Return an epoch's batches; of a mixture, each data set's apart, and joined.
+        """Return an epoch's batches; of several data sets, each one's apart, and joined.
 
         Args:
             epoch: counted from 0.
-            vectors: (N, d) of queries and of documents; None where the epoch needs none. Of a mixture, rows that are
-                not `drawn` are not looked at.
+            vectors: (N, d) of queries and of documents; None where the epoch needs none.
             batch_size: rows per batch.
             rows: N.
             conflicts: rows to keep apart.
@@ -473,7 +419,7 @@ class BatchPlanner(BatchHook):
                 return random_order(rows if of is None else of.size, **options)
             if kind == "teacher":
                 numbers = self.communities(self.teacher or vectors) if communities is None else communities
-                return joined(members(numbers, of), **options)
+                return joined(members(numbers if of is None else numbers[of]), **options)
             settings = dict(self.settings)
             if self.anneal:
                 alpha = settings.get("alpha", self.method.settings["alpha"])
@@ -481,20 +427,15 @@ class BatchPlanner(BatchHook):
             queries, documents = (each if of is None else each[of] for each in vectors or ())
             return self.method.build(queries, documents, **options, **settings)
 
-        if self.mixture is None:
+        if self.sources is None:
             return built(batch_size, np.random.default_rng([seed, epoch]))
-        parts, drawn = self.mixture.parts_of(batch_size), self.mixture.drawn(epoch, seed=seed)
-        sources = [
+        rows_of = rows_of_sources(self.sources)
+        parts = parts_of(batch_size, len(rows_of))
+        apart = [
             (of, built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), of))
-            for k, of in enumerate(drawn)
+            for k, of in enumerate(rows_of)
         ]
-        rng = np.random.default_rng([seed, epoch])
-        return mixed_batches(sources, parts=parts, among=self.mixture.rows, rng=rng)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave model, vectors and samplers out of the pickled training arguments."""
-        left_out = dict.fromkeys(("_top", "model", "teacher", "known", "mixture", "watch", "sampler"))
-        return {**self.__dict__, **left_out, "has_trainer": False}
+        return mixed_batches(apart, parts=parts, rng=np.random.default_rng([seed, epoch]))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Hand the model to the training set's sampler; on resuming, restore the saved order.
@@ -502,7 +443,8 @@ class BatchPlanner(BatchHook):
         Raises:
             InputError: the trainer trains another model than the planner was given.
         """
-        model, self.sampler = given["model"], self.find_sampler(given["train_dataloader"])
+        super().on_train_begin(args, state, control, **given)
+        model = given["model"]
         if self.model is not None and type(model) is type(self.model) and model is not self.model:
             raise InputError("the trainer trains another model than batch_sampler was given; give both the same one")
         self.sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
@@ -531,11 +473,10 @@ class BatchPlanner(BatchHook):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save the order with the checkpoint."""
-        if self.sampler is not None:
-            if self.sampler.cache is not None:
-                share_cache(self.sampler.cache)
-            if state.is_world_process_zero:
-                self.sampler.save(checkpoint_of(args, state) / self.file)
+        if self.sampler.cache is not None:
+            share_cache(self.sampler.cache)
+        if state.is_world_process_zero:
+            self.sampler.save(checkpoint_of(args, state) / self.file)
 
 
 def batch_sampler(
@@ -552,7 +493,7 @@ def batch_sampler(
         name: random, hobit, hobit-c, mutual, ngame, walks or b3.
         model: the model that is trained, by which batches are planned. Default: the trainer's.
         positives: further (query text, document text) pairs known to be relevant.
-        settings: of the method, as seeds=4, or warmup=1, refresh=2, anneal=3 (epochs).
+        settings: of the method, as seeds=4, or warmup=1, anneal=3 (epochs).
 
     Raises:
         InputError: a setting out of range.

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.linalg import clarkson_woodruff_transform
 
 from foils.batching.batches import Rows
 from foils.encode.encoder import model_outputs
@@ -140,17 +139,12 @@ class DistinctTexts:
         return np.concatenate(vectors), at
 
 
-WIDE = 2048
-"""Dimensions above which a sparse encoder's vectors are hashed into as many."""
-
-
 def encoder_of(model: Any, args: Any = None) -> Encode:
     """Return how the trainer's model embeds a column: with the training's prompts and precision, in evaluation mode.
 
     `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen here.
     The trainer has wrapped the model's forward pass in the autocast of its precision, which holds here as well. Texts
-    that are trained on too are not tokenised again (`kept_tokens`). Vectors of a sparse encoder, which embeds
-    `args.per_device_eval_batch_size` texts at once, are hashed with random signs into 2,048 dimensions (`narrowed`).
+    that are trained on too are not tokenised again (`kept_tokens`).
     """
     prompts = getattr(args, "prompts", None)
     routes = getattr(args, "router_mapping", None) or {}
@@ -164,14 +158,14 @@ def encoder_of(model: Any, args: Any = None) -> Encode:
                 kept = kept_tokens(model, prompt=prompt or "", task=task)
                 if kept is not None:
                     width = int(model.get_embedding_dimension())
-                    return narrow(model_outputs(model, texts, width, kept, task=task))
+                    return model_outputs(model, texts, width, kept, task=task)
             parts, more = [], {} if task is None else {"task": task}
             for start in range(0, len(texts), 64 * size):
                 some = list(texts[start : start + 64 * size])
                 embedded = model.encode(
                     some, prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True, **more
                 )
-                parts.append(narrowed(embedded))
+                parts.append(array_of(embedded))
             return np.concatenate(parts)
         finally:
             model.train(training)
@@ -179,21 +173,9 @@ def encoder_of(model: Any, args: Any = None) -> Encode:
     return encode
 
 
-def narrowed(vectors: Any) -> Vectors:
-    """Return a tensor's vectors (n, d) as an array; above 2,048 dimensions hashed into so many, with random signs.
-
-    Hashing keeps inner products in expectation (Clarkson & Woodruff 2017): a batch sampler needs no more, and the dense
-    form of a sparse encoder's vectors, one dimension a word, would fill the memory.
-    """
-    return narrow((vectors.to_dense() if vectors.is_sparse else vectors).detach().float().cpu().numpy())
-
-
-def narrow(vectors: Vectors) -> Vectors:
-    """Return vectors (n, d) as they are, or above 2,048 dimensions hashed into so many (see `narrowed`)."""
-    if vectors.shape[1] <= WIDE:
-        return vectors
-    sketch = clarkson_woodruff_transform(vectors.T, WIDE, np.random.default_rng(0))  # a fixed seed: all vectors alike
-    return np.asarray(sketch.T, np.float32)
+def array_of(vectors: Any) -> Vectors:
+    """Return a tensor's vectors (n, d), dense or sparse, as an array."""
+    return np.asarray((vectors.to_dense() if vectors.is_sparse else vectors).detach().float().cpu().numpy())
 
 
 def rank_and_count() -> tuple[int, int]:
@@ -288,7 +270,7 @@ class ForwardWatch:
         self.width = max(self.width, vectors.shape[1])
         if vectors.shape[1] < self.width:  # cut vectors of a Matryoshka loss: the loader is a batch ahead by then
             return
-        self.seen.append(narrowed(vectors))
+        self.seen.append(array_of(vectors))
         rows = self.due[0]
         if sum(map(len, self.seen)) >= len(rows) * len(self.sampler.columns):
             pair = np.concatenate(self.seen)

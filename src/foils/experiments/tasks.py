@@ -19,8 +19,7 @@ from foils.runtime.files import cache_place, file_digest
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
-    from foils.training.results import TrainingRun
-    from foils.training.settings import TrainSettings
+    from foils.training.settings import TrainingRun, TrainSettings
 
 BM25 = "bm25"
 EXACT = EncoderSettings(precision="float32")

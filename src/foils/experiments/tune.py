@@ -181,6 +181,7 @@ class Tuning:
     def schedule(self) -> None:
         """Decide what is searched, how the plain training is done, and what else may be tried."""
         from foils.training.models import plain_recipe, transformer_of
+        from foils.training.settings import OPEN
 
         def measured() -> dict[str, Any]:
             with progress.reporting(progress.silent):
@@ -192,7 +193,7 @@ class Tuning:
             if lora is not None:
                 require("peft", "lora")
                 transformer_of(model, "lora")
-            plain = plain_recipe(rows, model, lora=lora)
+            plain = plain_recipe(rows, model, replace(OPEN, lora=lora))
             rate, steps = float(plain.learning_rate or 0), plain.steps_of(rows)
             rate *= NEW_HEAD if self.fresh and lora is None else 1
             length = self.pairs.length_for(model, self.given.get("max_length"))
@@ -350,8 +351,7 @@ class Tuning:
 
     def _train(self, setting: Setting, place: Path) -> None:
         from foils.training.fit import save_model
-        from foils.training.results import Trained
-        from foils.training.settings import TrainSettings
+        from foils.training.settings import Trained, TrainSettings
 
         task, recipe = self.task, self.plan["recipe"]
         negatives = self.mined(setting.source) if setting.source else None

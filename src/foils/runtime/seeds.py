@@ -16,4 +16,3 @@ COMPLETED = 5  # documents that make a trial's corpus full
 JUDGED = 11  # queries of a split of which some are measured
 PLANTED = 29  # positives that are held out and mined like any document
 WRITTEN = 31  # domain, difficulty and length of what a language model writes; the query's row stands before it
-PASSES = 2**31 + 1  # order of a data set of several; its number and pass follow

@@ -7,7 +7,7 @@ weights, ratings. There queries and documents are numbered by their texts, so eq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -18,12 +18,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
-from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.data import Collection, Negatives
 from foils.data.collection import DocumentTexts, PairIndex, Rows
 from foils.data.negatives import negatives_table
 from foils.data.read import CollectionLike, CollectionSettings, load_collection
-from foils.data.sources import NamedSource, SourceLike, as_source
+from foils.data.sources import SourceLike, as_source
 from foils.data.training_rows import (
     ABSENT,
     MAX_POSITIVES,
@@ -33,9 +32,9 @@ from foils.data.training_rows import (
     joined_negatives,
     training_rows,
 )
-from foils.encode.tokens import kept_tokens
+from foils.encode.tokens import Text, kept_tokens
 from foils.runtime.errors import InputError, require
-from foils.training.settings import TEACHER, MethodSettings
+from foils.training.settings import MethodSettings
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -48,6 +47,7 @@ LeastGap = Callable[[int], float]
 """Epoch, counted from 1 → the gap that a negative must exceed to take part."""
 SAMPLED = 1000  # documents whose tokens are counted, for the length of training
 NONE = Negatives(negatives_table([], [], "none", [], []))
+MISSING = {"weight": 1.0, "elo": np.nan, "offset": 0.0, "gap": np.nan, "teacher": np.nan}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class BatchFacts:
         log_weights: (m,) their log w: −inf leaves the candidate out for this query.
         absent: ((1 + k)·b,) candidates that are no document at all; nobody's negatives.
         ratings: (b, 1 + k) standardised ratings, NaN where there is none.
-        sources: (b,) of a mixture, each row's data set: documents of another one are left out; None: there is one.
+        sources: (b,) each row's data set, where there are several: documents of another one are left out.
     """
 
     labels: Codes
@@ -97,7 +97,7 @@ class PairFacts:
         known_query, known_document: (m,) pairs that are no plain negatives.
         known_log_weight: (m,) their log w; −inf for labelled positives and rejected rows.
         known_gap: (m,) their rating gap, NaN where there is none: what a curriculum looks at.
-        sources: (N,) of a mixture, the data set of each row; None: there is one.
+        sources: (N,) the data set of each row; None: there is one.
 
     Where a pair is given twice, the smaller weight counts.
     """
@@ -110,7 +110,7 @@ class PairFacts:
     known_log_weight: Floats
     known_gap: Floats
     sources: Codes | None = None
-    _known: sparse.csr_array = field(init=False, repr=False)
+    _known: sparse.csr_array = field(init=False, repr=False)  # the number of each known pair, from 1
 
     def __post_init__(self) -> None:
         lightest = np.argsort(self.known_log_weight, kind="stable")
@@ -119,8 +119,8 @@ class PairFacts:
             object.__setattr__(self, name, getattr(self, name)[kept])
         pairs = self.known_query, self.known_document
         both = zip((self.queries, self.documents), pairs, strict=True)
-        shape = tuple(1 + max(int(each.max(initial=0)) for each in numbers) for numbers in both)
-        object.__setattr__(self, "_known", sparse.csr_array((np.arange(len(kept)), pairs), shape=shape))
+        shape = tuple(2 + max(int(each.max(initial=0)) for each in numbers) for numbers in both)
+        object.__setattr__(self, "_known", sparse.csr_array((np.arange(1, len(kept) + 1), pairs), shape=shape))
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -146,21 +146,17 @@ class PairFacts:
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise InputError(f"rows {rows.min()} to {rows.max()}; the data set has {len(self)}")
         documents = self.documents[rows].T.ravel()
-        order, known = np.argsort(documents, kind="stable"), self._known[self.queries[rows]].tocoo()
-        # A known document may be several columns of the batch: those from `start` on, of the columns by document.
-        start, end = (np.searchsorted(documents[order], known.col, side) for side in ("left", "right"))
-        counts = end - start
-        row, pair = np.repeat(known.row, counts), np.repeat(known.data, counts)
-        column = order[np.arange(counts.sum()) + np.repeat(start - np.cumsum(counts) + counts, counts)]
+        known = self._known[self.queries[rows]][:, documents].tocoo()  # an absent document is the last, empty column
+        pair = known.data - 1
         weight = self.known_log_weight[pair]
         if least_gap is not None:
             weight = np.where(self.known_gap[pair] <= least_gap, -np.inf, weight)
-        kept = (column != row) & (weight != 0)
+        kept = (known.col != known.row) & (weight != 0)
         absent, sources = documents == ABSENT, None if self.sources is None else self.sources[rows]
         return BatchFacts(
             labels=rows,
-            rows=row[kept],
-            columns=column[kept],
+            rows=known.row[kept],
+            columns=known.col[kept],
             log_weights=weight[kept],
             absent=absent,
             ratings=self.ratings[rows],
@@ -262,8 +258,7 @@ class TrainingSet:
         rows: (N, 2 + k) query row, positive's and negatives' document rows; −1 where a list is short.
         counts: what was used and what was left out, and why.
         texts: the transform from its rows to their texts.
-        negatives: the table that it was made of; None: pairs alone.
-        mixture: which data set each row is of, and what an epoch takes of it; None: there is one.
+        table: of the negatives that it was made of; of pairs alone empty.
         elo_sd: standard deviation of the table's ratings, in whose units the facts have them.
     """
 
@@ -272,17 +267,11 @@ class TrainingSet:
     rows: Rows
     counts: dict[str, int]
     texts: RowTexts
-    negatives: Negatives | None = None
-    mixture: Mixture | None = None
+    table: RatedRows
     elo_sd: float = 1.0
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    @property
-    def epoch_rows(self) -> int:
-        """Rows of an epoch: all, or what a mixture takes of its data sets."""
-        return len(self) if self.mixture is None else self.mixture.epoch_rows
 
     @property
     def documents(self) -> int:
@@ -318,30 +307,18 @@ class TrainingSet:
             reason: for the counts.
 
         Raises:
-            InputError: no row is left, or the set is a mixture.
+            InputError: no row is left.
         """
-        if self.mixture is not None:
-            raise InputError(f"rows of a mixture cannot be left out ({reason}); train on one data set")
         kept = np.flatnonzero(~left_out)
         if not len(kept):
             raise InputError(f"nothing to train on: all {len(self)} rows are left out ({reason})")
         facts, rows = self.facts, self.rows[kept]
-        facts = replace(
-            facts, queries=facts.queries[kept], documents=facts.documents[kept], ratings=facts.ratings[kept]
-        )
+        of_rows = ("queries", "documents", "ratings", *(() if facts.sources is None else ("sources",)))
+        left: dict[str, Any] = {name: getattr(facts, name)[kept] for name in of_rows}
+        facts = replace(facts, **left)
         counts = {**self.counts, reason: int(left_out.sum()), "rows": len(kept)}
         names = [name for name in self.dataset.column_names if name != "label"]
         return replace(self, dataset=_dataset(names, rows, self.texts), facts=facts, rows=rows, counts=counts)
-
-    def distinct(self) -> tuple[Rows, Rows, Rows, Rows]:
-        """Return the query rows and (N,) the place of each row's own; the document rows, and (N, 1 + k) places.
-
-        In the place of an absent document stands its row's positive.
-        """
-        queries, query = np.unique(self.rows[:, 0], return_inverse=True)
-        there = np.where(self.rows[:, 1:] == ABSENT, self.rows[:, 1:2], self.rows[:, 1:])
-        documents, document = np.unique(there, return_inverse=True)
-        return queries, query, documents, document.reshape(there.shape)
 
     def weighed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which documents of each row have a weight other than 1, and which negatives are positives after all.
@@ -356,10 +333,7 @@ class TrainingSet:
 
         The latter can be compared with others of the same query alone.
         """
-        if self.negatives is None:
-            return self.facts.ratings
-        table = _Table.read(self.negatives, self.texts.collection, offsets=False)
-        ratings, spread = _ratings(self.texts.collection, self.rows, table)
+        ratings, spread = _ratings(self.texts.collection, self.rows, self.table, self.table.elo)
         return np.where(np.isnan(self.facts.ratings), ratings * spread / self.elo_sd, self.facts.ratings)
 
     def teacher_scores(self) -> Floats:
@@ -368,19 +342,15 @@ class TrainingSet:
         Positives have their scores in rejected rows, as `foils score-pairs` adds them.
 
         Raises:
-            InputError: there is no column teacher of numbers, or no row has one for its positive and for a negative.
+            InputError: no row has one for its positive and for a negative.
         """
-        scoring = "foils.score_pairs scores positives and negatives"
-        if self.negatives is None:
-            raise InputError(f"pairs alone have no scores of negatives; give a table with a column teacher: {scoring}")
-        table = self.negatives.table
-        if TEACHER not in table.column_names or not pa.types.is_floating(table.schema.field(TEACHER).type):
-            raise InputError(f"the table has no numbers in a column teacher; {scoring}")
-        read = _Table.read(self.negatives, self.texts.collection)
-        scores = own_values(self.rows, read.query, read.document, np.asarray(table[TEACHER].to_numpy(), np.float64))
+        scores = own_values(self.rows, self.table.query, self.table.document, self.table.teacher)
         scores[np.isnan(scores[:, 0]) | np.isnan(scores[:, 1:]).all(1)] = np.nan
         if not np.isfinite(scores).any():
-            raise InputError(f"no row has a number in teacher for its positive and for a negative; {scoring}")
+            raise InputError(
+                "no row has a number in a column teacher for its positive and for a negative; foils.score_pairs scores "
+                "positives and negatives"
+            )
         return scores
 
 
@@ -409,10 +379,17 @@ class TokenCollator:
 
     def preprocess(self, texts: list[str], prompt: str | None = None, task: str | None = None, **more: Any) -> Any:
         """Return the features of texts as the model's own `preprocess` does."""
-        kept = None if more or not texts else kept_tokens(self._model, prompt=prompt or "", task=task)
-        if kept is None:
+        if more or not texts:
             return self._model.preprocess(texts, prompt=prompt, task=task, **more)
-        return kept(texts).batch(np.arange(len(texts)), pinned=self._model.device.type == "cuda")
+        return features_of(self._model, texts, prompt=prompt, task=task)
+
+
+def features_of(model: Any, texts: Sequence[Text], *, prompt: str | None, task: str | None, pairs: bool = False) -> Any:
+    """Return the features of texts, or of pairs of texts, of ids that are kept where the model allows."""
+    kept = kept_tokens(model, prompt=prompt or "", task=task, pairs=pairs)
+    if kept is None:
+        return model.preprocess(texts, prompt=prompt, task=task)
+    return kept(texts).batch(np.arange(len(texts)), pinned=model.device.type == "cuda")
 
 
 @dataclass(frozen=True)
@@ -459,7 +436,7 @@ def training_set(
     chosen = training_rows(
         collection, negatives, split=split, form=form, per_query=per_query, max_positives=max_positives
     )
-    table = _Table.read(NONE if negatives is None else negatives, collection)
+    table = RatedRows.read(NONE if negatives is None else negatives, collection)
     absent = chosen.negatives < 0
     lists = np.full(chosen.negatives.shape, ABSENT)
     lists[~absent] = table.document[chosen.negatives[~absent]]
@@ -479,7 +456,7 @@ def training_set(
     pattern = "negative" if form == "triplets" else "negative_{}"
     names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
     texts = RowTexts(collection, table.own, frozenset(names[1:]))
-    ratings, elo_sd = _ratings(collection, rows, table)
+    ratings, elo_sd = _ratings(collection, rows, table, table.elo + table.offset)
     facts = _facts(collection, rows, table, texts, ratings)
     if np.isfinite(facts.ratings).any():
         counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
@@ -489,53 +466,55 @@ def training_set(
         rows=rows,
         counts=counts,
         texts=texts,
-        negatives=negatives,
+        table=table,
         elo_sd=elo_sd,
     )
 
 
 @dataclass(frozen=True)
-class _Table:
-    """A table of negatives by rows of the collection, its own texts after the collection's."""
+class RatedRows:
+    """A table of negatives by rows of the collection, its own texts after the collection's.
+
+    Attributes:
+        query, document: (m,) rows of the collection, or of its own texts.
+        keep: (m,) whether a row is kept.
+        weight, elo, offset, gap, teacher: (m,) columns of the table; where it lacks one, a weight is 1, an offset 0,
+            another number NaN.
+        offsets: whether queries have offsets.
+        own: the table's own texts.
+    """
 
     query: Rows
     document: Rows
     keep: NDArray[np.bool_]
     weight: Floats
     elo: Floats
+    offset: Floats
     gap: Floats
+    teacher: Floats
+    offsets: bool
     own: pa.Array | pa.ChunkedArray | None
 
     @classmethod
-    def read(cls, negatives: Negatives, collection: Collection, *, offsets: bool = True) -> _Table:
-        query, texts = negatives.texts_in(collection)
+    def read(cls, negatives: Negatives, collection: Collection) -> RatedRows:
+        """Read a table.
+
+        Raises:
+            InputError: a kept row with a weight that is not above 0.
+        """
+        (query, texts), columns = negatives.texts_in(collection), negatives.table.column_names
         document = np.arange(0) if texts.rows is None else texts.rows
-
-        def column(name: str, missing: float) -> Floats:
-            if name not in negatives.table.column_names:
-                return np.full(len(negatives), missing)
-            return np.asarray(negatives.table[name].to_numpy(), np.float64)
-
-        weight = column("weight", 1.0)
-        wrong = negatives.keep & ~((weight > 0) & np.isfinite(weight))
+        numbers = {name: np.full(len(negatives), missing) for name, missing in MISSING.items()}
+        for name in numbers.keys() & {*columns}:
+            numbers[name] = np.asarray(negatives.table[name].to_numpy(), np.float64)
+        wrong = negatives.keep & ~((numbers["weight"] > 0) & np.isfinite(numbers["weight"]))
         if wrong.any():
             raise InputError(
                 f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is rejected "
                 "(foils select does it)"
             )
         document = np.where(document < 0, len(collection.documents) - 1 - document, document)
-        elo = column("elo", np.nan)
-        if offsets:
-            elo = elo + column("offset", 0.0)
-        return cls(
-            query=query,
-            document=document,
-            keep=negatives.keep,
-            weight=weight,
-            elo=elo,
-            gap=column("gap", np.nan),
-            own=texts.own,
-        )
+        return cls(query, document, negatives.keep, **numbers, offsets="offset" in columns, own=texts.own)
 
 
 def _dataset(names: Sequence[str], rows: Rows, texts: RowTexts) -> Dataset:
@@ -545,7 +524,7 @@ def _dataset(names: Sequence[str], rows: Rows, texts: RowTexts) -> Dataset:
     return dataset.with_transform(texts)
 
 
-def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts, ratings: Floats) -> PairFacts:
+def _facts(collection: Collection, rows: Rows, table: RatedRows, texts: RowTexts, ratings: Floats) -> PairFacts:
     """Number queries and documents by their texts, and say what is known about their pairs."""
     queries, positives = collection.known_positives.pairs()
     query_number = TextNumbers(np.concatenate([rows[:, 0], queries]), collection.query_texts)
@@ -569,18 +548,17 @@ def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts, r
     )
 
 
-def _ratings(collection: Collection, rows: Rows, table: _Table) -> tuple[Floats, float]:
+def _ratings(collection: Collection, rows: Rows, table: RatedRows, elo: Floats) -> tuple[Floats, float]:
     """Ratings of each row's documents, each its own, standardised over all that the table rates; NaN where it is not.
 
-    With offsets of queries it is the rating between queries, elo + offset.
-
-    A rated positive has a row in the table. Without one, elo + gap of a query's negatives is the rating of its only
+    The rating is `elo` of the table's rows: with the offsets of queries it is between queries, without within each. A
+    rated positive has a row in the table. Without one, elo + gap of a query's negatives is the rating of its only
     positive; of several nobody knows which.
 
     Returns:
         the ratings, and the standard deviation of the table's.
     """
-    query, document, elo = table.query, table.document, table.elo
+    query, document = table.query, table.document
     with_gap = np.flatnonzero(np.isfinite(elo) & np.isfinite(table.gap))
     rated_query, first = np.unique(query[with_gap], return_index=True)
     labelled, positive = collection.known_positives.pairs()
@@ -589,7 +567,7 @@ def _ratings(collection: Collection, rows: Rows, table: _Table) -> tuple[Floats,
     rated_query, first = rated_query[single], with_gap[first[single]]
     query = np.concatenate([query, rated_query])
     document = np.concatenate([document, positive[at[np.searchsorted(labelled, rated_query)]]])
-    elo = np.concatenate([elo, (table.elo + table.gap)[first]])
+    elo = np.concatenate([elo, (elo + table.gap)[first]])
     rated = np.isfinite(elo)
     if not rated.any():
         return np.full((len(rows), rows.shape[1] - 1), np.nan), 1.0
@@ -599,71 +577,28 @@ def _ratings(collection: Collection, rows: Rows, table: _Table) -> tuple[Floats,
     return (own_values(rows, query, document, elo) - known.mean()) / spread, spread
 
 
-@dataclass(frozen=True)
-class DataSets:
-    """The data sets of a training, by name, and their joint collection.
-
-    Attributes:
-        collections: name → collection, at least one.
-        sources: name → its negatives; where there are none, no entry.
-        shares: of the data sets in an epoch; None: by their sizes.
-        whole: the one collection, or all joined.
-    """
-
-    collections: Mapping[str, Collection]
-    sources: Mapping[str, NamedSource]
-    shares: Sequence[float] | None
-    whole: Collection
-
-    @property
-    def mixed(self) -> bool:
-        """Whether there are several."""
-        return len(self.collections) > 1
-
-    @property
-    def inputs(self) -> dict[str, str]:
-        """Digests of what was read, by name, for provenance."""
-        if not self.mixed:
-            return {"collection": self.whole.digest, **{each.name: each.digest for each in self.sources.values()}}
-        named = {f"{name}: {each.name}": each.digest for name, each in self.sources.items()}
-        return {**{name: each.digest for name, each in self.collections.items()}, **named}
-
-    def training_set(self, **rows: Any) -> TrainingSet:
-        """Return what is trained on; of several data sets, one set that knows which row is whose.
-
-        Args:
-            rows: settings of `foils.training.data.training_set`.
-
-        Raises:
-            InputError: a data set without rows.
-        """
-        tables = {name: each.negatives for name, each in self.sources.items()}
-        if not self.mixed:
-            return training_set(self.whole, next(iter(tables.values()), None), **rows)
-        data = training_set(self.whole, joined_negatives(tables) if tables else None, **rows)
-        ends = np.cumsum([len(each.queries) for each in self.collections.values()])
-        source_of = np.searchsorted(ends, data.rows[:, 0], "right").astype(np.int64)
-        sizes = np.bincount(source_of, minlength=len(ends))
-        drawn = mixture_counts(np.maximum(sizes, 1).tolist(), self.shares)
-        mixture, counts = Mixture(tuple(self.collections), source_of, drawn), dict(data.counts)
-        for name, size, count in zip(self.collections, sizes, drawn, strict=True):
-            counts |= {f"rows of {name}": int(size), f"rows of {name} in an epoch": int(count)}
-        return replace(data, facts=replace(data.facts, sources=source_of), mixture=mixture, counts=counts)
-
-
 def read_data_sets(
-    collection: CollectionLike, source: SourceLike | None, method: MethodSettings, reading: CollectionSettings
-) -> DataSets:
+    collection: CollectionLike,
+    source: SourceLike | None,
+    method: MethodSettings,
+    reading: CollectionSettings,
+    **rows: Any,
+) -> tuple[TrainingSet, list[Collection], dict[str, str]]:
     """Read the data sets of a training.
 
     Args:
         collection: the first; columns, a corpus and judgements to add are its own.
         source: its negatives; None: it has none.
-        method: names the others, and says how they are mixed.
+        method: names the others.
         reading: how the first one is read.
+        rows: settings of `training_set`.
+
+    Returns:
+        what is trained on (of several data sets, one set that knows which row is whose), their collections, and the
+        digests of what was read, by name, for provenance.
 
     Raises:
-        InputError: one that cannot be read.
+        InputError: one that cannot be read, or without rows.
     """
     others = [each if isinstance(each, tuple) else (each, None) for each in method.also]
     opened = [(reading.open(collection), source), *((load_collection(each), table) for each, table in others)]
@@ -671,5 +606,20 @@ def read_data_sets(
     collections = {name: each for name, (each, _) in zip(names, opened, strict=True)}
     named = zip(names, opened, strict=True)
     sources = {name: as_source(table, each) for name, (each, table) in named if table is not None}
-    whole = opened[0][0] if len(opened) == 1 else joined_collections(collections)
-    return DataSets(collections, sources, method.mixture, whole)
+    tables = {name: each.negatives for name, each in sources.items()}
+    if len(opened) == 1:
+        whole = opened[0][0]
+        digests = {"collection": whole.digest, **{each.name: each.digest for each in sources.values()}}
+        return training_set(whole, next(iter(tables.values()), None), **rows), [whole], digests
+    data = training_set(joined_collections(collections), joined_negatives(tables) if tables else None, **rows)
+    ends = np.cumsum([len(each.queries) for each in collections.values()])
+    source_of = np.searchsorted(ends, data.rows[:, 0], "right").astype(np.int64)
+    sizes = np.bincount(source_of, minlength=len(ends)).tolist()
+    counts = {f"rows of {name}": size for name, size in zip(collections, sizes, strict=True)}
+    empty = [what for what, size in counts.items() if not size]
+    if empty:
+        raise InputError(f"no {', no '.join(empty)}; leave out a data set that has none")
+    data = replace(data, facts=replace(data.facts, sources=source_of), counts={**data.counts, **counts})
+    digests = {name: each.digest for name, each in collections.items()}
+    digests |= {f"{name}: {each.name}": each.digest for name, each in sources.items()}
+    return data, list(collections.values()), digests

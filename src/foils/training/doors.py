@@ -17,12 +17,11 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike
 from foils.data.tables import provenance
 from foils.data.training_rows import RowSettings
-from foils.encode.models import DEFAULT_MODEL, SIMILARITIES
+from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, SIMILARITIES, check_kind
 from foils.runtime.errors import InputError
 from foils.runtime.files import FOLDER, check_writable
 from foils.runtime.options import Option, Settings, door, spelled
 from foils.runtime.results import counted
-from foils.training.results import Trained
 from foils.training.settings import (
     CHECKPOINTS,
     OPEN,
@@ -30,9 +29,9 @@ from foils.training.settings import (
     RECIPES,
     MethodSettings,
     Recipe,
+    Trained,
     TrainSettings,
     completed,
-    ways_of_batching,
 )
 
 if TYPE_CHECKING:
@@ -68,36 +67,32 @@ class DevSettings(Settings):
         dev = self.dev
         if dev is None:
             return None
-        if self.dev_run is None:
-            each = [one for one in (collection, *more) if dev in one.splits] or [collection]
-            return lambda model: fmean(measure_encoder(model, one, dev, [MEASURE]).means[MEASURE] for one in each)
-        run = self.dev_run if isinstance(self.dev_run, Run) else Run.read(self.dev_run)
+        run = self.dev_run if isinstance(self.dev_run, Run | None) else Run.read(self.dev_run)
+        each = [one for one in (collection, *more) if dev in one.splits] or [collection]
 
-        def reranked(model: Any) -> float:
+        def measured(model: Any) -> float:
+            if run is None:
+                return fmean(measure_encoder(model, one, dev, [MEASURE]).means[MEASURE] for one in each)
             order = rerank_run(run, collection, partial(logits, model))
             return measure_run(order, collection, dev, [MEASURE]).means[MEASURE]
 
-        return reranked
+        return measured
 
 
-def checked_batches(method: MethodSettings, recipe: Recipe) -> tuple[str, dict[str, Any]]:
-    """Return how batches are filled, and the settings of that way.
+def check_batches(method: MethodSettings, batches: str) -> None:
+    """Refuse settings of batches that this way of filling them does not take, before anything is read.
 
     Raises:
-        UnknownNameError: no such way, or no such setting of it.
+        UnknownNameError: no such setting of it.
         InputError: settings of a way that has none, or several data sets for one that takes one.
     """
-    batches, settings = method.batches or recipe.batches, dict(method.batch_settings or {})
-    Option(names=ways_of_batching).check("way of batching", batches)
     if batches in METHODS:
-        method_named(batches, settings)
-    elif settings:
-        raise InputError(f"{batches} has no settings; settings of batches go with the others")
-    elif method.also:
+        method_named(batches, method.batch_settings or {})
+    elif method.batch_settings or method.also:
         raise InputError(
-            f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of {', '.join(METHODS)}"
+            f"{spelled('batches', batches)} has no settings, and takes one data set; with {spelled('batch_settings')} "
+            f"or {spelled('also')} give one of {', '.join(METHODS)}"
         )
-    return batches, settings
 
 
 @door(
@@ -157,15 +152,13 @@ def train(
     """
     check_writable(output)
     recipe = Recipe() if method.recipe is None else RECIPES[method.recipe]
-    named, loaded = isinstance(model, (str, Path)), type(model)
-    if not named and reranker != any(kind.__name__ == "CrossEncoder" for kind in loaded.__mro__):
-        raise InputError(
-            f"a model of type {loaded.__name__}, and {spelled('reranker')} {reranker}; expected a CrossEncoder with "
-            "reranker=True, or a SentenceTransformer"
-        )
+    named = isinstance(model, (str, Path))
+    if not named:
+        check_kind(model, CROSS_ENCODER if reranker else ENCODER)
     if reranker and evaluation.dev is not None and evaluation.dev_run is None:
         raise InputError(f"{spelled('dev')} needs a run for the reranker to rerank: give {spelled('dev_run')}")
-    batches, batch_settings = checked_batches(method, recipe)
+    batches = method.batches or recipe.batches
+    check_batches(method, batches)
     negatives = source is not None or any(isinstance(each, tuple) for each in method.also)
     form = "lists" if reranker else recipe.form or ("triplets" if negatives else "pairs")
     rows = rows.completed(form, max_positives=recipe.max_positives)
@@ -175,11 +168,10 @@ def train(
     from foils.training.fit import check_resumed, save_model, train_model
     from foils.training.models import cast, load_trainable, plain_recipe, types_of, with_defaults
 
-    sets = read_data_sets(collection, source, method, reading)
+    data, collections, inputs = read_data_sets(collection, source, method, reading, **vars(rows))
     compared: dict[str, Any] = {
         "similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt
     }  # fmt: skip
-    data = sets.training_set(**vars(rows))
     if batches == PROGRESS:
         from foils.training.tiers import outside_danger
 
@@ -190,13 +182,12 @@ def train(
 
     def settings_for(count: int) -> TrainSettings:
         """Return the settings of a training on a number of rows."""
-        plain = recipe
+        base = recipe
         if method.recipe is None:
-            asked = {name: getattr(training, name) for name in ("batch_size", "epochs", "steps", "lora", "trainer")}
-            plain = Recipe(training=plain_recipe(count, trainable, pointwise=pointwise, **asked))
-        return with_defaults(completed(training, plain, evaluated=evaluation.dev is not None), trainable)
+            base = Recipe(training=plain_recipe(count, trainable, training, pointwise=pointwise))
+        return with_defaults(completed(training, base, evaluated=evaluation.dev is not None), trainable)
 
-    count, pointwise = data.epoch_rows, False
+    count, pointwise = len(data), False
     if reranker:
         from foils.training.reranker import reranker_loss
 
@@ -210,12 +201,12 @@ def train(
         if length.cut > 0:
             share = f"{length.cut:.1%} of their tokens"
             remarks.append(f"documents are cut after {length.tokens} tokens in training: {share}")
-    if negatives and not (reranker or sets.mixed):
+    if negatives and not (reranker or method.also):
         steps, pairs = settings.steps_of(count), data.counts["pairs"]
         of_pairs = settings_for(pairs)
-        if data.epoch_rows < of_pairs.batch_size <= pairs:
+        if len(data) < of_pairs.batch_size <= pairs:
             raise InputError(
-                f"{data.epoch_rows:,} of {pairs:,} pairs have a negative that is kept, fewer than a batch of "
+                f"{len(data):,} of {pairs:,} pairs have a negative that is kept, fewer than a batch of "
                 f"{of_pairs.batch_size:,}: a training would end after a step or two; keep more rows (foils describe "
                 "counts them), or train without the table, on in-batch negatives alone"
             )
@@ -224,14 +215,13 @@ def train(
             advice = f"to compare, train both for {counted(steps, 'steps')} (--steps)"
             remarks.append(f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}")
     card = getattr(model, "model_card_data", None)
-    name = str(model if named else getattr(card, "base_model", None) or loaded.__name__)
+    name = str(model if named else getattr(card, "base_model", None) or type(model).__name__)
     described = {
         "model": name, "reranker": reranker, "recipe": method.recipe, "batches": batches,
-        "batch_settings": batch_settings, **vars(rows), **settings.describe(), **compared,
-        **({"mixture": method.mixture} if method.also else {}),
+        "batch_settings": dict(method.batch_settings or {}), **vars(rows), **settings.describe(), **compared,
     }  # fmt: skip
-    history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
-    score, checkpoints = evaluation.score(*sets.collections.values()), Path(output) / CHECKPOINTS
+    history = provenance("train", described, inputs=inputs, seed=settings.seed)
+    score, checkpoints = evaluation.score(*collections), Path(output) / CHECKPOINTS
     decides = {**described, "model": weights_digest(trainable), **history["inputs"], "seed": settings.seed}
     check_resumed(checkpoints, {**decides, "dev": evaluation.dev, "dev_run": str(evaluation.dev_run)}, resume=resume)
     before, types = None, types_of(trainable)
@@ -239,8 +229,8 @@ def train(
         before = score(trainable.float())
         cast(trainable, types)
     run = train_model(
-        trainable, data, checkpoints, settings=settings, batches=batches, batch_settings=batch_settings, score=score,
-        resume=resume,
+        trainable, data, checkpoints, settings=settings, batches=batches, batch_settings=method.batch_settings,
+        score=score, resume=resume,
     )  # fmt: skip
     measured = {"before": before, "after": run.best}
     scores = {f"{MEASURE} on {evaluation.dev} {at}": each for at, each in measured.items() if each is not None}

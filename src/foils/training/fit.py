@@ -40,7 +40,6 @@ from foils.encode.models import (
     check_one_output,
     check_temperature_of,
     is_routed,
-    length_of,
     merge_adapters,
     seal_weights,
     similarity_of,
@@ -51,10 +50,9 @@ from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TokenCollator, TrainingSet
 from foils.training.losses import average_gradients, make_loss, matryoshka_loss
-from foils.training.masks import FalseNegativeMask, guide_vectors, make_mask
 from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
-from foils.training.results import Trained, TrainingRun
-from foils.training.settings import CHANCE, NO_DUPLICATES, PROGRESS, TrainSettings
+from foils.training.objectives import FalseNegativeMask, guide_vectors, make_mask
+from foils.training.settings import CHANCE, NO_DUPLICATES, PROGRESS, Trained, TrainingRun, TrainSettings
 
 log = logging.getLogger(__name__)
 
@@ -99,14 +97,11 @@ class Steps(TrainerCallback):  # type: ignore[misc]
         """Restore the loss' state where training resumes, and count the steps of before as done.
 
         Raises:
-            InputError: the checkpoint lacks it.
-            FormatError: it is damaged, or another loss'.
+            FormatError: the checkpoint lacks it, or it is damaged, or another loss'.
         """
-        learned, path = self.own_state(), checkpoint_of(args, state) / LOSS_STATE
+        learned = self.own_state()
         if state.global_step and learned:
-            if not path.is_file():
-                raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
-            restore(learned, path, "state of the loss")
+            restore(learned, checkpoint_of(args, state) / LOSS_STATE, "state of the loss")
         self.advance = self.reporting.enter_context(progress.task("training", total=state.max_steps, unit="steps"))
         self.advance(state.global_step)
 
@@ -322,10 +317,6 @@ def fit(
         add_adapters(model, settings.lora, seed=settings.seed)
         kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
     with ExitStack() as reporting, warnings.catch_warnings(), at_length(model, settings.max_length) as lengths:
-        served = max(lengths.values(), default=None)
-        if served != length_of(model):
-            message = "texts are cut after %s tokens in training; the model that is written cuts them after %s"
-            log.info(message, length_of(model), served)
         # transformers calls gradient checkpointing otherwise than sentence-transformers does
         warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
         watching: list[Any] = [*callbacks]
@@ -500,7 +491,7 @@ def train_model(
         Path(output),
         dataset=data.dataset,
         loss=loss if hook is None else hook.wrapped(loss, model),
-        callbacks=callbacks if hook is None else [hook, *callbacks],
+        callbacks=callbacks,
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
         prompts={column: text for column, text in prompts.items() if text} or None,
         router_mapping=roles if is_routed(model) else None,
@@ -515,13 +506,11 @@ def _train_reranker(
     """Train a CrossEncoder on pairs or on lists, as its loss takes them, with the prompt that it is served with."""
     from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
 
-    refuse({"mask": settings.mask}, "on a reranker, whose loss compares no vectors; leave it out")
+    alone = {"mask": settings.mask, "mini_batch_size": settings.mini_batch_size}
+    refuse(alone, "on a reranker, whose loss compares no vectors; leave it out")
     check_one_output(model, "the reranker")
     kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
-    if kind.settings is None:
-        why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
-        refuse({"mini_batch_size": settings.mini_batch_size}, why)
-    dataset, loss = reranker_set(data, kind), kind.make(model, mini_batch_size=settings.mini_batch_size)
+    dataset, loss = reranker_set(data, kind), kind.make(model)
     model.activation_fn = learned_activation(kind) or model.activation_fn
     if settings.draw_negatives is not None:
         if kind.pointwise:
@@ -571,4 +560,4 @@ def _batch_hook(
     known, vectors = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1]), None
     if teacher is not None:
         vectors = guide_vectors(teacher, data, settings=_use_of_guides(model, settings)).of_pairs()
-    return BatchPlanner(name, chosen, known=known, teacher=vectors, mixture=data.mixture)
+    return BatchPlanner(name, chosen, known=known, teacher=vectors, sources=data.facts.sources)

@@ -34,29 +34,17 @@ from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_gather as gather_with_gradients
 
+from foils.batching.methods import settings_checked
 from foils.batching.vectors import rank_and_count
 from foils.encode.models import similarity_of
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.options import spelled
+from foils.runtime.options import Option, spelled
 from foils.selection.rules import least_gap
+from foils.training import objectives
 from foils.training.data import BatchFacts, LeastGap, PairFacts, TrainingSet, rated
-from foils.training.masks import FalseNegativeMask
-from foils.training.objectives import (
-    Mixing,
-    Temperature,
-    check_debiasing,
-    debiased_infonce,
-    list_distillation,
-    make_mixing,
-    margin_mse,
-    rating_regression,
-    weighted_infonce,
-)
 
 log = logging.getLogger(__name__)
 
-Objective = Callable[..., Tensor]
-"""(similarities, positives, log-weights, temperature=) → one loss a query, as those of `foils.training.objectives`."""
 Regression = Callable[[Tensor, Tensor], Tensor]
 """((b, 1 + k) similarities, numbers of a row's own documents, NaN where there is none) → one loss a query."""
 
@@ -98,16 +86,6 @@ class Share:
                 "that the number of processes divides, and dataloader_drop_last=True"
             )
         return cls(rows, rank, count)
-
-    @property
-    def size(self) -> int:
-        """B, rows of the whole batch."""
-        return self.rows * self.count
-
-    @property
-    def begin(self) -> int:
-        """Row of the whole batch that is this process's first."""
-        return self.rows * self.rank
 
     def gathered(self, own: Tensor) -> Tensor:
         """Return all processes' rows, (B, …) of (b, …); gradients of the own ones come from all processes."""
@@ -190,13 +168,13 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         self,
         model: Any,
         *,
-        objective: Objective = weighted_infonce,
-        temperature: float | Temperature = 0.05,
+        objective: objectives.Objective = objectives.weighted_infonce,
+        temperature: float | objectives.Temperature = 0.05,
         facts: PairFacts | None = None,
-        mixing: Mixing | None = None,
+        mixing: objectives.Mixing | None = None,
         regression: Regression | None = None,
         least_gap: LeastGap | None = None,
-        mask: FalseNegativeMask | None = None,
+        mask: objectives.FalseNegativeMask | None = None,
     ) -> None:
         super().__init__()
         if mixing is not None:
@@ -205,7 +183,9 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             rated("a curriculum", np.zeros(0) if facts is None else facts.known_gap)
         self.model, self.similarity = model, similarity_of(model)
         self.objective, self.facts, self.least_gap = objective, facts, least_gap
-        self.temperature = temperature if isinstance(temperature, Temperature) else Temperature(temperature)
+        self.temperature = (
+            temperature if isinstance(temperature, objectives.Temperature) else objectives.Temperature(temperature)
+        )
         self.mixing, self.regression, self.mask = mixing, regression, mask
         self.epoch = 1
         if mixing is not None and regression is None:
@@ -242,7 +222,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         with torch.autocast(columns[0].device.type, enabled=False):
             queries, documents, batch = self.batch_of(list(map(self.compared, columns)), labels, gather=gather)
             share = batch.share
-            losses = self.sums(queries, documents, share.begin, share.begin + share.rows, batch)
+            losses = self.sums(queries, documents, 0, batch)
             losses = losses * share.count / self.counts(batch).to(losses)
             norms = None
             if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
@@ -274,16 +254,17 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
         return queries, documents, Batch(share, facts, masked_by)
 
-    def sums(self, queries: Tensor, documents: Tensor, begin: int, end: int, batch: Batch) -> Tensor:
-        """Return the summed losses of queries begin … end − 1, (1,), with the regression (2,).
+    def sums(self, queries: Tensor, documents: Tensor, begin: int, batch: Batch) -> Tensor:
+        """Return the summed losses of consecutive queries, (1,), with the regression (2,).
 
         Args:
-            queries: (end − begin, d) vectors, as `compared` returns them.
-            documents: ((1 + k)·b, d) vectors of the whole batch, column after column.
-            begin: first row of the batch.
-            end: the row after the last.
+            queries: (n, d) vectors, as `compared` returns them.
+            documents: ((1 + k)·B, d) vectors of the whole batch, column after column.
+            begin: row of the first query among those of this process.
             batch: what is known, and masked.
         """
+        begin += batch.share.rank * batch.share.rows
+        end = begin + len(queries)
         similarities = queries @ documents.T
         positives = torch.arange(begin, end, device=queries.device)
         block = None if batch.facts is None else batch.facts.block(begin, end)
@@ -300,15 +281,15 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         predicted, ratings = similarities.gather(1, own)[there], ratings[there]
         if self.regression is not None:
             return torch.stack([per_query.sum(), self.regression(predicted, ratings).sum()])
-        errors = rating_regression(self.gain * predicted + self.offset, ratings)
+        errors = objectives.rating_regression(self.gain * predicted + self.offset, ratings)
         return torch.stack([per_query.sum(), errors.sum()])
 
     def counts(self, batch: Batch) -> Tensor:
         """Return of how many queries each of the sums is, which makes them means: all, and those with a rating."""
-        if self.mixing is None or batch.facts is None:
-            return torch.tensor([float(batch.share.size)])
-        count = np.isfinite(batch.facts.ratings).any(1).sum()
-        return torch.tensor([float(batch.share.size), max(1.0, float(count))])
+        counts = [float(batch.share.rows * batch.share.count)]
+        if self.mixing is not None and batch.facts is not None:
+            counts.append(max(1.0, float(np.isfinite(batch.facts.ratings).any(1).sum())))
+        return torch.tensor(counts)
 
 
 def gradients_of(losses: Iterable[Tensor], of: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
@@ -331,27 +312,20 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
     """
 
     def __init__(self, model: Any, *, mini_batch_size: int = 32, **settings: Any) -> None:
-        if mini_batch_size < 1:
-            raise InputError(f"mini-batches of {mini_batch_size}; expected at least 1 text")
+        Option(least=1).check("mini_batch_size", mini_batch_size)
         if has_static_embedding_input(model):
             raise InputError("a static embedding cannot be embedded in pieces; use the loss without a mini-batch size")
         super().__init__(model, **settings)
         self.mini_batch_size = mini_batch_size
-        self._own_gradients: list[Tensor | None] = []
+        self._own_gradients: list[Tensor] = []
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Return the loss of a batch, as `ContrastiveLoss.forward`; its gradients follow in the backward pass."""
         loss = self.forward_cached(list(sentence_features), labels)
         if torch.is_grad_enabled():
-            own = list(zip(self.own_parameters(), self._own_gradients, strict=True))
-
-            def pass_on(scale: Tensor) -> None:
-                for parameter, gradient in own:
-                    if gradient is not None:
-                        share = (gradient * scale).to(parameter)
-                        parameter.grad = share if parameter.grad is None else parameter.grad + share
-
-            loss.register_hook(pass_on)
+            for parameter, gradient in zip(self.own_parameters(), self._own_gradients, strict=True):
+                passed_on = (parameter * gradient).sum()  # whose gradient it is; its value is taken off again
+                loss = loss + (passed_on - passed_on.detach())
         return loss
 
     def calculate_loss(
@@ -380,14 +354,13 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
         sums = torch.zeros(losses_of, dtype=leaf.dtype, device=leaf.device)
         per_loss = [[torch.zeros_like(each) for each in (queries, leaf, *own)] for _ in range(losses_of)]
         for begin in range(0, len(queries), size):
-            end = min(begin + size, len(queries))
-            block = queries[begin:end].detach().requires_grad_()
-            part = self.sums(block, leaf, share.begin + begin, share.begin + end, batch)
+            block = queries[begin : begin + size].detach().requires_grad_()
+            part = self.sums(block, leaf, begin, batch)
             sums += part.detach()
             for index, (loss, gradients) in enumerate(zip(part, per_loss, strict=True)):
                 more = index < len(part) - 1
                 new = torch.autograd.grad(loss, (block, leaf, *own), retain_graph=more, allow_unused=True)
-                _add([gradients[0][begin:end], *gradients[1:]], new)
+                _add([gradients[0][begin : begin + size], *gradients[1:]], new)
         means = self.counts(batch).to(sums) / share.count
         per_loss = [[each / mean for each in gradients] for gradients, mean in zip(per_loss, means, strict=True)]
         norms = torch.stack([share.norm(*gradients[:2]) for gradients in per_loss])
@@ -411,7 +384,7 @@ def _add(to: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
 _WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}
 _DEBIASED = {**_WEIGHTED, "prior": 0.1, "concentration": 0.0}
 _OF_TEACHERS = {"temperature": 0.05, "teacher_temperature": 1.0, "alpha": 0.0}
-TEACHER_LOSSES = {"margin-mse": margin_mse, "distil": list_distillation}
+TEACHER_LOSSES = {"margin-mse": objectives.margin_mse, "distil": objectives.list_distillation}
 
 LOSSES: dict[str, dict[str, Any]] = {
     "mnrl": {"temperature": 0.05},
@@ -443,7 +416,7 @@ def make_loss(
     data: TrainingSet,
     *,
     mini_batch_size: int | None = None,
-    mask: FalseNegativeMask | None = None,
+    mask: objectives.FalseNegativeMask | None = None,
     settings: Mapping[str, Any],
 ) -> ContrastiveLoss:
     """Return a loss by name, cached where `mini_batch_size` is given, with a mask where there is one.
@@ -454,22 +427,18 @@ def make_loss(
             are none, or weights or a mask that the loss would ignore.
     """
     check_names("loss", [name], LOSSES)
-    chosen = settings_checked(name, LOSSES[name], settings)
-    prior, concentration = chosen.get("prior", 0.0), chosen.get("concentration", 0.0)
-    check_debiasing(prior, concentration)
-    debiased = partial(debiased_infonce, prior=prior, concentration=concentration)
+    chosen = settings_checked(f"the loss {name}", LOSSES[name], settings)
     parts: dict[str, Any] = {
-        "objective": debiased if name in ("debiased", "hard-weighted") or prior or concentration else weighted_infonce,
-        "temperature": Temperature(chosen["temperature"], learned=chosen.get("learn_temperature", False)),
+        "objective": objectives.contrast(chosen.get("prior", 0.0), chosen.get("concentration", 0.0)),
+        "temperature": objectives.Temperature(chosen["temperature"], learned=chosen.get("learn_temperature", False)),
         "facts": data.facts,
         "least_gap": least_gap if chosen.get("curriculum") else None,
-        "mixing": make_mixing(chosen["mixing"], chosen["alpha"]) if "mixing" in chosen else None,
+        "mixing": objectives.make_mixing(chosen["mixing"], chosen["alpha"]) if "mixing" in chosen else None,
         "mask": mask,
     }
     if name in TEACHER_LOSSES:
         alpha, softened = chosen["alpha"], chosen["teacher_temperature"]
-        if not softened > 0:
-            raise InputError(f"teacher_temperature {softened}; expected above 0")
+        Option(above=0).check("teacher_temperature", softened)
         if alpha == 0 and (data.weighed()[0].any() or mask is not None):
             idle = spelled("mask") if mask is not None else "weights other than 1"
             raise InputError(
@@ -479,31 +448,12 @@ def make_loss(
         unknown = int(np.isnan(scores[:, 0]).sum())
         if unknown:
             log.warning("%d of %d rows have no teacher's scores to learn from", unknown, len(data))
-        parts |= {"facts": replace(data.facts, ratings=scores), "mixing": make_mixing("fixed", alpha)}
+        parts |= {"facts": replace(data.facts, ratings=scores), "mixing": objectives.make_mixing("fixed", alpha)}
         how = {"temperature": chosen["temperature"], "teacher_temperature": softened}
         parts["regression"] = partial(TEACHER_LOSSES[name], **how)
     if mini_batch_size is None:
         return ContrastiveLoss(model, **parts)
     return CachedContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)
-
-
-def settings_checked(name: str, known: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a loss, its defaults where none are given.
-
-    Raises:
-        UnknownNameError: no such setting of it.
-        InputError: one of another type than its default.
-    """
-    check_names(f"setting of the loss {name}", settings, known)
-    kinds = {key: (int, float) if isinstance(default, float) else type(default) for key, default in known.items()}
-    wrong = [
-        f"{key}={value!r}"
-        for key, value in settings.items()
-        if not isinstance(value, kinds[key]) or isinstance(value, bool) != isinstance(known[key], bool)
-    ]
-    if wrong:
-        raise InputError(f"settings of the loss {name} of another type than its defaults: {', '.join(wrong)}")
-    return {**known, **settings}
 
 
 def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]) -> Any:

@@ -21,8 +21,8 @@ from foils.encode.encoder import PROMPT_NAMES, Kind, prompt_of
 from foils.encode.models import is_routed, is_static, length_of, load_model, merge_adapters, similarity_of
 from foils.encode.tokens import Text, plain_tokenizer
 from foils.runtime.errors import FormatError, InputError, require
-from foils.runtime.options import spelled
-from foils.training.settings import TrainSettings
+from foils.runtime.options import Option, spelled
+from foils.training.settings import OPEN, TrainSettings
 
 LEARNING_RATES = {
     "static embedding": (3e-3, None),
@@ -88,17 +88,7 @@ def learning_rate_of(model: Any, *, lora: bool = False) -> float:
     return rate if measured is None or not isinstance(width, int) else rate * min(1.0, measured / width)
 
 
-def plain_recipe(
-    rows: int,
-    model: Any,
-    *,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    epochs: int | None = None,
-    lora: int | None = None,
-    trainer: Mapping[str, Any] | None = None,
-    pointwise: bool = False,
-) -> TrainSettings:
+def plain_recipe(rows: int, model: Any, asked: TrainSettings = OPEN, *, pointwise: bool = False) -> TrainSettings:
     """Return the settings of a plain training: what `foils train` does where nothing else is said.
 
     - Batches of 64 rows (of a word table 128, of a reranker 16 lists or 64 pairs), or fewer where there are not four.
@@ -109,25 +99,22 @@ def plain_recipe(
     Args:
         rows: rows to train on, at least 1.
         model: a SentenceTransformer or a CrossEncoder.
-        batch_size: rows of a batch; None: as above. A batch size, steps or epochs that are passed hold, and the other
-            settings suit them.
-        steps: optimizer steps, of which a batch is one unless the trainer accumulates gradients.
-        epochs: passes over the rows, in the place of steps.
-        lora: rank of adapters.
-        trainer: arguments of sentence-transformers' trainer.
+        asked: whose batch size, steps, epochs, rank of adapters and arguments of the trainer hold where they are not
+            None; the other settings suit them.
         pointwise: whether the rows are a reranker's pairs, not its lists.
     """
-    kind = kind_of(model)
-    if batch_size is None:
-        batch_size = PAIRS if pointwise else PLAIN_BATCHES[kind]
-        while batch_size > 16 and 4 * batch_size > rows:
-            batch_size //= 2
-    settings = TrainSettings(batch_size=batch_size, epochs=epochs or 1, steps=steps, lora=lora, trainer=trainer or {})
+    kind, size = kind_of(model), asked.batch_size
+    if size is None:
+        size = PAIRS if pointwise else PLAIN_BATCHES[kind]
+        while size > 16 and 4 * size > rows:
+            size //= 2
+    more: dict[str, Any] = {"steps": asked.steps, "lora": asked.lora, "trainer": asked.trainer}
+    settings = TrainSettings(batch_size=size, epochs=asked.epochs or 1, **more)
     one_epoch = settings.steps_of(rows)
-    if steps is None and epochs is None:
+    if asked.steps is None and asked.epochs is None:
         settings = replace(settings, steps=max(one_epoch, min(FEWEST_STEPS, MOST_EPOCHS * one_epoch)))
-    rate = learning_rate_of(model, lora=lora is not None)
-    if kind == "encoder" and lora is None:
+    rate = learning_rate_of(model, lora=asked.lora is not None)
+    if kind == "encoder" and asked.lora is None:
         rate *= min(QUICK, max(1.0, QUICK_STEPS / settings.steps_of(rows)))
     return replace(settings, learning_rate=rate)
 
@@ -390,8 +377,7 @@ def merged(base: Any, tuned: Any, alpha: float) -> Any:
 
     Source: Wortsman et al. 2022 (WiSE-FT), eq. 1.
     """
-    if not 0 <= alpha <= 1:
-        raise InputError(f"alpha {alpha:g}; expected a number from 0 to 1")
+    Option(least=0, most=1).check("alpha", alpha)
     first, second = base.state_dict(), tuned.state_dict()
     shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in (first, second)]
     other = sorted(name for name in {**first, **second} if shapes[0].get(name) != shapes[1].get(name))

@@ -22,28 +22,17 @@ from numpy.typing import NDArray
 from sentence_transformers.cross_encoder import losses as theirs
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
+from foils.batching.methods import settings_checked
 from foils.data.collection import Rows
-from foils.encode.tokens import kept_tokens
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import spelled
-from foils.selection.rules import BOUNDS, least_gap, tier_of
+from foils.selection.rules import least_gap
 from foils.statistics.elo_scale import ELO_PER_LOGIT
-from foils.training.data import Floats, TrainingSet, rated
-from foils.training.losses import LOSSES, gradients_of, settings_checked
-from foils.training.objectives import (
-    Mixing,
-    Temperature,
-    check_debiasing,
-    debiased_infonce,
-    make_mixing,
-    rating_regression,
-    weighted_infonce,
-    weighted_lambda,
-    weighted_listnet,
-)
-from foils.training.settings import ELO, LABELS, ST, TEACHER, ZONES
+from foils.training import objectives
+from foils.training.data import Floats, TrainingSet, features_of, rated
+from foils.training.losses import LOSSES, gradients_of
+from foils.training.settings import ELO, LABELS, ST, TEACHER
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -56,10 +45,9 @@ Terms = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """(n,) logits, targets, weights and rating gaps of a list → (m, 2): each loss's sum, and the number that it is of."""
 
 PLAIN, LOGIT, STANDARD, CHANCE = "as it is", "logit", "standardised", "probability"
-_ANY = {LABELS: PLAIN, ZONES: PLAIN, TEACHER: PLAIN, ELO: LOGIT}
-_GAINS = {LABELS: PLAIN, ZONES: PLAIN, TEACHER: CHANCE, ELO: CHANCE}
-_CHANCES = {LABELS: PLAIN, ZONES: CHANCE, TEACHER: CHANCE, ELO: CHANCE}
-_NUMBERS = {ELO: STANDARD, TEACHER: STANDARD, ZONES: STANDARD}
+_ANY = {LABELS: PLAIN, TEACHER: PLAIN, ELO: LOGIT}
+_CHANCES = {LABELS: PLAIN, TEACHER: CHANCE, ELO: CHANCE}
+_NUMBERS = {ELO: STANDARD, TEACHER: STANDARD}
 
 
 class RerankerLoss(nn.Module):  # type: ignore[misc]
@@ -72,14 +60,11 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
         model: a CrossEncoder with one output.
         terms: of a list; a module has settings that it learns.
         mixing: how two losses become one; None: there is one.
-        mini_batch_size: pairs whose activations are in memory at once; None: all.
     """
 
-    def __init__(
-        self, model: Any, terms: Terms, *, mixing: Mixing | None = None, mini_batch_size: int | None = None
-    ) -> None:
+    def __init__(self, model: Any, terms: Terms, *, mixing: objectives.Mixing | None = None) -> None:
         super().__init__()
-        self.model, self.terms, self.mixing, self.mini_batch_size = model, terms, mixing, mini_batch_size
+        self.model, self.terms, self.mixing = model, terms, mixing
 
     def forward(
         self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
@@ -106,24 +91,14 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
     def _scores(self, pairs: Sequence[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
         """(n,) float32 logits of the pairs; on a processor pairs of one length go together, for little padding."""
         device, parts = self.model.device, []
-        kept = kept_tokens(self.model, prompt=prompt or "", task=task, pairs=True)
-        size = self.mini_batch_size or (AT_ONCE if device.type == "cpu" else len(pairs))
+        size = AT_ONCE if device.type == "cpu" else len(pairs)
         longest = sorted(range(len(pairs)), key=lambda pair: -sum(map(len, pairs[pair])))
         for start in range(0, len(pairs), size):
             part = [pairs[pair] for pair in longest[start : start + size]]
-            if kept is None:
-                tokens = self.model.preprocess(part, prompt=prompt, task=task)
-            else:
-                tokens = dict(kept(part).batch(np.arange(len(part)), pinned=device.type == "cuda"))
+            tokens = features_of(self.model, part, prompt=prompt, task=task, pairs=True)
             tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
-            if self.mini_batch_size is None or not torch.is_grad_enabled():
-                parts.append(self._score(tokens))
-            else:  # activations of one mini-batch at a time: they are computed again in the backward pass
-                parts.append(checkpoint(self._score, tokens, use_reentrant=False))
+            parts.append(self.model(tokens)["scores"].view(-1))
         return torch.cat(parts)[torch.tensor(longest).argsort().to(device)].float()
-
-    def _score(self, tokens: dict[str, Any]) -> Any:
-        return self.model(dict(tokens))["scores"].view(-1)
 
 
 class DrawnLists(nn.Module):  # type: ignore[misc]
@@ -193,10 +168,9 @@ class Contrast(nn.Module):  # type: ignore[misc]
         curriculum: bool = False,
     ) -> None:
         super().__init__()
-        check_debiasing(prior, concentration)
         self.regresses, self.curriculum, self.epoch = regresses, curriculum, 1
-        self.temperature = Temperature(temperature, learned=learn_temperature)
-        self.settings = {"prior": prior, "concentration": concentration} if prior or concentration else {}
+        self.temperature = objectives.Temperature(temperature, learned=learn_temperature)
+        self.objective = objectives.contrast(prior, concentration)
 
     def set_epoch(self, epoch: int) -> None:
         """Take note of the epoch, counted from 1."""
@@ -207,15 +181,14 @@ class Contrast(nn.Module):  # type: ignore[misc]
         positive, log_weights = torch.zeros(1, dtype=torch.int64, device=scores.device), weights.log()
         if self.curriculum:
             log_weights = log_weights.masked_fill(gaps <= least_gap(self.epoch), -torch.inf)
-        objective: Callable[..., Tensor] = weighted_infonce
-        if self.settings:
-            objective = partial(debiased_infonce, **self.settings, least=scores.detach().min()[None])
-        contrast = _term(objective(scores[None], positive, log_weights[None], temperature=self.temperature()))
+        least = {} if self.objective is objectives.weighted_infonce else {"least": scores.detach().min()[None]}
+        losses = self.objective(scores[None], positive, log_weights[None], temperature=self.temperature(), **least)
+        contrasted = _term(losses)
         if not self.regresses:
-            return contrast
+            return contrasted
         there = torch.isfinite(targets).any()
-        errors = rating_regression(scores[None], targets[None]) if there else scores.sum() * 0
-        return torch.cat([contrast, _term(errors, there)])
+        errors = objectives.rating_regression(scores[None], targets[None]) if there else scores.sum() * 0
+        return torch.cat([contrasted, _term(errors, there)])
 
 
 @dataclass(frozen=True)
@@ -223,7 +196,7 @@ class RerankerKind:
     """A reranker's loss by name, and what it learns from.
 
     Attributes:
-        make: (model, *, mini_batch_size, **settings) → loss.
+        make: (model, **settings) → loss.
         scales: target → scale in which the loss takes it; the first is the default.
         settings: its own settings, as they are by default or chosen; None: they are sentence-transformers'.
         pointwise: a row for each pair instead of each list.
@@ -239,10 +212,9 @@ class RerankerKind:
     target: str = ""
 
 
-def _contrast(model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> RerankerLoss:
-    mixing = make_mixing(settings.pop("mixing"), settings.pop("alpha")) if "mixing" in settings else None
-    terms = Contrast(regresses=mixing is not None, **settings)
-    return RerankerLoss(model, terms, mixing=mixing, mini_batch_size=mini_batch_size)
+def _contrast(model: Any, **settings: Any) -> RerankerLoss:
+    mixing = objectives.make_mixing(settings.pop("mixing"), settings.pop("alpha")) if "mixing" in settings else None
+    return RerankerLoss(model, Contrast(regresses=mixing is not None, **settings), mixing=mixing)
 
 
 def _of(terms: Terms) -> Callable[..., RerankerLoss]:
@@ -252,19 +224,18 @@ def _of(terms: Terms) -> Callable[..., RerankerLoss]:
 RERANKER_LOSSES: dict[str, RerankerKind] = {
     "regression": RerankerKind(_of(_pointwise(functional.mse_loss)), {**_NUMBERS, LABELS: PLAIN}, pointwise=True),
     "binary": RerankerKind(_of(_pointwise(functional.binary_cross_entropy_with_logits)), _CHANCES, pointwise=True),
-    "listnet": RerankerKind(_of(lambda s, y, w, _: _term(weighted_listnet(s, y, w.log()))), _ANY),
-    "lambda": RerankerKind(_of(lambda s, y, w, _: _term(*weighted_lambda(s, y, w.log()))), _GAINS),
+    "listnet": RerankerKind(_of(lambda s, y, w, _: _term(objectives.weighted_listnet(s, y, w.log()))), _ANY),
     **{
         name: RerankerKind(_contrast, _NUMBERS if name == "hybrid" else {LABELS: PLAIN}, settings, whole=True)
         for name, of in LOSSES.items()
         if "curriculum" in (settings := {**of, "temperature": 1.0})  # 1 is the scale of logits
     },
 }
-"""With all weights 1 and the target labels the first four are sentence-transformers' MSELoss, BinaryCrossEntropyLoss,
-ListNetLoss and LambdaLoss, which know no weights."""
+"""With all weights 1 and the target labels the first three are sentence-transformers' MSELoss, BinaryCrossEntropyLoss
+and ListNetLoss, which know no weights."""
 
 ST_RERANKER_LOSSES: dict[str, Mapping[str, str]] = {
-    "ADRMSELoss": _ANY, "BinaryCrossEntropyLoss": _CHANCES, "LambdaLoss": _GAINS, "ListMLELoss": _ANY,
+    "ADRMSELoss": _ANY, "BinaryCrossEntropyLoss": _CHANCES, "LambdaLoss": _CHANCES, "ListMLELoss": _ANY,
     "ListNetLoss": _ANY, "MSELoss": {LABELS: PLAIN, **_NUMBERS}, "PListMLELoss": _ANY, "RankNetLoss": _ANY,
 }  # fmt: skip
 """Losses of sentence-transformers by name, after `st:`, and in which scale each takes a target."""
@@ -293,7 +264,7 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
     else:
         check_names("loss of a reranker", [name], RERANKER_LOSSES)
         loss = RERANKER_LOSSES[name]
-        chosen = settings_checked(name, loss.settings or {}, chosen)
+        chosen = settings_checked(f"the loss {name}", loss.settings or {}, chosen)
     target = target or next(iter(loss.scales))
     if target not in loss.scales:
         raise InputError(
@@ -313,7 +284,7 @@ def learned_activation(loss: RerankerKind) -> nn.Module | None:
     return nn.Identity() if STANDARD in loss.scales.values() else None
 
 
-def _of_st(name: str, model: Any, *, mini_batch_size: int | None = None, **settings: Any) -> Any:
+def _of_st(name: str, model: Any, **settings: Any) -> Any:
     """Make a loss of sentence-transformers."""
     try:
         return getattr(theirs, name)(model, **settings)
@@ -325,24 +296,17 @@ def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
     """Return (N, 1 + k) what is learned of each row's documents; NaN where nothing is known.
 
     - labels: 1 for the positive and 0 for negatives.
-    - zones: of rating gaps (ANMI Table 2), 4 for the positive and in the danger zone to 0 in the easy one.
     - elo: ratings; teacher: the numbers of `foils score-pairs`.
 
     As logits, the softmax of ratings is the chance to be the best (Plackett–Luce). A probability is σ((t − b)/T),
-    with b and T fitted to the labels (Platt 1999); of zones a quarter of the grade.
+    with b and T fitted to the labels (Platt 1999).
 
     Raises:
         InputError: there are none, or they contradict the labels where probabilities are wanted.
     """
     if target == LABELS:
         return np.repeat(np.eye(1, data.rows.shape[1] - 1), len(data), 0)
-    if target == ZONES:
-        gaps = rated("the target zones", data.facts.own_gaps())
-        grades = np.where(np.isnan(gaps), np.nan, len(BOUNDS) - tier_of(gaps.ravel()).reshape(gaps.shape))
-        values = np.concatenate([np.full((len(data), 1), float(len(BOUNDS))), grades], 1)
-        if scale == CHANCE:
-            return values / len(BOUNDS)
-    elif target == ELO:
+    if target == ELO:
         values = rated("the target elo", data.ratings_within() if scale == LOGIT else data.facts.ratings)
     else:
         values = data.teacher_scores()
@@ -383,8 +347,7 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     """
     datasets, ours = require("datasets", "train"), loss.settings is not None
     target, gaps = targets_of(data, loss.target, loss.scales[loss.target]), data.facts.own_gaps()
-    centred = data.negatives is not None and "offset" not in data.negatives.table.column_names
-    if loss.pointwise and loss.target == ELO and centred:
+    if loss.pointwise and loss.target == ELO and not data.table.offsets:
         log.warning(
             "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a regression learns "
             "them so; rate with comparisons between queries (foils rate --between 6), or train with "
@@ -429,18 +392,15 @@ def _warn_of_lost(data: TrainingSet, lost: NDArray[np.bool_], target: str) -> No
     """Say how many pairs of a query and a document have no target, (N, 1 + k), and why; they are left out."""
     if not lost.any():
         return
-    pairs = np.stack([np.repeat(data.rows[:, 0], lost.sum(1)), data.rows[:, 1:][lost]], 1)
-    apart = target == ELO and np.isfinite(data.ratings_within())[lost]
-    pairs, first = np.unique(pairs, axis=0, return_index=True)
-    unreached = pairs[:, 0][np.broadcast_to(apart, lost.sum())[first]]
-    why = ""
-    if len(unreached):
-        queries = len(np.unique(unreached))
+    query = np.broadcast_to(data.rows[:, :1], lost.shape)
+    pairs = len(np.unique(np.stack([query[lost], data.rows[:, 1:][lost]]), axis=1).T)
+    apart, why = lost & np.isfinite(data.ratings_within()), ""
+    if target == ELO and apart.any():
         why = (
-            f"; {len(unreached)} of them belong to {queries} queries without an offset: no comparison with other "
-            "queries was answered for these (listnet, which compares documents of one query alone, keeps them)"
+            f"; {len(np.unique(query[apart]))} queries have no offset: no comparison with other queries was answered "
+            "for these (listnet, which compares documents of one query alone, keeps them)"
         )
-    log.warning("%d pairs of a query and a document have no %s and are left out%s", len(pairs), target, why)
+    log.warning("%d pairs of a query and a document have no %s and are left out%s", pairs, target, why)
 
 
 def _lists(values: Any, lengths: Rows) -> pa.ListArray:

@@ -1,4 +1,4 @@
-"""How to train: what a training is set by, and the papers' recipes."""
+"""How to train, and what a training gives: settings, the papers' recipes, the run, the trained model in its folder."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from foils.batching.methods import METHODS
 from foils.data.read import CollectionLike
 from foils.data.sources import SourceLike
+from foils.data.tables import Provenance
 from foils.data.training_rows import MAX_POSITIVES
-from foils.encode.models import STATIC
+from foils.encode.models import STATIC, length_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import Needs, Option, Settings, numbers_of, settings_option, spelled
+from foils.runtime.results import Result, Table, counted, number
 
 if TYPE_CHECKING:
+    import torch
+
     DataSetsLike = Sequence[CollectionLike | tuple[CollectionLike, SourceLike]]
 else:
     DataSetsLike = list[str]
@@ -27,8 +32,7 @@ PROGRESS = "progress"
 CHANCE = "chance of "  # before the name of a tier, in the history of a curriculum
 ST = "st:"  # before the name of a reranker's loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
-LABELS, TEACHER, ELO, ZONES = TARGETS = ("labels", "teacher", "elo", "zones")  # what a reranker learns from
-SHARES = partial(numbers_of, float, "mixture", "a number for each data set, as 2,1")
+LABELS, TEACHER, ELO = TARGETS = ("labels", "teacher", "elo")  # what a reranker learns from
 DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
 
 
@@ -45,6 +49,7 @@ _OF_TRANSFORMERS: dict[str, Any] = {
     "model": lambda model: not (isinstance(model, str) and model.startswith(STATIC)),
     "why": "a bag of words, which reads whole texts and needs little memory",
 }
+_CACHED = {"reranker": False, "model": _OF_TRANSFORMERS["model"], "why": "whose batches need no cached gradients"}
 _OF_NO_EPOCHS = {"epochs": False, "why": "which decide the number of steps"}
 _OF_ENCODERS = {"reranker": False, "why": "which compares no queries with documents' vectors"}
 
@@ -55,17 +60,17 @@ class TrainSettings(Settings):
 
     Attributes:
         loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil; of rerankers regression,
-            binary, listnet, lambda, weighted, debiased, hard-weighted, hybrid, st:NAME of sentence-transformers.
+            binary, listnet, weighted, debiased, hard-weighted, hybrid, st:NAME of sentence-transformers.
             Default: the recipe's, or mnrl; of rerankers listnet.
         target: What a reranker learns from: labels (1 for positives and 0 for negatives), the teacher's scores (foils
-            score-pairs), elo (ratings), or zones of their gaps. Default: labels; of regression and hybrid elo.
+            score-pairs), or elo (ratings). Default: labels; of regression and hybrid elo.
         draw_negatives: Negatives of each list that a step of a reranker takes, drawn anew in every epoch, so that it
             sees all of a long list in time. Default: all.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
         batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or one that suits the
             model's kind and the number of rows (docs/training.md).
-        mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
-            or all at once.
+        mini_batch_size: Texts that an encoder embeds at once, which bounds the memory of batches of any size. Default:
+            the recipe's, or all at once.
         epochs: Passes over the data. Default: the recipe's, or as many as the steps take.
         steps: Optimizer steps, in the place of epochs. Default: one epoch, or 200 steps where it has fewer
             (docs/training.md).
@@ -98,7 +103,7 @@ class TrainSettings(Settings):
         default_factory=dict
     )
     batch_size: Annotated[int, Option(least=1)] = 128
-    mini_batch_size: Annotated[int | None, Option(least=1, needs=_OF_TRANSFORMERS)] = None
+    mini_batch_size: Annotated[int | None, Option(least=1, needs=_CACHED)] = None
     epochs: Annotated[int, Option(least=1)] = 1
     steps: Annotated[int | None, Option(least=1, needs=_OF_NO_EPOCHS)] = None
     learning_rate: Annotated[float | None, Option(above=0)] = None
@@ -225,7 +230,6 @@ class MethodSettings(Settings):
         batch_settings: Setting of the batching method, as seeds=4; may be given several times. In Python a dictionary.
         also: Another data set to train on, as COLLECTION or COLLECTION,SOURCE; may be given several times. In Python a
             list of collections, or of pairs of a collection and a source.
-        mixture: Shares of the data sets in an epoch, as 2,1. Default: by their sizes.
     """
 
     heading = "Method"
@@ -237,6 +241,98 @@ class MethodSettings(Settings):
         Mapping[str, Any] | None, settings_option("batch_settings", flag="--set-batches", words=True)
     ] = None
     also: Annotated[DataSetsLike, Option(metavar="SET", parse=parsed_data_sets, repeated=True)] = ()
-    mixture: Annotated[
-        Sequence[float] | None, Option(parse=SHARES, metavar="SHARES", above=0, needs={"also": True})
-    ] = None
+
+
+SHOWN = 8  # losses in the table, about
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A training: its model, and how it got there.
+
+    Attributes:
+        model: with an evaluation on dev, the best of the evaluated ones; else the last.
+        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers.
+        best: the best score on dev; None without one.
+        steps: optimizer steps taken in all.
+        seconds: of this run, checkpoints and evaluations included.
+        precision: of the computation.
+        types: of the weights, by name, as they were before training: in float32 they are trained, in these saved.
+        masked: the `mask`, and the `shares` of candidate negatives that it left out by epoch; None without one.
+    """
+
+    model: Any
+    history: list[dict[str, float]]
+    best: float | None
+    steps: int
+    seconds: float
+    precision: str
+    types: Mapping[str, torch.dtype] = field(repr=False)
+    masked: Mapping[str, Any] | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it was computed in, what the weights are saved in, and the model's own maximum length."""
+        weights = sorted({str(each).removeprefix("torch.") for each in self.types.values()})
+        return {"precision": self.precision, "weights": ", ".join(weights), "model_max_length": length_of(self.model)}
+
+
+@dataclass(frozen=True)
+class Trained(Result):
+    """A trained model.
+
+    Attributes:
+        model: a SentenceTransformer or a CrossEncoder; with an evaluation on dev, the best of those evaluated.
+        path: the folder that it is written to.
+        run: the loss over time.
+        provenance: collection, negatives, settings, seed, versions.
+        counts: what was used and left out.
+        scores: name → value, as nDCG@10 on dev before and after.
+        remarks: lines on where texts were cut, and on the steps of a training on the pairs alone.
+    """
+
+    model: Any = field(repr=False)
+    path: Path
+    run: TrainingRun = field(repr=False)
+    provenance: Provenance = field(repr=False)
+    counts: Mapping[str, int]
+    scores: Mapping[str, float]
+    remarks: Sequence[str] = ()
+
+    @property
+    def brief(self) -> str:
+        """Folder, steps, and the last measure or loss, for `repr`."""
+        losses = [entry["loss"] for entry in self.run.history if "loss" in entry]
+        last = {**({"loss": losses[-1]} if losses else {}), **self.scores}
+        shown = [f"{name} {value:.4f}" for name, value in list(last.items())[-1:]]
+        return ", ".join([f"{str(self.path)!r}: {counted(self.run.steps, 'steps')}", *shown])
+
+    def tables(self) -> list[Table]:
+        """Return the loss over the steps, and what was trained on."""
+        losses = [entry for entry in self.run.history if "loss" in entry]
+        every, tenth = max(1, len(losses) // SHOWN), max(1, len(losses) // 10)
+        rows = [(f"{e['step']:,.0f}", number(e["epoch"], 2), number(e["loss"], 4)) for e in losses[::every]]
+        notes = [f"{name}: {count:,}" for name, count in self.counts.items()]
+        notes.append(f"{self.run.steps:,} steps in {self.run.seconds:,.1f} s, {self.run.precision}")
+        if self.run.facts["weights"] != self.run.precision:
+            notes[-1] += f"; weights in {self.run.facts['weights']}"
+        if losses:
+            first, last = (fmean(e["loss"] for e in part) for part in (losses[:tenth], losses[-tenth:]))
+            notes.append(f"loss: {first:.4f} in the first tenth of the steps, {last:.4f} in the last")
+        notes += [*self.remarks, *(f"{name}: {value:.4f}" for name, value in self.scores.items())]
+        masked = self.run.masked["shares"] if self.run.masked else {}
+        notes += [f"negatives masked in epoch {epoch}: {share:.2%}" for epoch, share in masked.items()]
+        return [Table(f"Training → {self.path}", ["step", "epoch", "loss"], rows, "\n".join(notes))]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return settings, counts, scores and the loss over time, as they lie beside the model."""
+        return {
+            "provenance": self.provenance,
+            "counts": dict(self.counts),
+            "scores": dict(self.scores),
+            "best_dev": self.run.best,
+            "steps": self.run.steps,
+            **self.run.facts,
+            "history": self.run.history,
+            **({} if self.run.masked is None else {"masked": self.run.masked}),
+        }

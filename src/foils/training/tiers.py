@@ -173,16 +173,13 @@ class TierCurriculum(BatchHook):
     """
 
     made, file = TierBatchSampler, CURRICULUM
+    unpickled = ("_loss", "_batch", "_before")
     _loss: Any = None
     _batch: Any = None
     _before: Any = None
 
     def __init__(self, tiers: Rows, bandit: LearningProgress, *, names: Sequence[str]) -> None:
         self.tiers, self.bandit, self.names = tiers, bandit, tuple(names)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave sampler, loss and batch out of the pickled training arguments."""
-        return {**self.__dict__, "_top": None, "_loss": None, "_batch": None, "_before": None}
 
     def draw(self, rng: np.random.Generator) -> int:
         """Return the tier of the next batch."""
@@ -226,15 +223,15 @@ class TierCurriculum(BatchHook):
             raise InputError(
                 "a curriculum by learning progress needs one process, one device and a step for each batch"
             )
-        sampler = self.find_sampler(given["train_dataloader"])
-        sampler.start()
+        super().on_train_begin(args, state, control, **given)
+        self.sampler.start()
         if state.global_step:
             saved = whole_json(checkpoint_of(args, state) / self.file)
             fields: dict[str, Any] = {
                 name: tuple(v) if isinstance(v, list) else v for name, v in saved.pop("bandit").items()
             }
             self.bandit = replace(self.bandit, **fields)
-            sampler.take(saved)
+            self.sampler.take(saved)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Reward the tier of the batch by the drop of its loss.
@@ -258,6 +255,6 @@ class TierCurriculum(BatchHook):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the bandit and what was drawn into the checkpoint."""
-        if self._top is not None and state.is_world_process_zero:
-            saved = {"bandit": asdict(self.bandit), **self._top.state()}
+        if state.is_world_process_zero:
+            saved = {"bandit": asdict(self.bandit), **self.sampler.state()}
             write_text(checkpoint_of(args, state) / self.file, json.dumps(saved))
