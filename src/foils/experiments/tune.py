@@ -189,7 +189,7 @@ class Tuning:
                 return dict(extent(self.task, self.whole, seed=self.seed, seconds=limit))
 
         def recipe() -> Section:
-            model, rows, lora = self.task.load(), self.pairs.epoch_rows, self.given.get("lora")
+            model, rows, lora = self.task.load(), len(self.pairs), self.given.get("lora")
             if lora is not None:
                 require("peft", "lora")
                 transformer_of(model, "lora")
@@ -226,7 +226,7 @@ class Tuning:
 
     def _searched(self) -> Section:
         plain = self.plan["recipe"]
-        epochs = MOST_EPOCHS * -(-self.pairs.epoch_rows // int(plain["batch_size"]))
+        epochs = MOST_EPOCHS * -(-len(self.pairs) // int(plain["batch_size"]))
         most = max(epochs, 4 * int(plain["steps"]))
         reason = "as long as dev rises and time is left: twice the steps, three times the learning rate, a third of it"
         if self.task.in_batch:
