@@ -138,7 +138,7 @@ def test_a_summary_of_common_words_is_left_out(tmp_path, monkeypatch):
 
 
 def test_bad_input_is_named_all_at_once(tapers):
-    with pytest.raises(InputError, match=r"'absent', 'numpy\.linalg', 'sys'.*top-level"):
+    with pytest.raises(InputError, match=r"absent, numpy\.linalg, sys; expected names"):
         read_pydocs(["tapers", "sys", "absent", "numpy.linalg"])
     with pytest.raises(InputError, match="no documentation"):
         read_pydocs([])
@@ -178,7 +178,7 @@ def test_packages_are_named_with_the_collection(tmp_path, monkeypatch):
     names = [each.name for each in read_pydocs(["filelock"])]
     assert one.documents["doc_id"].to_pylist() == names
     assert one.queries["query_id"].to_pylist() == [f"q:{name}" for name in names]
-    with pytest.raises(InputError, match="not installed as Python source: 'nowhere'"):
+    with pytest.raises(InputError, match="not installed as Python source: nowhere"):
         load_collection("pydocs:nowhere")
 
 
