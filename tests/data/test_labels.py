@@ -77,7 +77,7 @@ HEADER = "query_id,doc_id,relevant,probability,judge\n"
         (f"{HEADER}q1,,1,,\n,d1,1,,", ["csv:2: a label needs a query_id", "csv:3: a label needs a query_id"]),
         ("query_id,relevant\nq1,1\n", ["csv:1: no column doc_id (or text); labels have query_id"]),
         ("query_id,doc_id\nq1,d1\n", ["no column relevant"]),
-        (f"{HEADER}q9,d1,1,,\nq1,d99,,,", ["csv:2: unknown query_id 'q9': not in the collection small (a spreadsheet",
+        (f"{HEADER}q9,d1,1,,\nq1,d99,,,", ["csv:2: unknown query_id 'q9' (a spreadsheet",
                                            "csv:3: unknown doc_id 'd99'"]),
     ],
 )  # fmt: skip

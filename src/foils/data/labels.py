@@ -360,8 +360,7 @@ def _check(
         if each["probability"] is not None and not 0 < each["probability"] <= 1:
             wrong.append("a probability of being drawn is not in (0, 1]; leave it empty where not drawn")
         for column in (column for column, is_unknown in unknown.items() if is_unknown[row] and not wrong):
-            problem = f"unknown {column} {each[column]!r}: not in the collection {collection and collection.name}"
-            wrong.append(f"{problem} (a spreadsheet may have changed it, as 007 to 7)")
+            wrong.append(f"unknown {column} {each[column]!r} (a spreadsheet may have changed it, as 007 to 7)")
         before = rows[first.setdefault((key, each["judge"]), row)]
         if before["relevant"] is None:
             first[key, each["judge"]] = row

@@ -250,8 +250,6 @@ def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int
 
 def text_field(value: object) -> str | None:
     """Return a JSON value as text that Arrow can hold, or None: strings without lone surrogates; integers as ids."""
-    if isinstance(value, str) and value.isascii():
-        return value
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return None
     text = str(value)
