@@ -385,15 +385,11 @@ def saved_kind(name: str | Path) -> str:
 
 def _facts_of(place: Path | str, file: str) -> Any:
     """What a JSON file of a model says, an empty object of other values; None: there is none."""
-    path: Any = Path(place, file)
-    if isinstance(place, str):
-        from sentence_transformers.util.file_io import load_file_path
+    from sentence_transformers.util.file_io import load_file_path
 
-        path = load_file_path(place, file)
-    if path is None or not Path(path).is_file():
-        return None
-    facts = whole_json(path)
-    return facts if isinstance(facts, dict) else {}
+    path = load_file_path(str(place), file)
+    facts = None if path is None else whole_json(Path(path))
+    return facts if facts is None or isinstance(facts, dict) else {}
 
 
 @contextmanager

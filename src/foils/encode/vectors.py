@@ -12,7 +12,6 @@ import hashlib
 import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -145,7 +144,9 @@ class VectorStore:
         place = f"{encoder.fingerprint}-{encoder.dimension}-float32"
         if place not in self._opened:
             self._opened[place] = _Kept(self.folder / place, encoder.dimension)
-        kept, keys = self._opened[place], _keys_of(texts, encoder.route(kind), f"looking up {kind} texts", unit)
+        kept, route = self._opened[place], encoder.route(kind)
+        slices = range(0, len(texts), SLICE)
+        keys = np.concatenate([text_keys((), route), *(text_keys(texts[at : at + SLICE], route) for at in slices)])
         rows = kept.find(keys)
         there, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
         fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]  # each distinct text once
@@ -276,18 +277,6 @@ def _blocks(texts: Texts, keys: Keys, fresh: Rows, size: int) -> Iterator[tuple[
             rows = rows[np.argsort([-len(part[row - start]) for row in rows], kind="stable")]
             for chosen in (rows[at : at + size] for at in range(0, len(rows), size)):
                 yield keys[chosen], [part[row - start] for row in chosen]
-
-
-def _keys_of(texts: Texts, route: str, task: str, unit: str) -> Keys:
-    """The key of each text, (n, 2)."""
-    keys = np.empty((len(texts), 2), np.uint64)
-    looking = progress.task(task, len(texts), unit) if len(texts) > SLICE else nullcontext(lambda _: None)
-    with looking as advance:
-        for start in range(0, len(texts), SLICE):
-            part = texts[start : start + SLICE]
-            keys[start : start + SLICE] = text_keys(part, route)
-            advance(len(part))
-    return keys
 
 
 def text_keys(texts: Sequence[str], route: str) -> Keys:
