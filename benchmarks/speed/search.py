@@ -17,8 +17,8 @@ import ir_measures
 import numpy as np
 
 from common import flat, save
-from foils.encode import Vectors
-from foils.searching import ExactIndex, Judged, evaluate_grid, published_grid
+from foils.encode import ExactIndex, Vectors
+from foils.searching import Judged, evaluate_grid, published_grid
 from foils.searching.choosing import UNREACHED, Relevant, measure_ranks
 from foils.searching.dimensions import dimension_order, kept_count
 

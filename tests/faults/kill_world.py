@@ -14,7 +14,7 @@ import numpy as np
 
 TESTS = Path(__file__).parents[1]
 IMPORTED = (
-    "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
+    "bm25s", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
     "foils.batching.plan", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
     "foils.mining.methods", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
     "foils.selection.doors", "foils.experiments", "foils.training.models", "foils.training.reranker",
@@ -157,7 +157,7 @@ LINES = {
                       "--set-trainer save_steps=2 --dev dev --dev-run {dev.trec} --resume -o {out}/model "
                       "--json {out}/model.json",
     "evaluate": "evaluate {made} --model {bert} --split test --write-runs {out}/runs --json {out}/result.json",
-    "search": "search {made} --model {bert} --dimensions eclipse --index hnsw --run {out}/out.trec "
+    "search": "search {made} --model {bert} --dimensions eclipse --run {out}/out.trec "
               "--json {out}/out.json",
     "study": f"study {{made}} {TABLES} --model {{static}} --seeds 2 --queries 16 --per-query 4 "
              "--set batch_size=8 --set save_steps=3 -o {out}/study",

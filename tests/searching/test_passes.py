@@ -1,10 +1,9 @@
-"""Two passes, what they are made of (dimensions, indexes), and that nothing is searched for in vain."""
+"""Two passes, what they are made of, and that nothing is searched for in vain."""
 
 from dataclasses import replace
 from typing import ClassVar
 from unittest import mock
 
-import faiss
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,12 +12,10 @@ from hypothesis.extra.numpy import arrays
 
 from fakes import unit
 from foils.encode import Vectors
-from foils.encode.nearest import as_index
+from foils.encode.nearest import ExactIndex
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
     DimensionSettings,
-    ExactIndex,
-    FaissIndex,
     Grid,
     Judged,
     dime_importance,
@@ -224,7 +221,6 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
         (lambda: DimensionSettings(k_minus=5, moon_pool=4), InputError, "moon_pool 4; expected at least k_minus 5"),
         (lambda: searched(second_pass="again"), UnknownNameError, "rerank"),
         (lambda: searched(replace(ECLIPSE, moon_pool=9), k=50), InputError, "generator"),
-        (lambda: searched(index=ExactIndex(Vectors.of(unit(7)))), InputError, "120 documents; found 7"),
         (lambda: sharpened_queries(QUERIES, VECTORS, [np.arange(9)] * 2, ECLIPSE), InputError, "2 lists"),
         (lambda: searched(answers=unit(3)), InputError, r"\(3, 12\)"),
         (lambda: searched(k=0), InputError, "k=0"),
@@ -376,68 +372,12 @@ def test_a_random_moon_comes_from_the_pool_without_repeats_and_by_seed():
     np.testing.assert_array_equal(moon_rows(20, 3, pool=3, rng=np.random.default_rng(0)), moon_rows(20, 3))
 
 
-# The first stage: exact, in blocks, with ties by position; any index of faiss
+# The first stage: exact, in blocks, with ties by position
 
 
-@pytest.mark.parametrize("make", [ExactIndex, FaissIndex.build])
 @pytest.mark.parametrize(
     ("queries", "k"), [(unit(2, 5), 3), (unit(2), 0), (unit(2)[0], 3), (np.full((2, 12), np.nan, np.float32), 3)]
 )
-def test_unusable_queries_are_refused(make, queries, k):
+def test_unusable_queries_are_refused(queries, k):
     with pytest.raises(InputError):
-        make(Vectors.of(unit(10))).search(queries, k)
-
-
-D = 12
-
-
-def filled(index, documents=DOCUMENTS):
-    if not index.is_trained:
-        index.train(np.ascontiguousarray(documents, np.float32))
-    index.add(np.ascontiguousarray(documents, np.float32))
-    return index
-
-
-@pytest.mark.parametrize("wrap", [lambda index: index, lambda index: as_index(index, VECTORS)])
-@pytest.mark.parametrize("settings", [DimensionSettings("none"), ECLIPSE], ids=["none", "eclipse"])
-@pytest.mark.parametrize("second", ["index", "rerank"])
-def test_an_index_of_faiss_ranks_as_exact_search_does(wrap, settings, second):
-    index = wrap(filled(faiss.IndexFlatIP(D)))
-    found = search_vectors(QUERIES, VECTORS, index, settings, k=25, second_pass=second)
-    exact = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=25, second_pass=second)
-    np.testing.assert_array_equal(found.sharpened.masks, exact.sharpened.masks)
-    for one, other, scores, expected in zip(found.positions, exact.positions, found.scores, exact.scores, strict=True):
-        np.testing.assert_array_equal(one, other)
-        np.testing.assert_allclose(scores, expected, atol=1e-5)
-        assert (np.diff(scores) <= 0).all(), "a run is sorted by these"
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: filled(faiss.IndexFlatL2(D)), "metric 1.*METRIC_INNER_PRODUCT"),
-        (lambda: filled(faiss.IndexFlatIP(D), DOCUMENTS[:50]), "120 documents"),
-        (lambda: filled(faiss.IndexFlatIP(5), unit(120, 5)), "dimension 5"),
-        (lambda: faiss.IndexBinaryFlat(D * 2), "IndexBinaryFlat"),
-        (lambda: DOCUMENTS, "ndarray"),
-        (lambda: None, "NoneType"),
-    ],
-)
-def test_what_cannot_serve_is_refused_by_name(make, said):
-    refused(said, search_vectors, QUERIES, VECTORS, make(), ECLIPSE)
-
-
-KINDS = ["Flat", "HNSW16,Flat", "IVF4,Flat", "SQ8", "PQ6x4"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("common", [0, 2])
-def test_an_index_of_as_many_other_documents_is_refused(kind, common):
-    """Also where all documents have much in common; compressed vectors are taken for those that they stand for."""
-    documents = unit(800, D) + common * unit(1, D, seed=9)
-    documents = (documents / np.linalg.norm(documents, axis=1, keepdims=True)).astype(np.float32)
-    index = filled(faiss.index_factory(D, kind, faiss.METRIC_INNER_PRODUCT), documents)
-    as_index(index, Vectors.of(documents))
-    for others in (documents[::-1].copy(), documents[np.random.default_rng(0).permutation(800)], unit(800, D, seed=7)):
-        refused("other vectors than the 800", as_index, index, Vectors.of(others))
-        refused("other vectors than the 800", as_index, as_index(index, Vectors.of(documents)), Vectors.of(others))
+        ExactIndex(Vectors.of(unit(10))).search(queries, k)

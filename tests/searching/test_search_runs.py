@@ -203,12 +203,11 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, command, tmp_path):
         for more in (
             *([f"--{key.replace('_', '-')}", str(value)] for key, value in dimensions.items()),
             ["--feedback-depth", 12],
-            ["--index", "hnsw"],
         )
     ]  # fmt: skip
     other += [search("o", "--dimensions", "dime")[0], search("o", "--dimensions", "dime", "--tune", "dev")[0]]
     more = ["--dimensions", "rocchio", "--weight", "0.9"]
-    assert len({base, eclipse, rdime, rocchio, search("o", *more)[0], *other}) == 14
+    assert len({base, eclipse, rdime, rocchio, search("o", *more)[0], *other}) == 13
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"query_id": f"q{i}", "answer": WORDS[i]}) + "\n" for i in range(24)))
     answered, _ = search("answered", "--dimensions", "eclipse", "--answers", answers)
@@ -223,10 +222,10 @@ def test_the_json_says_how_the_search_was_made_and_whether_it_was_tuned(folder, 
         found = json.loads(out.read_text())
         return [found[name] for name in names]
 
-    names = ("second_pass", "index", "top", "feedback_depth", "tune")
-    assert facts(names) == ["index", "exact", 1000, 1000, None]
-    more = ["--second-pass", "rerank", "--index", "flat", "--top", 5, "--feedback-depth", 40, "--dimensions", "eclipse"]
-    assert facts(names, *more) == ["rerank", "flat", 5, 40, None]
+    names = ("second_pass", "top", "feedback_depth", "tune")
+    assert facts(names) == ["index", 1000, 1000, None]
+    more = ["--second-pass", "rerank", "--top", 5, "--feedback-depth", 40, "--dimensions", "eclipse"]
+    assert facts(names, *more) == ["rerank", 5, 40, None]
     assert facts(names, "--tune", "dev", "--measure", "AP")[-1] == {"split": "dev", "measure": "AP"}
     assert facts(("dimensions",)) == ["none"]
     assert facts(("dimensions",), "--tune", "dev") == ["rocchio"]

@@ -19,7 +19,6 @@ IDLE = {  # whatever chooses, weighs, compares or computes vectors
     "scaled": False,
     "second_pass": "rerank",
     "feedback_depth": 50,
-    "index": "hnsw",
     "tune": "dev",
     "measure": "AP",
     "answers": {"q0": "text"},
@@ -80,7 +79,7 @@ def test_the_program_says_which_option_of_a_folder_of_bm25_has_no_effect(beir_fo
     beir_folder("scifact")
     for verb, *more in (
         ("search", "--weight", "0.4", "--dimensions", "rocchio"),
-        ("search", "--index", "hnsw"),
+        ("search", "--second-pass", "rerank"),
         ("search", "--query-prompt", "query: "),
         ("evaluate", "--query-prompt", "query: "),
         ("evaluate", "--precision", "float32"),
@@ -124,7 +123,7 @@ def test_dimensions_are_those_of_the_half_that_embeds(small, folder):
 
 def test_evaluate_takes_a_folder_for_what_ranks_in_it(small, folder, no_model):
     for idle in ("query_prompt", "max_length", "ray"):
-        refused("without an encoder", foils.evaluate, small, {"mine": folder("bm25")}, **{idle: IDLE[idle]})
+        refused("no effect on these systems", foils.evaluate, small, {"mine": folder("bm25")}, **{idle: IDLE[idle]})
     measured = foils.evaluate(small, {"mine": folder("bm25")}, top=2)
     assert measured.runs[0].name == "mine"
     assert measured.runs[0].table.equals(bm25_run(small, "test", depth=2).table)

@@ -5,6 +5,7 @@ from .encoder import SentenceEncoder as SentenceEncoder
 from .encoder import load_encoder as load_encoder
 from .models import DEFAULT_MODEL as DEFAULT_MODEL
 from .models import find_model as find_model
+from .nearest import ExactIndex as ExactIndex
 from .opening import AT_128 as AT_128
 from .opening import EmbeddingSettings as EmbeddingSettings
 from .opening import EncodingSettings as EncodingSettings

@@ -1,20 +1,17 @@
-"""The documents of largest inner product, exactly or by an index of faiss, built here or brought along.
+"""The documents of largest inner product, exactly: what dense mining and search both need.
 
 A matrix product's last digits depend on the shape of the matrices, so it only screens: whatever may be among the best
 is multiplied again pair by pair. So neither order nor score of a document depends on how the work was cut in blocks, or
 on where it was screened: a torch device may do that.
-
-An index takes query vectors (n, d) and gives positions and scores (n, k'), best first. Masked queries are queries as
-any other, so every index here serves both passes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,7 +22,7 @@ from foils.data.run import ranks_within
 from foils.encode.tokens import one_ahead
 from foils.encode.vectors import Vectors
 from foils.runtime import memory, progress
-from foils.runtime.errors import InputError, check_names, require
+from foils.runtime.errors import InputError
 from foils.runtime.parallel import map_blocks, map_shards, workers
 
 BLOCK = 4_096  # documents of a block, and queries that go well with it
@@ -36,13 +33,6 @@ SPAN = 1 << 20  # documents of a shard, where there are more
 STRIP = 512  # queries that a thread multiplies with a block at once: 8 MiB of products
 BUFFER = 8 << 20  # bytes of the vectors that a thread multiplies pair by pair
 MANY = 256  # parts to join, and candidates too many: below it, sparing them is not worth the while
-
-FAISS_KINDS = ("flat", "hnsw", "ivf")
-INNER_PRODUCT = 0  # faiss' number of this metric
-LINKS, CONSTRUCTION_DEPTH, SEARCH_DEPTH, PROBES = 32, 200, 128, 16  # of hnsw (M, efConstruction, efSearch), of ivf
-ADDED = 65_536  # documents handed to faiss at a time
-PROBED, FOUND = 16, 10  # documents searched for, to tell whether an index holds them; hits of each
-NEAR = 0.02  # of ‖q‖‖d‖: what a score may be off by in an index that keeps vectors as they are
 
 Floats = npt.NDArray[np.floating]
 Products = npt.NDArray[np.float32]
@@ -349,17 +339,7 @@ def _candidates(queries: Rows, rows: Rows, products: Products) -> Candidates:
     return found
 
 
-# Indexes: what answers queries with documents
-
-
-class Index(Protocol):
-    """What answers queries with documents."""
-
-    def __len__(self) -> int:
-        """Return how many documents the index holds."""
-
-    def search(self, queries: npt.NDArray[np.floating], k: int) -> tuple[Rows, Products]:
-        """Return positions and inner products, each (n, min(k, N)), best first; position −1: nothing more found."""
+# An index answers queries with documents
 
 
 @dataclass(frozen=True)
@@ -396,19 +376,19 @@ class ExactIndex:
 
 
 def search_lists(
-    index: Index, queries: npt.NDArray[np.floating], k: int, *, without: Rows | None = None
+    index: ExactIndex, queries: npt.NDArray[np.floating], k: int, *, without: Rows | None = None
 ) -> tuple[list[Rows], list[Products]]:
     """Return each query's list of at most k positions, best first, and their scores.
 
     Args:
-        index: what retrieves; places that an approximate one leaves empty are left out.
+        index: what retrieves.
         queries: (n, d).
         k: at least 1.
         without: (n,) a position that is left out of the query's list, to which the next moves up; −1: none.
     """
     own = np.full(len(queries), -1, np.int64) if without is None else without
     positions, scores = index.search(queries, k + int((own >= 0).any()))
-    kept = (positions >= 0) & (positions != own[:, None])
+    kept = positions != own[:, None]
     kept &= np.cumsum(kept, axis=1) <= k
     if kept.all():
         return list(positions), list(scores)
@@ -424,116 +404,3 @@ def checked_queries(queries: npt.NDArray[np.floating], k: int, dimension: int) -
     if queries.ndim != 2 or queries.shape[1] != dimension or k < 1 or not np.isfinite(queries).all():
         raise InputError(f"expected finite queries (n, {dimension}) and k of at least 1; found {queries.shape}, k={k}")
     return np.ascontiguousarray(queries, np.float32)
-
-
-@dataclass(frozen=True)
-class FaissIndex:
-    """A faiss index of inner products whose vectors are the documents, by position: exact, or approximate.
-
-    Whether it holds these documents is seen from its scores of a few. Ties, and what an approximate index misses, are
-    faiss' affair.
-
-    Attributes:
-        index: faiss' own index; its search-time settings (efSearch, nprobe) are those it was built with.
-        documents: the vectors that it holds, in its order.
-
-    Raises:
-        InputError: no index of faiss, or one of another metric, of another size or dimension, or of other vectors.
-    """
-
-    index: Any
-    documents: Vectors = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.index, require("faiss", "faiss").Index):
-            raise InputError(f"expected an index of faiss over float vectors; found {type(self.index).__name__}")
-        if self.index.metric_type != INNER_PRODUCT:
-            said = f"{type(self.index).__name__} compares vectors by faiss' metric {self.index.metric_type}"
-            raise InputError(f"{said}; build it with METRIC_INNER_PRODUCT, or search it through foils.SharpenedSearch")
-        if len(self) != len(self.documents) or self.index.d != self.documents.dimension:
-            wanted = f"the {len(self.documents):,} documents, of dimension {self.documents.dimension}"
-            raise InputError(f"expected an index of {wanted}; found {len(self):,}, of dimension {self.index.d}")
-        # Some documents are searched for: their products are the scores, or vectors are compressed and each is found.
-        rows = np.unique(np.linspace(0, len(self) - 1, PROBED).astype(np.int64))
-        probes = self.documents.take(rows).astype(np.float32)
-        positions, scores = self.search(probes, FOUND)
-        found = positions >= 0
-        hits = self.documents.take(np.where(found, positions, 0).ravel()).astype(np.float32)
-        hits = hits.reshape(*positions.shape, -1)
-        products = np.einsum("nd,nkd->nk", probes, hits)
-        lengths = np.linalg.norm(probes, axis=1)[:, None] * np.linalg.norm(hits, axis=2)
-        near = (np.abs(scores - products) <= NEAR * lengths + 1e-6)[found]
-        own = (positions == rows[:, None]).any(axis=1)
-        if found.any() and near.mean() < 0.5 and own.mean() < 0.5:
-            said = f"the index holds other vectors than the {len(self):,} documents, or these in another order"
-            raise InputError(f"{said}; build it from these vectors, in this order")
-
-    @classmethod
-    def build(cls, documents: Vectors, kind: str = "flat") -> FaissIndex:
-        """Build an index of inner products over documents.
-
-        Args:
-            documents: N vectors.
-            kind: `flat` (exact), `hnsw` (a graph; M 32, efConstruction 200, efSearch 128) or `ivf` (inverted lists by
-                k-means, about 4·√N of them, at most N/39; nprobe 16).
-
-        Raises:
-            MissingExtraError: faiss is not installed.
-            UnknownNameError: an unknown kind.
-            InputError: no document.
-        """
-        faiss = require("faiss", "faiss")
-        check_names("kind of faiss index", [kind], FAISS_KINDS)
-        if not len(documents):
-            raise InputError("expected at least one document; found none")
-        n, d = len(documents), documents.dimension
-        lists = max(1, min(int(4 * np.sqrt(n)), n // 39))
-        factory = {"flat": "Flat", "hnsw": f"HNSW{LINKS},Flat", "ivf": f"IVF{lists},Flat"}[kind]
-        index = faiss.index_factory(d, factory, faiss.METRIC_INNER_PRODUCT)
-        if kind == "hnsw":
-            index.hnsw.efConstruction, index.hnsw.efSearch = CONSTRUCTION_DEPTH, SEARCH_DEPTH
-        elif kind == "ivf":
-            index.train(documents.take(slice(0, n)).astype(np.float32, copy=False))
-            index.nprobe = min(PROBES, lists)
-        with progress.task(f"building the {kind} index", total=n, unit="documents") as advance:
-            for _, part in documents.blocks(ADDED):
-                index.add(np.ascontiguousarray(part, np.float32))
-                advance(len(part))
-        return cls(index, documents)
-
-    def __len__(self) -> int:
-        """Return how many documents the index holds."""
-        return int(self.index.ntotal)
-
-    def search(self, queries: npt.NDArray[np.floating], k: int) -> tuple[Rows, Products]:
-        """Return positions and inner products, each (n, min(k, N)), best first; position −1: nothing more found.
-
-        Raises:
-            InputError: queries of another dimension, values that are not finite, k < 1, or an index with ids of its
-                own.
-        """
-        scores, positions = self.index.search(checked_queries(queries, k, int(self.index.d)), min(k, len(self)))
-        if positions.size and not -1 <= positions.min() <= positions.max() < len(self):
-            raise InputError(f"{type(self.index).__name__} has ids of its own; expected the documents' positions")
-        return positions.astype(np.int64, copy=False), scores
-
-
-def as_index(index: Any, documents: Vectors) -> Index:
-    """Return an index as it is if it can search these documents; an index of faiss is wrapped.
-
-    Args:
-        index: an `Index`, or faiss' own.
-        documents: the vectors that it holds, in its order.
-
-    Raises:
-        InputError: no index, one of another size, or what `FaissIndex` refuses.
-    """
-    if isinstance(index, FaissIndex):
-        return index if index.documents is documents else FaissIndex(index.index, documents)
-    if all(hasattr(index, name) for name in ("ntotal", "d", "search")):
-        return FaissIndex(index, documents)
-    if not all(hasattr(index, name) for name in ("__len__", "search")):
-        raise InputError(f"expected an index with a length and a search, or one of faiss; found {type(index).__name__}")
-    if len(index) != len(documents):
-        raise InputError(f"expected an index of the {len(documents):,} documents; found {len(index):,} in it")
-    return index  # type: ignore[no-any-return]  # it has what the protocol asks for

@@ -17,7 +17,6 @@ from foils.data.records import Complaints, json_objects, text_field
 from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs
 from foils.data.tokens import BM25Settings
 from foils.encode import DEFAULT_MODEL
-from foils.encode.nearest import FaissIndex
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.runtime.errors import InputError
@@ -30,18 +29,13 @@ from foils.searching.retriever import Answered, Retriever, answered, read_querie
 from foils.searching.runs import SECOND_PASSES, Searched, SecondPass, bm25_run, embed_collection, search_collection
 
 if TYPE_CHECKING:
-    from foils.encode.nearest import Index
-
-    IndexLike = str | Index
     AnswersLike = str | Path | Mapping[str, str | None]
 else:
     AnswersLike = Path
-    IndexLike = str
 
 log = logging.getLogger(__name__)
 
 DEPTH, ANSWERS = 1_000, 10  # documents of each query of a split, and of each one that is given
-INDEXES = ("exact", "flat", "hnsw", "ivf")
 EMBEDS = {"model": lambda model: deployed(model) != "bm25", "why": "which ranks by BM25 and embeds no text"}
 RANKS_BY_BM25 = {"model": lambda model: deployed(model) != "model", "why": "which does not rank by BM25"}
 OF_SPLITS: dict[str, Any] = {"query": False, "queries": False}  # what is given is searched for as it is
@@ -52,7 +46,7 @@ SHARPENED: list[dict[str, Any]] = [
 ]
 _OF_VECTORS = (
     *("dimensions", "answers", "importance", "scale", "embedding"),
-    *("feedback_depth", "second_pass", "index", "tune", "measure"),
+    *("feedback_depth", "second_pass", "tune", "measure"),
 )
 
 
@@ -65,7 +59,6 @@ class SearchSettings(Settings):
         feedback_depth: Length of the feedback list, whose best documents make the sun and whose last ones the moon.
         second_pass: What the second pass ranks: all documents (index), or those that the first pass retrieved, 1,000
             or as many as are returned (rerank).
-        index: Exact search, or an index of faiss. In Python also an index over the documents, in their order.
         tune: Choose the settings on this split, by the published grid (dime, eclipse) or by that of rocchio.
         measure: Measure by which settings are chosen: nDCG, AP, RR or R as ir_measures writes them, as nDCG@10.
     """
@@ -85,7 +78,6 @@ class SearchSettings(Settings):
             ],
         ),
     ] = "index"
-    index: Annotated[IndexLike, Option(names=INDEXES)] = "exact"
     tune: Annotated[
         str | None,
         Option(
@@ -99,7 +91,6 @@ class SearchSettings(Settings):
         """Return for JSON what is searched, how deep, and how settings were chosen."""
         return {
             "second_pass": self.second_pass,
-            "index": self.index if isinstance(self.index, str) else type(self.index).__name__,
             "tune": {"split": self.tune, "measure": self.measure} if self.tune else None,
             "feedback_depth": self.feedback_depth,
         }
@@ -230,11 +221,8 @@ def _search_vectors(
         settings = choose_settings(judged, settings.method, searching.measure)
         log.info("chosen on %s: %s", tune, settings)
     vectors = embedded(split=split)
-    index: Any = searching.index
-    if isinstance(index, str):
-        index = vectors.exact_index if index == "exact" else FaissIndex.build(vectors.documents, index)
     name = f"{encoder.name}-{settings.method}"
-    searched = search_collection(vectors, settings, index=index, **depths, second_pass=searching.second_pass, name=name)
+    searched = search_collection(vectors, settings, **depths, second_pass=searching.second_pass, name=name)
     return replace(searched, facts={"encoder": description(encoder)})
 
 

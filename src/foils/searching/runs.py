@@ -25,7 +25,7 @@ from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
 from foils.data.tokens import BM25Settings
 from foils.encode import Encoder, Kind, Vectors, VectorStore
-from foils.encode.nearest import ExactIndex, Index, Products, as_index, rank_rows, search_lists
+from foils.encode.nearest import ExactIndex, Products, rank_rows, search_lists
 from foils.encode.vectors import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
@@ -65,7 +65,7 @@ class Ranked:
 def search_vectors(
     queries: npt.NDArray[np.floating],
     documents: Vectors,
-    index: Any,
+    index: ExactIndex,
     settings: DimensionSettings,
     *,
     k: int = 1000,
@@ -79,9 +79,8 @@ def search_vectors(
 
     Args:
         queries: (n, d) unit vectors.
-        documents: vectors of the documents the index holds, in its order.
-        index: an `Index` or faiss' own, of inner products; every pass goes through it. What
-            `as_index` returns is not checked again.
+        documents: vectors of the documents.
+        index: over them; every pass goes through it.
         settings: how dimensions are chosen.
         k: how many documents to return.
         feedback_depth: length of the feedback list, whose end is the moon, however many documents are returned.
@@ -91,17 +90,16 @@ def search_vectors(
         rng: source of the draws of a random moon.
 
     Returns:
-        Lists of at most k documents. Ties go to the lower position (with an exact index).
+        Lists of at most k documents. Ties go to the lower position.
 
     Raises:
         UnknownNameError: an unknown second pass.
-        InputError: a depth out of range, or what `as_index` and `sharpened_queries` refuse.
+        InputError: a depth out of range, or what `sharpened_queries` refuses.
 
     Source: Eclipse, section 3.
     """
     check_search_depths(k, feedback_depth, second_pass)
     reranked = max(k, CANDIDATES)
-    index = as_index(index, documents)
     first = reranked if second_pass == "rerank" and not settings.keeps_all else 0
     first = max(first, feedback_needed(settings, feedback_depth, answered=answers is not None))
     positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
@@ -154,7 +152,7 @@ def rank_lists(
 
 
 def _pass(
-    index: Index, queries: npt.NDArray[np.floating], depth: int, without: Rows | None
+    index: ExactIndex, queries: npt.NDArray[np.floating], depth: int, without: Rows | None
 ) -> tuple[list[Rows], list[Products]]:
     """One search; empty lists, and no scores, where there is no query or depth."""
     if depth and len(queries):
@@ -338,7 +336,6 @@ def search_collection(
     embedded: Embedded,
     settings: DimensionSettings,
     *,
-    index: Any = None,
     k: int = 1000,
     feedback_depth: int = FEEDBACK_DEPTH,
     second_pass: SecondPass = "index",
@@ -352,7 +349,6 @@ def search_collection(
     Args:
         embedded: vectors of queries, documents and, where the sun is to come from a text, answers.
         settings: how dimensions are chosen.
-        index: what retrieves, as `search_vectors`; None: exact search.
         k: documents of each list.
         feedback_depth: length of the feedback, whose end is the moon.
         second_pass: `index` or `rerank`, as `search_vectors`.
@@ -365,7 +361,7 @@ def search_collection(
     ranked = search_vectors(
         embedded.queries,
         embedded.documents,
-        embedded.exact_index if index is None else index,
+        embedded.exact_index,
         settings,
         k=k,
         feedback_depth=feedback_depth,
